@@ -1,15 +1,17 @@
-//! Work that makes files, on a thread of its own and of low priority: following and answering come
-//! first, and files are made in the processor time they leave.
+//! Runs the making of files on a thread of its own, with low priority.
+//!
+//! Following a cluster and answering requests come first: files are made in the processor time that
+//! those leave.
 
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// The work panicked, or there can be no more threads; the log says which.
+/// Says that the work panicked, or that no thread could be started for it; the log says which.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
 
-/// Does some work that takes processor time, and no turns of the runtime.
+/// Runs work that needs processor time on its own thread, off the threads of the async runtime.
 pub(crate) async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failed> {
@@ -18,7 +20,7 @@ pub(crate) async fn run<T: Send + 'static>(
         .name("tidings-seal".to_owned())
         .spawn(move || {
             lower_priority();
-            // The caller may no longer wait for it.
+            // The caller may no longer wait for the result.
             let _ = done.send(work());
         });
     if let Err(error) = begun {
@@ -27,12 +29,13 @@ pub(crate) async fn run<T: Send + 'static>(
     result.await.map_err(|_| Failed)
 }
 
-/// Of this thread only, which Linux alone can do.
+/// Lowers the priority of the calling thread alone, which only Linux can do.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
-    /// A tenth of the share of others, where there is not enough for all.
+    /// With this nice value the thread gets a tenth of another's share when processor time is
+    /// short.
     const NICE: i32 = 10;
-    // Where it is not allowed, it has the priority of the others.
+    // Where the system does not allow it, the thread keeps the usual priority.
     let _ = rustix::process::nice(NICE);
 }
 

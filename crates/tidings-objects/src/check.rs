@@ -1,5 +1,8 @@
-//! Compares an archive with its newest manifest: every file whole, every column of every row with
-//! what the event says, rollups, sums, order, and what is there that should not be.
+//! Compares a sealed archive with its newest manifest.
+//!
+//! It reads every file whole and compares every column of every row with what the event's bytes
+//! say. It also compares rollups, sums and the order of rows, and finds objects that should not be
+//! there.
 //!
 //! Memory: one file with one of its row groups.
 
@@ -15,17 +18,18 @@ use crate::manifest::{File, Manifest, not_before, not_behind};
 use crate::place::Place;
 use crate::row::Row;
 
-/// What was found in the archive of a cluster.
+/// What a check found in the sealed archive of one cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The newest manifest.
+    /// The newest manifest, with which the objects were compared.
     pub manifest: Manifest,
-    /// Rows that were read.
+    /// Number of rows read.
     pub rows: u64,
-    /// What is wrong, a line each.
+    /// The problems found, one line each.
     pub problems: Vec<String>,
-    /// Objects that are not part of the archive, nor about to be deleted: what writers left.
+    /// Number of objects that no manifest names, not even as about to be deleted: leftovers of
+    /// writers.
     pub leavings: u64,
 }
 
@@ -33,23 +37,24 @@ pub struct Checked {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// The storage did not do as it should.
+    /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// There is none.
+    /// There is no archive of this cluster.
     #[error("there is no archive of {cluster:?} at {url}")]
     None {
-        /// The cluster that was asked for.
+        /// The name of the cluster that was asked for.
         cluster: String,
-        /// Where.
+        /// The URL at which the archive was looked for.
         url: String,
     },
 }
 
-/// The newest manifest of a cluster.
+/// Reads the newest manifest of a cluster.
 ///
 /// # Errors
-/// The storage did not do as it should, or there is none.
+///
+/// The object storage failed, or there is no archive.
 pub async fn newest(place: &Place, cluster: &str) -> Result<Manifest, CheckError> {
     newest_in(&Folder::new(place, cluster), place, cluster).await
 }
@@ -62,11 +67,12 @@ async fn newest_in(folder: &Folder, place: &Place, cluster: &str) -> Result<Mani
     })
 }
 
-/// Reads everything that is archived of a cluster.
+/// Reads and checks everything that is archived of a cluster.
 ///
 /// # Errors
-/// The storage did not do as it should, or there is no archive. What is wrong with files is not an
-/// error: [`Checked::problems`] says it.
+///
+/// The object storage failed, or there is no archive. A damaged file is not an error:
+/// [`Checked::problems`] names it.
 pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> {
     let folder = Folder::new(place, cluster);
     let manifest = newest_in(&folder, place, cluster).await?;
@@ -108,8 +114,8 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
     })
 }
 
-/// Compares a manifest with the one before it, if that is still there and can be read: the archive
-/// stays the same, and a writer does not go back.
+/// Compares a manifest with the one before it, if that still exists and can be read. Both have to
+/// be of the same archive, and a writer's sealed position must not go back.
 async fn check_before(folder: &Folder, manifest: &Manifest) -> Option<String> {
     let before = folder.read(manifest.number.saturating_sub(1)).await.ok()?;
     let is_same = before.archive.is_none() || before.archive == manifest.archive;
@@ -129,7 +135,7 @@ async fn whole(folder: &Folder, path: &str, len: u64, checksum: &str) -> Result<
     bytes.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// How many rows a file has, and their rollup; or what is wrong with it.
+/// Returns the file's number of rows and the rollup counted from them, or what is wrong with it.
 fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, Bytes), String> {
     let found = describe(cluster, bytes.clone()).map_err(|error| error.to_string());
     let (found, counted) = found?;
@@ -137,7 +143,8 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, By
     let mut found = found.file(file.level, bytes);
     found.path.clone_from(&file.path);
     found.rollup.clone_from(&file.rollup);
-    // Those of the first days say them however long they are.
+    // Manifests of early versions state the first and last places at full length. The bounds are
+    // shortened here as they are today, so that both compare equal.
     let as_now = |place: &[String; 3], bounded: fn([&str; 3]) -> [String; 3]| {
         bounded(place.each_ref().map(String::as_str))
     };
@@ -147,7 +154,7 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, By
         found.first.clone_from(&file.first);
         found.last.clone_from(&file.last);
     }
-    // Those of the first days do not say it.
+    // Manifests of early versions do not state when events were last seen.
     found.seen = found.seen.filter(|_| file.seen.is_some());
     if found != *file {
         return Err(format!(
@@ -159,7 +166,7 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, By
     Ok((rows, counted))
 }
 
-/// Compares a rollup with that of the rows, if these could be read.
+/// Compares a stored rollup with the one counted from the rows, if those could be read.
 fn check_rollup(bytes: Bytes, counted: Option<Bytes>) -> Result<(), String> {
     let Some(counted) = counted else {
         return Ok(());
@@ -171,12 +178,13 @@ fn check_rollup(bytes: Bytes, counted: Option<Bytes>) -> Result<(), String> {
     }
 }
 
-/// Texts and numbers can always be written.
+/// Writes what a manifest says of a file as JSON. It cannot fail: texts and numbers can always be
+/// written.
 fn json(file: &File) -> String {
     serde_json::to_string(file).unwrap_or_default()
 }
 
-/// What a file has, and its rollup.
+/// Reads a whole file; returns what a manifest should say of it, and its rollup.
 fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<(Described, Bytes), FileError> {
     let reader = Reader::new(cluster, bytes)?;
     let mut described = Described::default();

@@ -1,6 +1,7 @@
-//! Deletes what is no longer part of an archive, once those who read it had their time: files that
-//! were merged or are over, manifests that have followers, what manifests say of deleted events,
-//! and what a writer left that ended before it had written its manifest.
+//! Deletes what an archive no longer needs, after its readers had the time of the grace.
+//!
+//! These are files that were merged or expired, old manifests, what manifests say of deleted
+//! events, and leftovers of a writer that ended before it had written its manifest.
 
 use jiff::Timestamp;
 use object_store::ObjectMeta;
@@ -9,15 +10,15 @@ use crate::folder::{self, Folder, FolderError};
 use crate::manifest::{Manifest, PLACEHOLDER_BYTES_MAX};
 use crate::unfinished::{self, Unfinished};
 
-/// The newest manifests stay, however old they are: so long a writer may wait between reading one
-/// and writing the next.
+/// Number of newest manifests that stay, however old they are. A writer may pause between reading
+/// one manifest and writing the next; the kept ones let it notice others.
 const MANIFESTS_KEPT: usize = 100;
 
-/// Files that cannot be deleted, after which no more are tried for now.
+/// Number of failed deletions after which no more are tried in this round.
 const FAILED_MAX: usize = 10;
 
-/// Deletes files that a manifest has taken out before a time; how many, and why the first of those
-/// that are left could not be deleted. These stay in the manifest.
+/// Deletes the files that a manifest took out before a time. Returns how many were deleted, and why
+/// the first of the others could not be. Those that remain stay in the manifest's list.
 pub(crate) async fn removed(
     folder: &Folder,
     manifest: &mut Manifest,
@@ -37,7 +38,7 @@ pub(crate) async fn removed(
     (done.deleted, done.failure)
 }
 
-/// Objects that were written before a time, whether a manifest names them or not.
+/// The objects that were written before a time, whether a manifest names them or not.
 pub(crate) struct Leavings {
     files: Vec<ObjectMeta>,
     manifests: Vec<ObjectMeta>,
@@ -60,10 +61,12 @@ impl Leavings {
         })
     }
 
-    /// Deletes those that no manifest names, and manifests that have many followers, and empties
-    /// those that may name deleted events; how many objects were deleted, and why the first of
-    /// those that are left could not be. The manifest is one that was the
-    /// newest after they were found.
+    /// Deletes unnamed objects and old manifests, and empties manifests that may name deleted
+    /// events.
+    ///
+    /// Returns how many objects were deleted, and the first failure. `manifest` has to be one that
+    /// was the newest *after* the leftovers were found: otherwise a file that was just written
+    /// would look unnamed.
     pub(crate) async fn delete(
         self,
         folder: &Folder,
@@ -83,7 +86,8 @@ impl Leavings {
             }
             done.note(folder.delete(&found.location).await);
         }
-        // Their numbers stay taken, for a writer that was held up.
+        // They are emptied, not deleted: their numbers stay taken, so that a delayed writer cannot
+        // reuse one.
         let named = self.manifests.iter().filter_map(|found| {
             let number = folder::number(found)?;
             let is_named = (kept_from..manifest.purged).contains(&number);
@@ -105,14 +109,14 @@ impl Leavings {
     }
 }
 
-/// What came of deleting.
+/// Counts of a round of deletions.
 #[derive(Default)]
 struct Done {
     deleted: u64,
     failures: usize,
-    /// One had no answer in time: the next would take as long.
+    /// Whether a deletion had no answer in time; the next one would probably take as long.
     is_slow: bool,
-    /// The first one.
+    /// The first failure.
     failure: Option<FolderError>,
 }
 
@@ -121,14 +125,14 @@ impl Done {
         self.failures >= FAILED_MAX || self.is_slow
     }
 
-    /// Whether it was deleted.
+    /// Counts a deletion; returns whether the object was deleted.
     fn note(&mut self, result: Result<(), FolderError>) -> bool {
         let is_done = !self.failed(result);
         self.deleted += u64::from(is_done);
         is_done
     }
 
-    /// Whether it failed.
+    /// Counts a failure; returns whether there was one.
     fn failed(&mut self, result: Result<(), FolderError>) -> bool {
         let Err(error) = result else {
             return false;

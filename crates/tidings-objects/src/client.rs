@@ -1,4 +1,7 @@
-//! The HTTP client of clouds: the one that the command has already, so that there is one TLS.
+//! The HTTP client for the object storage of clouds.
+//!
+//! It is the client that the command uses anyway, so that the program contains one TLS
+//! implementation.
 
 use std::time::Duration;
 
@@ -13,14 +16,14 @@ use object_store::client::{
     HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody, HttpService,
 };
 
-/// How long a request waits until its answer begins, beside the time in which it is sent.
+/// How long a request waits for its answer to begin, on top of the time for sending it.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a request that are sent in a second, at least.
+/// The slowest rate, in bytes per second, at which a request is assumed to be sent.
 const SENT_A_SECOND: usize = 128 << 10;
-/// Why a request is not sent without TLS.
+/// The error for a request that would be sent without TLS.
 const PLAIN: &str = "plain HTTP takes AWS_ALLOW_HTTP=true, GOOGLE_ALLOW_HTTP=true or AZURE_ALLOW_HTTP=true, whichever cloud it is";
 
-/// Makes clients; certificates are verified by the system's roots.
+/// Makes HTTP clients that verify certificates against the system's roots.
 #[derive(Debug)]
 pub(crate) struct Clients;
 
@@ -60,7 +63,7 @@ struct Service {
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         if !self.allows_plain && request.uri().scheme() != Some(&Scheme::HTTPS) {
-            // Of a kind that is not tried again: the connector would refuse it for minutes.
+            // This error kind is not retried. The connector's own refusal would be, for minutes.
             let refused = std::io::Error::other(PLAIN);
             return Err(HttpError::new(HttpErrorKind::Unknown, refused));
         }
@@ -83,8 +86,8 @@ impl HttpService for Service {
     }
 }
 
-/// How long the answer to a request of a number of bytes may take to begin: a merged file takes
-/// minutes on a slow line.
+/// Returns how long the answer to a request of `bytes` bytes may take to begin. The time grows with
+/// the bytes, as a merged file takes minutes to send on a slow line.
 fn answer_max(bytes: usize) -> Duration {
     let seconds = u64::try_from(bytes / SENT_A_SECOND).unwrap_or(u64::MAX);
     ANSWER_MAX.saturating_add(Duration::from_secs(seconds))

@@ -1,10 +1,14 @@
-//! Continues the archive of a data folder that was lost with another one, or with the same one,
-//! restored from a copy that is older than the archive.
+//! Lets a data folder continue the sealed archive of a lost one.
 //!
-//! Invariants: a folder that was not followed yet begins at the position that the manifest names,
-//! so that what the source still has of the time since then is kept, and a gap is noted where it
-//! has not; one that was followed has a gap until it began; what is sealed is not sealed again;
-//! from then on the former folder seals nothing more.
+//! It can also be the same folder, restored from a copy that is older than the archive.
+//!
+//! Invariants:
+//!
+//! - A folder that followed nothing yet begins at the position that the manifest names. So what the
+//!   source still has since then is kept, and a gap is noted for what it no longer has.
+//! - A folder that already followed the cluster gets a gap up to where it began.
+//! - A sealed version is not sealed again.
+//! - From then on the former folder seals nothing more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,18 +27,18 @@ use crate::manifest::Manifest;
 use crate::place::Place;
 use crate::seal::note;
 
-/// Clocks differ by less than this: files that end so long before the position have nothing that is
-/// behind it.
+/// Clocks are assumed to differ by less than this, in milliseconds. A file that ends this long
+/// before the position has no versions beyond it.
 const CLOCKS_DIFFER_MILLIS: i64 = 10 * 60_000;
 
 /// Why an archive was not continued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContinueError {
-    /// The storage did not do as it should.
+    /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A file cannot be read.
+    /// A file of the archive cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// The cluster's store could not be read or written.
@@ -43,7 +47,7 @@ pub enum ContinueError {
     /// Reading a file panicked; the log says how.
     #[error("reading a file panicked")]
     Panicked,
-    /// The data folder has sealed versions that are not there.
+    /// The data folder has sealed versions into another archive.
     #[error(
         "the archive of {cluster:?} there was begun by another data folder, and this one has sealed elsewhere: only one that never sealed can continue it"
     )]
@@ -51,7 +55,7 @@ pub enum ContinueError {
         /// The cluster's name.
         cluster: String,
     },
-    /// The data folder follows another cluster than the archive is of.
+    /// The data folder follows another cluster than the one whose archive this is.
     #[error(
         "the archive of {cluster:?} there is of another cluster than this one: the uid of its namespace kube-system is another"
     )]
@@ -67,14 +71,18 @@ impl From<JournalError> for ContinueError {
     }
 }
 
-/// Lets a cluster continue the archive that another data folder began, which is lost, or its own,
-/// if it was restored from a copy that is older; it then has another identity. What it has and is
-/// not sealed is sealed behind what is there. `false` if there is no archive, or it is the
-/// cluster's own. To be done before the cluster is followed; it may be done again if the process
-/// ended before it was complete.
+/// Lets a cluster's data folder continue an archive that another folder began.
+///
+/// The other folder is lost, or it is this one before it was restored from an older copy. Its store
+/// gets a new identity. Versions that it has and that are not sealed yet are sealed on top of what
+/// is there. Returns `false` if there is no archive, or if it is already the cluster's own.
+///
+/// To be called before the cluster is followed. It may be called again if the process ended
+/// half-way.
 ///
 /// # Errors
-/// The archive is as it was.
+///
+/// The archive stays as it was.
 pub async fn take_over(
     place: &Place,
     cluster: &mut Cluster,
@@ -113,8 +121,8 @@ pub async fn take_over(
     Ok(true)
 }
 
-/// Sealed versions that lie behind the positions: those of a seal that ended half way, or of a list
-/// that was being read.
+/// Returns the sealed versions that lie beyond the manifest's positions. Such versions come from a
+/// seal that ended half-way, or from a list that was still being read.
 async fn sealed_beyond(
     folder: &Folder,
     manifest: &Manifest,
@@ -212,9 +220,9 @@ mod tests {
         ];
         for (positions, expected) in [
             (vec![("", Some(8))], vec![1, 9]),
-            // Each namespace has its own, and the others that of the cluster.
+            // Namespace `b` has its own position; the others have that of the cluster.
             (vec![("b", Some(9)), ("", Some(6))], vec![1, 7]),
-            // A list was being read.
+            // A list was being read, so there is no position yet.
             (vec![("", None)], vec![1, 7, 8, 9, 90]),
             (vec![], vec![1, 7, 8, 9, 90]),
         ] {

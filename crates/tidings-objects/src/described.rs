@@ -1,4 +1,4 @@
-//! What a manifest says of a file.
+//! Computes what a manifest says of a file: rows, times, checksum and first and last place.
 
 use jiff::Timestamp;
 use xxhash_rust::xxh3::xxh3_64;
@@ -6,13 +6,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::manifest::{self, File};
 use crate::row::Row;
 
-/// What a manifest says of rows.
+/// What a manifest says of some rows, summed up row by row.
 #[derive(Default)]
 pub(crate) struct Described {
     pub(crate) rows: u64,
     pub(crate) sum: u64,
     pub(crate) times: Option<(i64, i64)>,
-    /// When they were last seen, in milliseconds.
+    /// The earliest and the latest time at which events were last seen, in milliseconds since 1970.
     pub(crate) seen: Option<(i64, i64)>,
     pub(crate) first: [String; 3],
     pub(crate) last: [String; 3],
@@ -62,12 +62,12 @@ impl Described {
     }
 }
 
-/// The checksum of an object.
+/// Returns the checksum of an object: XXH3, as sixteen hexadecimal digits.
 pub(crate) fn checksum(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
 }
 
-/// Sixteen hexadecimal digits.
+/// Returns a random id of sixteen hexadecimal digits.
 pub(crate) fn random_id() -> String {
     format!("{:016x}", fastrand::u64(..))
 }

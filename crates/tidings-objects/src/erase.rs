@@ -1,9 +1,10 @@
-//! Events that were deleted in the archive are taken out of files: which files have any of their
-//! versions, and the rows of a file without these.
+//! Purges: takes events that were deleted in the archive out of sealed files.
 //!
-//! A file is asked for its end, for the filters of row groups that may have the namespace, and for
-//! the uids of those whose filter knows one. Memory: twenty thousand names of events, some MiB, and
-//! of one file its end and a column of uids.
+//! It finds the files that have any of their versions, and yields a file's rows without these.
+//!
+//! Of a file it reads the end, then the bloom filters of row groups that may have the namespace,
+//! then the uids of row groups whose filter may know one. Memory: the names of twenty thousand
+//! events, some MiB, and of one file its end and a column of uids.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range};
@@ -22,28 +23,27 @@ use crate::folder::{Folder, FolderError};
 use crate::manifest::File;
 use crate::row::Row;
 
-/// Events that are looked for together: a file that has more of them is written anew as often, and
-/// each time the former one is left for its readers.
+/// Number of deleted events that are looked for together. A file that has versions of more of them
+/// is rewritten several times, and each time the former file stays for its readers.
 pub(crate) const EVENTS_AT_ONCE: usize = 20_000;
-/// Files that are looked into, and have none of them, before it is looked again what is to be
-/// sealed.
+/// Number of files looked into without a find, after which sealing gets its turn.
 const LOOKED_AT_ONCE: usize = 500;
-/// Bytes of the end of a file that are read at first.
+/// Bytes of a file's end that are read at first.
 const END: u64 = 64 << 10;
-/// Maximum bytes of parts of a file that are read together, with what is between them.
+/// Maximum bytes of parts of a file that one request reads, with what lies between them.
 const TOGETHER_MAX: u64 = 4 << 20;
 
-/// Events that were deleted in the archive.
+/// Names of events that were deleted in the archive.
 #[derive(Debug, Default)]
 pub(crate) struct Deleted {
     uids: HashSet<String>,
-    /// Of those without a uid: `namespace/name`.
+    /// Events without a uid, as `namespace/name`.
     keys: HashSet<String>,
     namespaces: BTreeSet<String>,
 }
 
 impl Deleted {
-    /// By their keys and uids.
+    /// Collects events by their keys (`namespace/name`) and uids.
     fn new<'a>(events: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut deleted = Self::default();
         for (key, uid) in events {
@@ -58,7 +58,7 @@ impl Deleted {
         deleted
     }
 
-    /// Whether one of them has this version.
+    /// Returns whether the row is a version of one of the deleted events.
     fn has(&self, row: &Row) -> bool {
         if row.uid.is_empty() {
             let key = || format!("{}/{}", row.namespace, row.event);
@@ -67,7 +67,8 @@ impl Deleted {
         self.uids.contains(&row.uid)
     }
 
-    /// Whether one of them has this uid, as far as that says which it is.
+    /// Returns whether a deleted event has this uid. For an empty uid it returns whether any
+    /// deleted event has none.
     fn may_be(&self, uid: &[u8]) -> bool {
         match std::str::from_utf8(uid) {
             Ok("") => !self.keys.is_empty(),
@@ -76,13 +77,13 @@ impl Deleted {
         }
     }
 
-    /// All uids.
+    /// Returns all uids, with an empty one if events without a uid are among them.
     fn uids(&self) -> impl Iterator<Item = &str> {
         let none = (!self.keys.is_empty()).then_some("");
         self.uids.iter().map(String::as_str).chain(none)
     }
 
-    /// Whether one of them is in a namespace between two.
+    /// Returns whether a deleted event is in a namespace from `first` to `last`.
     fn are_between(&self, first: &str, last: Option<&str>) -> bool {
         let from = (Bound::Included(first), Bound::Unbounded);
         let next = self.namespaces.range::<str, _>(from).next();
@@ -94,36 +95,37 @@ impl Deleted {
     }
 }
 
-/// The deleted events that are looked for, and how far.
+/// The state of a purge: the deleted events looked for, and how far the search is.
 #[derive(Default)]
 pub(crate) struct Erasing {
     events: Vec<Unerased>,
     deleted: Arc<Deleted>,
-    /// Paths of files that have none of them.
+    /// Paths of files that have no version of these events.
     without: HashSet<String>,
-    /// How many of these were found out at this time.
+    /// Number of files looked into since the search was last resumed.
     looked: usize,
-    /// Events up to this one may be in files that are damaged. They are looked for again later.
+    /// The last event of a search that damaged files left open. Events up to this one may still be
+    /// in such files; [`again`](Self::again) begins with them anew.
     after: Option<Unerased>,
 }
 
 impl Erasing {
-    /// Whether there are any.
+    /// Returns whether a search is under way.
     pub(crate) fn is_begun(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// It is continued, and may look into as many files as before.
+    /// Resumes the search, which may look into as many files as before.
     pub(crate) fn resume(&mut self) {
         self.looked = 0;
     }
 
-    /// Whether others have waited long enough.
+    /// Returns whether sealing and merging have waited long enough for this search.
     pub(crate) fn is_to_pause(&self) -> bool {
         self.looked >= LOOKED_AT_ONCE
     }
 
-    /// Others are looked for, which are behind [`after`](Self::after).
+    /// Begins the search for other events, which come after [`after`](Self::after).
     pub(crate) fn begin(&mut self, events: Vec<Unerased>) {
         let named = events.iter().map(|it| (it.key.as_str(), it.uid.as_str()));
         self.deleted = Arc::new(Deleted::new(named));
@@ -139,7 +141,7 @@ impl Erasing {
         Arc::clone(&self.deleted)
     }
 
-    /// The next file that is to be looked into, without those that cannot be.
+    /// Returns the next file to look into, without the damaged ones.
     pub(crate) fn next_file(&self, files: &[File], damaged: &HashSet<String>) -> Option<File> {
         let mut files = files.iter();
         let next = files.find(|file| self.is_left(file) && !damaged.contains(&file.path));
@@ -150,13 +152,14 @@ impl Erasing {
         self.deleted.may_be_in(file) && !self.without.contains(&file.path)
     }
 
-    /// A file has none of them.
+    /// Notes that a file has no version of these events.
     pub(crate) fn has_none(&mut self, file: &File) {
         self.without.insert(file.path.clone());
         self.looked += 1;
     }
 
-    /// No file has any of them that could be looked into: these events, if no other file is left.
+    /// Ends the search when no readable file has any of the events. Returns these events, or none
+    /// if damaged files remain that may have them.
     pub(crate) fn end(&mut self, files: &[File]) -> Vec<Unerased> {
         let events = std::mem::take(&mut self.events);
         if files.iter().any(|file| self.is_left(file)) {
@@ -166,21 +169,22 @@ impl Erasing {
         events
     }
 
-    /// What may be in files that were damaged is looked for again.
+    /// Lets the next search begin with the first event again, after damaged files were replaced.
     pub(crate) fn again(&mut self) {
         self.after = None;
     }
 }
 
-/// What was taken out of files.
+/// Sum of the rows taken out of a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) rows: u64,
-    /// Of their hashes.
+    /// Sum of the hashes of these rows.
     pub(crate) sum: u64,
 }
 
-/// Rows without versions of deleted events, and what these were once all rows are read.
+/// Yields rows without versions of deleted events. Also returns the sum of what was taken out,
+/// which is complete once all rows are read.
 pub(crate) fn without<R>(
     rows: R,
     deleted: Arc<Deleted>,
@@ -208,16 +212,16 @@ where
     (rows, taken)
 }
 
-/// Why it is not known whether a file has some events.
+/// Why it is unknown whether a file has versions of some events.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookError {
-    /// The storage did not do as it should.
+    /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The file is not as it was written.
+    /// The file is damaged.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Reading it panicked, or there was no thread for it; the log says which.
+    /// Reading the file panicked, or no thread could be started for it; the log says which.
     #[error("the file could not be read")]
     NotRead,
 }
@@ -228,7 +232,7 @@ impl LookError {
     }
 }
 
-/// Whether a file has versions of deleted events.
+/// Returns whether a file has versions of deleted events.
 pub(crate) async fn has(
     folder: &Folder,
     file: &File,
@@ -247,7 +251,7 @@ pub(crate) async fn has(
     Ok(false)
 }
 
-/// The end of a file.
+/// Reads the end of a file, twice if it is longer than expected.
 async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
     let len = file.bytes;
     let mut wanted = END;
@@ -267,7 +271,8 @@ async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
     }
 }
 
-/// The row groups that may have versions of deleted events, by their namespaces and filters.
+/// Returns the row groups that may have versions of deleted events, by namespaces and bloom
+/// filters.
 async fn groups(
     folder: &Folder,
     file: &File,
@@ -292,8 +297,8 @@ async fn groups(
     may.await
 }
 
-/// Parts of a file, in their order: by one request if they are close together, as filters are that
-/// are behind all row groups.
+/// Reads parts of a file, in their order. Parts that are close together are read by one request;
+/// bloom filters are, as all of them come after the row groups.
 async fn parts(
     folder: &Folder,
     file: &File,
@@ -322,8 +327,7 @@ async fn parts(
     Ok(parts)
 }
 
-/// Reads bytes of a file, which may be damaged in a way that the crate for the format does not
-/// expect.
+/// Runs a read of a file's bytes, whose damage may make the Parquet crate panic.
 async fn decoded<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ParquetError> + Send + 'static,
 ) -> Result<T, LookError> {
@@ -360,7 +364,7 @@ mod tests {
         Row::new(&"prod".into(), version).unwrap()
     }
 
-    /// A name may have been used again.
+    /// The name of a deleted event may have been used again by another event.
     #[test]
     fn an_event_is_known_by_its_uid_or_by_its_name_if_it_has_none() {
         let events = [("a/elder.uid-1", "uid-1"), ("c/none", "")];
@@ -390,7 +394,7 @@ mod tests {
             ("b", Some("d"), true),
             ("c", None, true),
             ("d", None, false),
-            // As no file has it.
+            // No file ends at namespace `a` and begins at `z`.
             ("z", Some("a"), false),
         ] {
             let found = deleted.are_between(first, last);
@@ -398,7 +402,7 @@ mod tests {
         }
     }
 
-    /// What is to be sealed would wait for all files of years otherwise.
+    /// Otherwise pending versions would wait until the files of years were looked through.
     #[test]
     fn files_are_looked_into_some_at_a_time() {
         let file = File::at("events/1.parquet");

@@ -1,5 +1,7 @@
-//! Archives of made-up versions, for benchmarks: files as a sealer leaves them, and one manifest.
-//! Built with the feature `filling` only.
+//! Makes sealed archives of invented versions, for benchmarks.
+//!
+//! It writes files as a sealer would leave them, and one manifest. Built only with the feature
+//! `filling`.
 
 use std::sync::Arc;
 
@@ -18,10 +20,10 @@ use crate::place::Place;
 use crate::row::{Row, Version};
 use crate::seal::{self, SealError};
 
-/// A version that no source had.
+/// A version that no cluster had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilledVersion {
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub version: u64,
     /// When it was observed, in milliseconds since 1970.
     pub observed_at: i64,
@@ -30,7 +32,7 @@ pub struct FilledVersion {
 }
 
 impl FilledVersion {
-    /// The first version of an event about one of seven pods in three namespaces.
+    /// Makes the first version of an event about one of seven pods in three namespaces.
     pub fn sample(number: u64) -> Self {
         let (namespace, pod) = (
             format!("shop-{}", number % 3),
@@ -67,7 +69,7 @@ impl FilledVersion {
     }
 }
 
-/// Fills the archive of a cluster that is not there yet.
+/// Fills the archive of a cluster, which may not exist yet.
 pub struct Filler {
     cluster: Arc<str>,
     folder: Folder,
@@ -75,7 +77,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Of a cluster.
+    /// Begins the archive of a cluster.
     pub fn new(place: &Place, cluster: &str) -> Self {
         Self {
             cluster: cluster.into(),
@@ -84,11 +86,12 @@ impl Filler {
         }
     }
 
-    /// Writes versions as a file, or several if they are too many, that were merged a number of
-    /// times.
+    /// Writes versions as one file, or several if they are too many. The files state that they were
+    /// merged `level` times.
     ///
     /// # Errors
-    /// An event cannot be read, or the storage does not do as it should.
+    ///
+    /// An event cannot be read, or the object storage failed.
     pub async fn add(&mut self, level: u32, versions: Vec<FilledVersion>) -> Result<(), SealError> {
         let rows = versions.into_iter().map(|version| {
             let version = Version {
@@ -114,7 +117,8 @@ impl Filler {
     /// Writes the manifest.
     ///
     /// # Errors
-    /// The storage does not do as it should, or there is one already.
+    ///
+    /// The object storage failed, or there is a manifest already.
     pub async fn finish(self, now: Timestamp) -> Result<Manifest, SealError> {
         let manifest = self.manifest.next(random_id(), now);
         self.folder.commit(&manifest).await?;

@@ -1,7 +1,7 @@
-//! The folder of a cluster: its manifests by number, its files, and every request for them.
+//! The folder of one cluster on object storage: its manifests by number, its files, all requests.
 //!
-//! Invariants: a manifest is created only if there is none of its number; a request whose answer
-//! was lost is found out about by reading. Each operation ends within a time.
+//! Invariants: a manifest is created only if none has its number; if the answer to a request was
+//! lost, reading finds out whether it succeeded. Each operation ends within [`OPERATION_MAX`].
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -23,74 +23,75 @@ use crate::place::Place;
 use crate::private;
 use crate::unfinished::{self, LocalError, Unfinished};
 
-/// How long an operation may take, with all that is tried again within it.
+/// Maximum time of an operation, with all its retries.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
-/// Manifests that cannot be read, after which a reader goes no further back.
+/// Number of unreadable manifests after which a reader goes no further back.
 const UNREAD_MAX: usize = 8;
-/// What the object has by which the storage is probed.
+/// The content of the object with which the storage is probed.
 const PROBE: &[u8] = b"written where there was none, so that the storage is known to support that";
-/// Manifests that are read before it is believed that the newest one cannot be.
+/// How often a vanished newest manifest is looked up again, before that is an error.
 const TRIES: usize = 3;
 
-/// Why the storage did not do as it should.
+/// Why the object storage failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// It refused, or could not be reached.
+    /// It refused the request, or could not be reached.
     #[error(transparent)]
     Store(#[from] Error),
     /// It did not answer in time.
     #[error("no answer within {} s", OPERATION_MAX.as_secs())]
     Slow,
-    /// An object is longer than it can be.
+    /// An object is longer than it may be.
     #[error("{path} has more than {bytes_max} bytes")]
     Long {
-        /// Where it is.
+        /// The object's path.
         path: String,
-        /// How long it can be.
+        /// The maximum of its bytes.
         bytes_max: u64,
     },
-    /// A file of this machine could not be looked at or deleted.
+    /// A local file could not be inspected or deleted.
     #[error(transparent)]
     Local(#[from] LocalError),
     /// A manifest cannot be read.
     #[error("{path}: {why}")]
     Manifest {
-        /// Where it is.
+        /// The manifest's path.
         path: String,
-        /// What is wrong, or what is known.
+        /// What is wrong with it.
         why: String,
     },
-    /// It replaces what must only be created.
+    /// The storage replaces an object that it was told only to create.
     #[error(
         "the storage replaces an object that may only be created where there is none: two archives could replace each other's manifests; it has to support If-None-Match"
     )]
     Replaces,
-    /// A manifest is not written, as it could not be read again.
+    /// A manifest was not written, as it could not be read again.
     #[error(
         "manifest {number} {why}: nothing more is sealed until there are fewer files (--objects-ttl, --objects-quota)"
     )]
     Full {
-        /// Its number.
+        /// The manifest's number.
         number: u64,
-        /// What it has too much of.
+        /// Which bound it exceeds.
         why: String,
     },
     /// Another manifest of this number was written meanwhile.
     #[error("manifest {number} was written by another request or archive meanwhile")]
     Taken {
-        /// Its number.
+        /// The manifest's number.
         number: u64,
     },
 }
 
 impl FolderError {
-    /// Whether an object is there and is not what it should be.
+    /// Returns whether an object exists but is not what it should be.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(self, Self::Manifest { .. } | Self::Long { .. })
     }
 
-    /// Whether there was no answer in time, be it that the client gave up before the operation.
+    /// Returns whether there was no answer in time, even if the client gave up before the
+    /// operation.
     pub(crate) fn is_slow(&self) -> bool {
         match self {
             Self::Slow => true,
@@ -100,16 +101,16 @@ impl FolderError {
     }
 }
 
-/// See the module documentation.
+/// The folder of one cluster; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Folder {
     store: Arc<dyn ObjectStore>,
     root: Path,
-    /// Where that is, if objects are files of this machine.
+    /// The folder's path on this machine, if objects are local files.
     local: Option<PathBuf>,
-    /// The greatest number that was seen.
+    /// The greatest number of a manifest seen so far.
     known: AtomicU64,
-    /// Whether the storage is known to create objects only where there are none.
+    /// Whether the storage is known to create an object only where there is none.
     is_probed: AtomicBool,
     /// Bytes of the manifest that was read or written last.
     manifest_bytes: AtomicU64,
@@ -119,7 +120,7 @@ pub(crate) struct Folder {
 /// The newest manifest that can be read, for readers.
 pub(crate) struct Readable {
     pub(crate) manifest: Manifest,
-    /// Why a newer one cannot be, if there is one. It takes no deleted events out of files.
+    /// Why a newer manifest cannot be read, if there is one; that one purges no deleted events.
     pub(crate) newer: Option<FolderError>,
 }
 
@@ -136,7 +137,7 @@ impl Folder {
         }
     }
 
-    /// How many bytes the newest manifest has that is known.
+    /// Returns the bytes of the newest known manifest.
     pub(crate) fn manifest_bytes(&self) -> u64 {
         self.manifest_bytes.load(Ordering::Relaxed)
     }
@@ -149,13 +150,13 @@ impl Folder {
         self.manifests().join(format!("{number:020}.json"))
     }
 
-    /// The path of a file of a manifest.
+    /// Returns the path of a file that a manifest names.
     pub(crate) fn path(&self, file: &str) -> Path {
         let steps = file.split('/');
         steps.fold(self.root.clone(), Path::join)
     }
 
-    /// The manifest with the greatest number, if there is any.
+    /// Reads the manifest with the greatest number, if there is any.
     pub(crate) async fn newest(&self) -> Result<Option<Manifest>, FolderError> {
         let mut tries = TRIES;
         loop {
@@ -163,7 +164,7 @@ impl Folder {
                 return Ok(None);
             };
             match self.read(number).await {
-                // It was removed meanwhile, as there are newer ones.
+                // It was deleted meanwhile, as there are newer ones.
                 Err(FolderError::Store(Error::NotFound { .. })) if tries > 0 => tries -= 1,
                 Err(error) => return Err(error),
                 Ok(manifest) => {
@@ -174,9 +175,9 @@ impl Folder {
         }
     }
 
-    /// The newest manifest that can be read, for readers, who change nothing. If a newer one cannot
-    /// be, the one before it stands in for it, unless that newer one may have taken deleted events
-    /// out of files.
+    /// Reads the newest manifest that can be read, for readers, who change nothing. If the newest
+    /// is unreadable, the one before it stands in, unless the newest may have purged deleted
+    /// events: a stand-in would show them again.
     pub(crate) async fn newest_readable(&self) -> Result<Option<Readable>, FolderError> {
         let error = match self.newest().await {
             Err(error) if error.is_unreadable() => error,
@@ -199,7 +200,8 @@ impl Folder {
                 Err(error) if error.is_unreadable() => continue,
                 manifest => manifest?,
             };
-            // The one behind it purges only if this one says so; those behind that may.
+            // A manifest says whether the next one may purge. Only the next one is covered by this;
+            // if there are two or more unreadable ones, the later may purge.
             let is_safe = manifest.purging == Some(false) && !numbers.contains(&(number + 2));
             if is_safe || Some(number) == numbers.last() {
                 let newer = (Some(number) != numbers.last()).then_some(error);
@@ -210,8 +212,8 @@ impl Folder {
         Err(error)
     }
 
-    /// Only manifests from the last known one on are listed, which is not removed while it is
-    /// among the newest; all of them, if there is none.
+    /// Finds the greatest number of a manifest. It lists only from the last known manifest on,
+    /// which is not deleted while it is among the newest ones, and lists all if that finds none.
     async fn newest_number(&self) -> Result<Option<u64>, FolderError> {
         let known = self.known.load(Ordering::Relaxed);
         let before = self.manifest(known.saturating_sub(1));
@@ -228,7 +230,7 @@ impl Folder {
         Ok(newest(&self.list("manifests").await?))
     }
 
-    /// A manifest by its number.
+    /// Reads a manifest by its number.
     pub(crate) async fn read(&self, number: u64) -> Result<Manifest, FolderError> {
         let path = self.manifest(number);
         let wrong = |why: String| FolderError::Manifest {
@@ -257,14 +259,14 @@ impl Folder {
         Ok(manifest)
     }
 
-    /// Writes a manifest that can be read again, unless there is one of its number.
+    /// Writes a manifest, unless there is one of its number or it could not be read again.
     pub(crate) async fn commit(&self, manifest: &Manifest) -> Result<(), FolderError> {
         let number = manifest.number;
         let full = |why| Err(FolderError::Full { number, why });
         if number > NUMBER_MAX {
             return full("has no successor".to_owned());
         }
-        // Texts, numbers and times can always be written.
+        // This cannot fail: texts, numbers and times can always be written.
         let bytes = serde_json::to_vec_pretty(manifest).unwrap_or_default();
         let len = bytes.len() as u64;
         if len > BYTES_MAX {
@@ -280,7 +282,8 @@ impl Folder {
                 self.manifest_bytes.store(len, Ordering::Relaxed);
                 Ok(())
             }
-            // The answer may have been lost, or be of a request that was repeated.
+            // The answer may have been lost, or it may be the answer to a retry of a request that
+            // succeeded.
             Err(error) => match self.read(number).await {
                 Ok(found) if found.id == manifest.id => Ok(()),
                 Ok(_) => Err(FolderError::Taken { number }),
@@ -289,21 +292,22 @@ impl Folder {
         }
     }
 
-    /// Puts what names nothing in the place of an old manifest.
+    /// Replaces an old manifest by a placeholder that names nothing.
     pub(crate) async fn empty(&self, number: u64) -> Result<(), FolderError> {
         let emptied = Placeholder {
             form: FORM,
             number,
             emptied: true,
         };
-        // Numbers can always be written.
+        // This cannot fail: numbers can always be written.
         let bytes = serde_json::to_vec(&emptied).unwrap_or_default();
         self.put(&self.manifest(number), bytes.into(), PutMode::Overwrite)
             .await
     }
 
-    /// Finds out, once, whether the storage creates an object only where there is none: without
-    /// that, manifests would be lost. The object stays for the next process.
+    /// Finds out, once, whether the storage creates an object only where there is none. Without
+    /// that, two writers could replace each other's manifests. The probe's object stays for the
+    /// next process.
     pub(crate) async fn probe(&self) -> Result<(), FolderError> {
         let path = self.root.clone().join("probe");
         for _ in 0..2 {
@@ -345,14 +349,14 @@ impl Folder {
         Ok(())
     }
 
-    /// Where an object is, if objects are files of this machine.
+    /// Returns the object's path on this machine, if objects are local files.
     fn local_file(&self, path: &Path) -> Option<PathBuf> {
         let steps = path.prefix_match(&self.root)?;
         let local = self.local.clone()?;
         Some(steps.fold(local, |folder, step| folder.join(step.as_ref())))
     }
 
-    /// The bytes of an object, if they are not too many.
+    /// Reads an object of at most `bytes_max` bytes.
     pub(crate) async fn get(&self, path: &Path, bytes_max: u64) -> Result<Bytes, FolderError> {
         let get = async {
             let found = self.store.get(path).await?;
@@ -368,12 +372,12 @@ impl Folder {
         })
     }
 
-    /// A range of the bytes of a file, or its beginning if the answer ends too early.
+    /// Reads a range of a file's bytes; fewer if the answer ends too early.
     pub(crate) async fn range(&self, path: &str, range: Range<u64>) -> Result<Bytes, FolderError> {
         within(self.store.get_range(&self.path(path), range)).await
     }
 
-    /// The bytes of a file, or what is wrong with it.
+    /// Reads a whole file and compares its checksum; the inner error says what is wrong with it.
     pub(crate) async fn whole(
         &self,
         path: &str,
@@ -393,7 +397,7 @@ impl Folder {
         Ok(Ok(bytes))
     }
 
-    /// The paths of all files that a manifest names, those that are to be deleted, too.
+    /// Returns the paths of all files that a manifest names, also of those to be deleted.
     pub(crate) fn named(&self, manifest: &Manifest) -> HashSet<Path> {
         let named = manifest.files.iter().flat_map(File::paths);
         let removed = manifest.removed.iter();
@@ -401,7 +405,7 @@ impl Folder {
         named.map(|path| self.path(path)).collect()
     }
 
-    /// What a process that ended was writing.
+    /// Returns the files that a process was writing when it ended.
     pub(crate) async fn unfinished(&self) -> Result<Vec<Unfinished>, FolderError> {
         let Some(local) = &self.local else {
             return Ok(Vec::new());
@@ -413,7 +417,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// Deletes an object, if it is there.
+    /// Deletes an object, if it exists.
     pub(crate) async fn delete(&self, path: &Path) -> Result<(), FolderError> {
         match within(self.store.delete(path)).await {
             Err(FolderError::Store(Error::NotFound { .. })) => Ok(()),
@@ -421,14 +425,14 @@ impl Folder {
         }
     }
 
-    /// All files, and all rollups.
+    /// Lists all files and all rollups.
     pub(crate) async fn files(&self) -> Result<Vec<ObjectMeta>, FolderError> {
         let mut files = self.list("events").await?;
         files.extend(self.list("rollups").await?);
         Ok(files)
     }
 
-    /// All objects in one of its folders whose names an archive gives.
+    /// Lists the objects of one of its folders, without those whose names no archive gives.
     pub(crate) async fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, FolderError> {
         let path = self.root.clone().join(folder);
         let found = within(self.store.list(Some(&path)).try_collect()).await?;
@@ -454,18 +458,18 @@ impl Folder {
     }
 }
 
-/// Whether this stands in the place of a manifest.
+/// Returns whether these bytes are a placeholder of a manifest.
 fn is_emptied(bytes: &[u8]) -> bool {
     let emptied = || serde_json::from_slice::<Placeholder>(bytes);
     bytes.len() as u64 <= PLACEHOLDER_BYTES_MAX && emptied().is_ok_and(|it| it.emptied)
 }
 
-/// The number of a manifest, by its path.
+/// Returns the number of a manifest, by its path.
 pub(crate) fn number(found: &ObjectMeta) -> Option<u64> {
     foreign::number(found.location.filename()?)
 }
 
-/// Whether the client waited for it in vain.
+/// Returns whether the client waited for an answer in vain.
 fn had_no_answer(error: &Error) -> bool {
     let mut error: &(dyn std::error::Error + 'static) = error;
     loop {

@@ -1,5 +1,6 @@
-//! Names in a bucket, judged where they are listed: what no archive has given is left out, and said
-//! in the log once.
+//! Recognises foreign names in a bucket when it is listed.
+//!
+//! A name that no archive gives is left out, and the log says so once.
 
 use std::collections::HashSet;
 
@@ -7,22 +8,23 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tidings_core::validate::check_dns1123_label;
 
-/// The greatest number that a manifest has: a reader's revisions have as many bits for it. With one
-/// a second it is reached after 8,700 years.
+/// The greatest number of a manifest: a reader's revisions have as many bits for it. With one
+/// manifest per second it is reached after 8,700 years.
 pub(crate) const NUMBER_MAX: u64 = (1 << 38) - 1;
-/// Names that are remembered, so that they are said once; others are left out in silence.
+/// Number of foreign names that are remembered so that each is logged once; further ones are not
+/// logged.
 const SAID_MAX: usize = 100;
 /// Digits of a manifest's number in its name.
 const DIGITS: usize = 20;
 /// Digits of the random number at the end of a file's name.
 const RANDOM_DIGITS: usize = 16;
 
-/// What was said to be foreign.
+/// The foreign names that were logged.
 #[derive(Debug, Default)]
 pub(crate) struct Foreign(Mutex<HashSet<Path>>);
 
 impl Foreign {
-    /// Says that a name is left out, unless it was said before.
+    /// Logs that a name is left out, unless it was logged before.
     pub(crate) fn say(&self, path: &Path) {
         let mut said = self.0.lock();
         if said.len() < SAID_MAX && said.insert(path.clone()) {
@@ -32,12 +34,13 @@ impl Foreign {
     }
 }
 
-/// Whether a folder can be that of a cluster: its name is a DNS label.
+/// Returns whether a folder can be a cluster's: its name has to be a DNS label.
 pub(crate) fn is_cluster(name: &str) -> bool {
     check_dns1123_label(name).is_empty()
 }
 
-/// The number of a manifest, by its name. One without a successor is of no archive.
+/// Returns the number of a manifest, by its name. No archive writes one without a possible
+/// successor; `None` for such a number.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json")?;
     let is_number = digits.len() == DIGITS && digits.bytes().all(|it| it.is_ascii_digit());
@@ -45,7 +48,7 @@ pub(crate) fn number(name: &str) -> Option<u64> {
     (1..=NUMBER_MAX).contains(&number).then_some(number)
 }
 
-/// Whether a name can be that of a file or a rollup: two times and a random number.
+/// Returns whether a name can be a file's or a rollup's: two times and a random number.
 pub(crate) fn is_file(name: &str) -> bool {
     let Some((times, random)) = name
         .strip_suffix(".parquet")

@@ -1,5 +1,7 @@
-//! Files that say more than they have, for tests and benchmarks: a reader that believes them takes
-//! gigabytes for a few kilobytes. Built with the feature `filling` only.
+//! Makes forged files that state more than they have, for tests and benchmarks.
+//!
+//! A reader that trusts them takes gigabytes of memory for a few kilobytes. Built only with the
+//! feature `filling`.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -15,13 +17,13 @@ use crate::manifest::Manifest;
 use crate::place::Place;
 use crate::seal::SealError;
 
-/// What is wrong with a file.
+/// What is wrong with a forged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Forged {
-    /// Nothing: two rows of the same texts and numbers.
+    /// Nothing is wrong: it has two rows of the same texts and numbers.
     Nothing,
-    /// A row group of two thousand million rows, all of them the same.
+    /// A row group of two thousand million rows, all of them equal.
     Rows,
     /// Pages that have a gibibyte once they are decompressed.
     Page,
@@ -29,20 +31,20 @@ pub enum Forged {
     Dictionary,
     /// Two thousand million lengths of texts.
     Lengths,
-    /// Texts of a mebibyte each, which share it with the one before.
+    /// Texts of a mebibyte each, all of which each shares with the one before.
     Shared,
-    /// A text in the header of a page that has more bytes than memory.
+    /// A text in the header of a page that is longer than memory.
     Header,
     /// A schema whose first element has two thousand million children.
     Children,
-    /// A schema of elements that are within each other.
+    /// A schema of deeply nested elements.
     Nested,
     /// An index of two thousand million pages.
     Index,
 }
 
 impl Forged {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::Rows,
@@ -56,7 +58,7 @@ impl Forged {
         Self::Index,
     ];
 
-    /// How many rows the file says that it has.
+    /// Returns the number of rows that the file states.
     pub fn rows(self) -> u64 {
         match self {
             Self::Rows => MANY,
@@ -65,10 +67,11 @@ impl Forged {
         }
     }
 
-    /// Writes an archive of a number of such files.
+    /// Writes an archive with `files` such files.
     ///
     /// # Errors
-    /// The storage does not do as it should, or there is one already.
+    ///
+    /// The object storage failed, or there is an archive already.
     pub async fn put(self, place: &Place, cluster: &str, files: usize) -> Result<(), SealError> {
         let bytes = Bytes::from(
             self.file()
@@ -91,29 +94,30 @@ impl Forged {
         Ok(())
     }
 
-    /// The file.
+    /// Makes the file's bytes.
     ///
     /// # Errors
-    /// The crate for compression failed.
+    ///
+    /// The compression failed.
     pub fn file(self) -> std::io::Result<Vec<u8>> {
         file(self)
     }
 }
 
-/// A number that the format's 32 bits can just have.
+/// A number that just fits into the format's 32 bits.
 const MANY: u64 = i32::MAX as u64 - 7;
 const GIBIBYTE: u64 = 1 << 30;
 
-/// The column `uid`.
+/// The place of the column `uid`.
 const UID: usize = 5;
 
-/// Encodings, by the format's numbers.
+/// Encodings, by their numbers in Parquet.
 const PLAIN: u64 = 0;
 const DELTA_LENGTH: u64 = 6;
 const DELTA_BYTES: u64 = 7;
 const RLE_DICTIONARY: u64 = 8;
 
-/// A structure of the format's metadata in the making.
+/// A structure of Parquet's metadata that is being written.
 #[derive(Default)]
 struct Fields {
     bytes: Vec<u8>,
@@ -147,7 +151,7 @@ impl Fields {
         self
     }
 
-    /// A list that says how many it has.
+    /// Adds a list that states `len` elements, however many it has.
     fn list(mut self, field: u8, kind: u8, len: u64, elements: &[Vec<u8>]) -> Self {
         let bytes = self.head(field, 9);
         bytes.push(0xf0 | kind);
@@ -179,11 +183,11 @@ fn put_text(text: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Bytes of a page, before compression, and what its header says of it.
+/// The uncompressed bytes of a page, and what its header states.
 struct Page {
     bytes: Vec<u8>,
     values: u64,
-    /// `None` of a dictionary.
+    /// `None` for a dictionary.
     encoding: Option<u64>,
 }
 
@@ -215,7 +219,7 @@ impl Page {
             }
         };
         if of == Forged::Header {
-            // Of a field that there is not.
+            // An unknown field, which a reader has to skip.
             varint(u64::MAX >> 2, header.head(13, 8));
         }
         let mut page = header.end();
@@ -224,7 +228,7 @@ impl Page {
     }
 }
 
-/// A frame of nothing but zeros, made of pieces.
+/// Compresses `len` zeros piece by piece.
 fn zeros(len: u64) -> std::io::Result<Vec<u8>> {
     let piece = vec![0; 1 << 20];
     let mut frame = zstd::Encoder::new(Vec::new(), 1)?;
@@ -234,7 +238,7 @@ fn zeros(len: u64) -> std::io::Result<Vec<u8>> {
     frame.finish()
 }
 
-/// A run of one value: how often it is repeated, and its bytes.
+/// Encodes a run: how often a value is repeated, and its bytes.
 fn run(times: u64, value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     varint(times << 1, &mut bytes);
@@ -242,7 +246,7 @@ fn run(times: u64, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that are all the same (`DELTA_BINARY_PACKED`).
+/// Encodes `len` numbers of which all but the first are equal (`DELTA_BINARY_PACKED`).
 fn numbers(first: u64, others: u64, len: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in [128, 4, len, first << 1] {
@@ -251,7 +255,7 @@ fn numbers(first: u64, others: u64, len: u64) -> Vec<u8> {
     let zigzag = |number: i64| ((number << 1) ^ (number >> 63)).cast_unsigned();
     let mut step = others.cast_signed() - first.cast_signed();
     for _ in 0..len.saturating_sub(1).min(8000).div_ceil(128) {
-        // The step to the second one is of the first block's first number only.
+        // Only the first number of the first block has the step to the second value.
         let widths = [if step == 0 { 0 } else { 32 }, 0, 0, 0];
         varint(zigzag(step.min(0)), &mut bytes);
         bytes.extend(widths);
@@ -265,7 +269,7 @@ fn numbers(first: u64, others: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// The pages of a column.
+/// Makes the pages of a column.
 fn pages(of: Forged, leaf: usize, column: &Schema, levels: (i16, i16)) -> Vec<Page> {
     let rows = of.rows();
     let is_text = column.get_physical_type() == Type::BYTE_ARRAY;
@@ -274,7 +278,7 @@ fn pages(of: Forged, leaf: usize, column: &Schema, levels: (i16, i16)) -> Vec<Pa
         Type::INT32 => &[1, 0, 0, 0],
         _ => &[1, 0, 0, 0, 0, 0, 0, 0],
     };
-    // `uid`, whose texts follow each other.
+    // `uid` is the column whose texts are delta-encoded.
     if leaf == UID && matches!(of, Forged::Lengths | Forged::Shared) && is_text {
         let mut bytes = Vec::new();
         let encoding = if of == Forged::Lengths {
@@ -297,14 +301,14 @@ fn pages(of: Forged, leaf: usize, column: &Schema, levels: (i16, i16)) -> Vec<Pa
     let (repeated, defined) = levels;
     for level in [repeated, defined] {
         if level > 0 {
-            // Labels have none, and everything else is there.
+            // Labels are absent; all other values are present.
             let is_there = u8::from(repeated == 0);
             let levels = run(rows, &[is_there]);
             data.extend((levels.len() as u32).to_le_bytes());
             data.extend(levels);
         }
     }
-    // Numbers of no bit, all of which are the first value of the dictionary.
+    // Indexes of zero bits, all of which mean the first value of the dictionary.
     data.push(1);
     data.extend(run(rows, &[0]));
     vec![

@@ -1,4 +1,6 @@
-//! Readers of what lies in a bucket, for the fuzz targets: built with `--cfg fuzzing` only.
+//! Entry points for the fuzz targets, which read any bytes as objects of a bucket.
+//!
+//! Built only with `--cfg fuzzing`.
 
 use std::sync::Arc;
 
@@ -14,7 +16,8 @@ use crate::folder::Folder;
 use crate::place::Place;
 use crate::reader;
 
-/// Any bytes as the newest manifest: what is read is written and read again as it was.
+/// Reads any bytes as the newest manifest. What could be read has to be the same after it was
+/// written and read again.
 pub async fn manifest(bytes: &[u8]) {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let place = Place::of(Arc::clone(&store), "memory:");
@@ -35,7 +38,7 @@ pub async fn manifest(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as a file of versions and as a rollup, by every way that one is read.
+/// Reads any bytes as a file of versions and as a rollup, in every way in which one is read.
 pub async fn file(bytes: &[u8]) {
     let (bytes, len) = (Bytes::copy_from_slice(bytes), bytes.len() as u64);
     if let Ok(rows) = Rows::new(&"prod".into(), bytes.clone()) {
@@ -68,7 +71,7 @@ pub async fn file(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as an answer about what waits to be sealed.
+/// Reads any bytes as an answer with pending versions.
 pub fn waiting(bytes: &[u8]) {
     reader::fuzzing::waiting(Bytes::copy_from_slice(bytes));
 }

@@ -1,21 +1,24 @@
-//! Keeps versions of Kubernetes Events on object storage, in an open format: what an archive has
-//! observed is sealed into Parquet files, and every engine that knows the format reads them.
+//! Keeps versions of Kubernetes Events on object storage, in an open format.
 //!
-//! A [`Place`] is a bucket or a folder. A [`Sealer`] makes files of the versions of a
-//! [`Cluster`](tidings_archive::Cluster), merges them, and deletes what is over. [`check()`]
-//! compares everything with what it should be. A [`Reader`] serves what is sealed, and what
-//! [`Waiting`] has that is not sealed yet. `docs/archive-format.md` has the columns.
+//! The versions that an archive observed are sealed into Parquet files, which every engine that
+//! knows the format can read.
+//!
+//! A [`Place`] is a bucket or a folder. A [`Sealer`] writes the versions of a
+//! [`Cluster`](tidings_archive::Cluster) to files, merges files and deletes expired ones.
+//! [`check()`] compares everything with what it should be. A [`Reader`] serves what is sealed, and
+//! the pending versions that [`Waiting`] has. `docs/archive-format.md` has the columns.
 //!
 //! # What is promised
 //!
-//! - A [`Manifest`] names all files of an archive, with their sizes and sums. Manifests are
-//!   numbered, and written only where there is none of that number: of two writers at once one
-//!   fails. A reader of the newest one sees an archive that is whole.
-//! - How far versions are sealed is in the manifest that names them. The end of the process at any
-//!   moment neither skips nor doubles a version; files without a manifest are removed later.
+//! - A [`Manifest`] names all files of an archive, with their sizes and checksums. Manifests are
+//!   numbered, and each is written only where none has its number: of two writers at once, one
+//!   fails. A reader of the newest manifest sees a whole archive.
+//! - The manifest that names sealed versions also says how far versions are sealed. If the process
+//!   ends at any moment, no version is skipped or doubled; files without a manifest are deleted
+//!   later.
 //! - Only the store that began the archive of a cluster continues it, or another one that was told
-//!   to ([`take_over`]). A store notes each manifest before it writes it; one that was restored
-//!   from a copy knows by this that it is older than the archive, and seals nothing.
+//!   to ([`take_over`]). A store notes each manifest before it writes it. By this, a store that was
+//!   restored from a copy knows that it is older than the archive, and seals nothing.
 
 mod background;
 mod check;

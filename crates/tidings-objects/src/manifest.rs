@@ -1,7 +1,7 @@
-//! Manifests: what an archive of one cluster consists of, as JSON.
+//! Manifests: JSON objects that say what the archive of one cluster consists of.
 //!
-//! Invariants: a manifest names every file that is in the archive, and everything else in the
-//! folder is not; files that it names were whole before it was written; it is never changed.
+//! Invariants: a manifest names every file of the archive, and nothing else in the folder belongs
+//! to it; the files it names were whole before it was written; it never changes.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use tidings_archive::{Commit, Gap, Position};
 use crate::file::bounds::{FILE_BYTES_MAX, GROUP_ROWS_MAX, GROUPS_MAX};
 use crate::foreign;
 
-/// The form of manifests.
+/// The form (format version) of manifests.
 pub(crate) const FORM: u64 = 1;
 /// Maximum bytes of a manifest: about 100,000 files.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
@@ -20,22 +20,22 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 200_000;
 /// Maximum rows of a file.
 const ROWS_MAX: u64 = (GROUPS_MAX * GROUP_ROWS_MAX) as u64;
-/// Maximum bytes of a part of an object's place in a manifest. Kubernetes' own names are shorter.
+/// Maximum bytes of one part of an object's place in a manifest; Kubernetes' own names are shorter.
 const PLACE_BYTES_MAX: usize = 256;
 
 /// What the archive of a cluster consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The form of the manifest: 1.
+    /// The form (format version) of the manifest: 1.
     pub form: u64,
     /// The cluster's name.
     pub cluster: String,
-    /// Its number, by one more than that of the one before.
+    /// The manifest's number, one more than that of the one before.
     pub number: u64,
-    /// Made at random for it.
+    /// A random id of this manifest.
     pub id: String,
-    /// Made at random for the archive: the same in all that follow. Manifests of the first days do
+    /// A random id of the archive, the same in all its manifests. Manifests of early versions do
     /// not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
@@ -43,36 +43,36 @@ pub struct Manifest {
     pub written_at: Timestamp,
     /// The identity of the store whose versions are sealed.
     pub writer: String,
-    /// Up to which entry of that store's journal they are.
+    /// The entry of that store's feed up to which versions are sealed.
     pub sealed_through: u64,
-    /// Up to when everything that was observed is in the files.
+    /// The time up to which every observed version is in the files.
     pub sealed_until: Timestamp,
-    /// How far the cluster was followed then, by namespaces.
+    /// The positions in the followed cluster at that time, by namespace.
     pub positions: Vec<(String, Position)>,
     /// The latest gaps.
     pub gaps: Vec<Gap>,
-    /// Versions that ended or were deleted before they were sealed.
+    /// Number of versions that expired or were deleted before they were sealed.
     pub gone: u64,
-    /// Versions that were taken out as their events were deleted in the archive. Manifests of the
-    /// first days do not have it.
+    /// Number of versions that were purged because their events were deleted in the archive.
+    /// Manifests of early versions do not have it.
     #[serde(default)]
     pub forgotten: u64,
-    /// The number of the manifest by which no file had events any more that were deleted until
-    /// then: those before it name such events. 0 if none were deleted, and in manifests of former
-    /// programs.
+    /// The number of the manifest by which all events deleted until then were purged from the
+    /// files. Manifests before it still name such events. It is 0 if none were deleted, and in
+    /// manifests of early versions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub purged: u64,
-    /// What was taken out to keep a quota. Manifests from before there was one do not have it.
+    /// What was removed to keep a quota; absent in manifests of early versions.
     #[serde(default, skip_serializing_if = "OverQuota::is_nothing")]
     pub over_quota: OverQuota,
-    /// Whether the next manifest may take deleted events out of files: a reader that cannot read
-    /// that one does not go back to this one. Manifests from before there was such a sign do not
-    /// say.
+    /// Whether the next manifest may purge deleted events from files. A reader that cannot read the
+    /// next manifest goes back to this one only if this is `false`. Manifests of early versions do
+    /// not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purging: Option<bool>,
-    /// All files, in the order of the first time in them.
+    /// All files, in order of the first time in them.
     pub files: Vec<File>,
-    /// Files that are no longer part of the archive, and are yet to be deleted.
+    /// Files that no longer belong to the archive and are yet to be deleted.
     pub removed: Vec<Removed>,
 }
 
@@ -81,112 +81,112 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What stands in the place of an old manifest that named deleted events: its number stays taken.
+/// A placeholder for an old manifest that named deleted events, whose number stays taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Placeholder {
     /// The form of manifests.
     pub(crate) form: u64,
     /// The manifest's number.
     pub(crate) number: u64,
-    /// Always so.
+    /// Always `true`.
     pub(crate) emptied: bool,
 }
 
-/// Maximum bytes of what stands in the place of a manifest; a manifest has more.
+/// Maximum bytes of a placeholder; a manifest has more.
 pub(crate) const PLACEHOLDER_BYTES_MAX: u64 = 100;
 
-/// What was taken out of an archive to keep a quota.
+/// What was removed from an archive to keep a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverQuota {
-    /// How many versions the files had.
+    /// Number of versions in the removed files.
     pub versions: u64,
-    /// When the last of them was observed.
+    /// When the last of these versions was observed.
     pub until: Option<Timestamp>,
 }
 
 impl OverQuota {
-    /// Whether nothing was taken out.
+    /// Returns whether nothing was removed.
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A file of an archive.
+/// What a manifest says of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// Where it is, from the folder of the cluster.
+    /// The path, from the folder of the cluster.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// XXH3 of its bytes, in 16 hexadecimal digits.
+    /// XXH3 of the bytes, in 16 hexadecimal digits.
     pub checksum: String,
-    /// How many versions it has.
+    /// Number of versions.
     pub rows: u64,
-    /// The sum of the versions' hashes, in 16 hexadecimal digits: that of files that are merged is
-    /// the sum of theirs.
+    /// Sum of the versions' hashes, in 16 hexadecimal digits. The sum of a merged file is the sum
+    /// of the sums of its sources.
     pub sum: String,
-    /// How often what it has was merged.
+    /// How often the rows of the file were merged.
     pub level: u32,
     /// When the first of its versions was observed.
     pub from: Timestamp,
-    /// When the last was.
+    /// When the last of its versions was observed.
     pub to: Timestamp,
-    /// When what it has was last seen: the first and the last time, in milliseconds. Manifests of
-    /// the first days do not have it.
+    /// The first and the last time at which its events were last seen, in milliseconds. Manifests
+    /// of early versions do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<(Timestamp, Timestamp)>,
     /// Namespace, kind and name of the first object.
     pub first: [String; 3],
-    /// Of the last one.
+    /// Namespace, kind and name of the last object.
     pub last: [String; 3],
-    /// How many of its versions have the same namespace, kind, hour, reason and type. Files of the
-    /// first days do not have it.
+    /// The rollup beside the file; files of early versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollup: Option<Rollup>,
 }
 
-/// A file beside one of an archive, which says how many of its versions have the same columns.
+/// A file beside a file of versions that counts these by namespace, kind, hour, reason and type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollup {
-    /// Where it is, from the folder of the cluster.
+    /// The path, from the folder of the cluster.
     pub path: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// XXH3 of its bytes, in 16 hexadecimal digits.
+    /// XXH3 of the bytes, in 16 hexadecimal digits.
     pub checksum: String,
 }
 
 impl File {
-    /// How many bytes it and its rollup have.
+    /// Returns the bytes of the file and its rollup.
     pub(crate) fn all_bytes(&self) -> u64 {
         let rollup = self.rollup.as_ref().map_or(0, |rollup| rollup.bytes);
         self.bytes.saturating_add(rollup)
     }
 
-    /// Where it is, and its rollup.
+    /// Returns the paths of the file and its rollup.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         let rollup = self.rollup.iter().map(|rollup| rollup.path.as_str());
         std::iter::once(self.path.as_str()).chain(rollup)
     }
 }
 
-/// Whether a path, from the folder of the cluster, is that of a file or a rollup.
+/// Returns whether a path, from the folder of the cluster, can be a file's or a rollup's.
 fn is_of_archive(path: &str) -> bool {
     let file = path.strip_prefix("events/");
     let file = file.or_else(|| path.strip_prefix("rollups/"));
     file.is_some_and(foreign::is_file)
 }
 
-/// A place that is not behind another one, each of whose parts has a bounded length.
+/// Shortens a place downwards: the result is not after it, and each part has a bounded length.
 pub(crate) fn not_behind(place: [&str; 3]) -> [String; 3] {
     let mut bounded = <[String; 3]>::default();
     for (bounded, part) in bounded.iter_mut().zip(place) {
         let short = beginning(part);
         short.clone_into(bounded);
-        // What is cut off is before everything that begins with it.
+        // The shortened part sorts before everything that begins with it, so the later parts stay
+        // empty.
         if short.len() < part.len() {
             break;
         }
@@ -194,11 +194,11 @@ pub(crate) fn not_behind(place: [&str; 3]) -> [String; 3] {
     bounded
 }
 
-/// A place that is not before another one, whose kind and name have a bounded length; namespaces
-/// have one anyway.
+/// Shortens a place upwards: the result is not before it, and kind and name have a bounded length.
+/// Namespaces have a bounded length anyway.
 pub(crate) fn not_before(place: [&str; 3]) -> [String; 3] {
     let [namespace, kind, name] = place;
-    // The least text that is behind another one.
+    // The least text that sorts after `text`.
     let behind = |text: &str| format!("{text}\0");
     if kind.len() > PLACE_BYTES_MAX {
         return [behind(namespace), String::new(), String::new()];
@@ -221,14 +221,14 @@ fn beginning(part: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {
-    /// Where it is.
+    /// The path, from the folder of the cluster.
     pub path: String,
-    /// Since when it is not part of the archive.
+    /// Since when it does not belong to the archive.
     pub at: Timestamp,
 }
 
 impl Manifest {
-    /// Of an archive that has nothing yet and gets this identity; number 0, which is not written.
+    /// Makes the manifest of an archive that has nothing yet; its number 0 is never written.
     pub(crate) fn empty(cluster: &str, writer: &str, archive: String) -> Self {
         Self {
             form: FORM,
@@ -252,7 +252,7 @@ impl Manifest {
         }
     }
 
-    /// The one that follows.
+    /// Returns the manifest that follows, with the same files.
     pub(crate) fn next(&self, id: String, now: Timestamp) -> Self {
         Self {
             number: self.number.saturating_add(1),
@@ -264,7 +264,7 @@ impl Manifest {
         }
     }
 
-    /// What the store that writes it notes of it.
+    /// Returns what the writing store notes of this manifest before it writes it.
     pub(crate) fn commit(&self) -> Commit {
         Commit {
             number: self.number,
@@ -273,8 +273,8 @@ impl Manifest {
         }
     }
 
-    /// What no writer writes: a reader would take memory for it, or a writer delete what is not of
-    /// the archive.
+    /// Returns what is wrong if no writer writes such a manifest. It would cost a reader too much
+    /// memory, or make a writer delete objects that do not belong to the archive.
     pub(crate) fn fault(&self) -> Option<String> {
         if self.files.len() > FILES_MAX {
             return Some(format!("it has more than {FILES_MAX} files"));
@@ -293,14 +293,14 @@ impl Manifest {
         of_another.map(|path| format!("{path:?} is no file of an archive"))
     }
 
-    /// Adds files, in their order.
+    /// Adds files, and keeps their order.
     pub(crate) fn add(&mut self, files: Vec<File>) {
         self.files.extend(files);
         self.files
             .sort_by(|one, other| (one.from, &one.path).cmp(&(other.from, &other.path)));
     }
 
-    /// Takes files out, with their rollups.
+    /// Takes files and their rollups out; they are listed as yet to be deleted.
     pub(crate) fn remove(&mut self, paths: &BTreeSet<String>, now: Timestamp) {
         let is_removed = |file: &mut File| paths.contains(&file.path);
         for file in self.files.extract_if(.., is_removed) {
@@ -312,19 +312,19 @@ impl Manifest {
         }
     }
 
-    /// How many versions it has.
+    /// Returns the number of versions in all files.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
     }
 
-    /// How many bytes its files and their rollups have.
+    /// Returns the bytes of all files and their rollups.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(File::all_bytes).sum()
     }
 
-    /// The files whose last version was observed longest ago: as many as have to go so that the
-    /// others, with their rollups, have no more than these bytes. The one with the latest versions
-    /// is not among them, however large it is.
+    /// Returns the files to be removed so that the others, with their rollups, have at most
+    /// `bytes_max`. These are the files whose last version was observed longest ago. The file with
+    /// the latest version always stays, however large it is.
     pub(crate) fn beyond(&self, bytes_max: u64) -> BTreeSet<String> {
         let mut files: Vec<&File> = self.files.iter().collect();
         files.sort_by(|one, other| {
@@ -342,7 +342,7 @@ impl Manifest {
         over.map(|file| file.path.clone()).collect()
     }
 
-    /// Takes files out to keep a quota, and counts what they have.
+    /// Takes files out to keep a quota, and counts their versions.
     pub(crate) fn remove_over_quota(&mut self, paths: &BTreeSet<String>, now: Timestamp) {
         for file in self.files.iter().filter(|it| paths.contains(&it.path)) {
             let over = &mut self.over_quota;
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     impl File {
-        /// One with a version of the first moment, for tests that look at some of its fields.
+        /// A file with one version at time 0, for tests that look at some of its fields.
         pub(crate) fn at(path: &str) -> Self {
             Self {
                 path: path.to_owned(),
@@ -438,8 +438,8 @@ mod tests {
         Timestamp::from_second(number).unwrap()
     }
 
-    /// A file by its path, when its first and last versions were observed, and its bytes with those
-    /// of its rollup, which has one.
+    /// Makes a file from its path, the times of its first and last version, and its bytes with its
+    /// rollup's.
     fn file((path, from, to, bytes): (&str, i64, i64, u64)) -> File {
         File {
             bytes: bytes - 1,
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn the_files_that_end_first_are_beyond_a_quota() {
-        // One that began first ends last.
+        // The one that begins first ends last.
         let files = [
             ("long", 1, 9, 40),
             ("b", 3, 4, 20),
@@ -478,7 +478,7 @@ mod tests {
             (79, "a b"),
             (60, "a b"),
             (59, "a b c"),
-            // The latest stays, although it is longer.
+            // The latest file stays, although it is longer than the quota.
             (39, "a b c"),
             (0, "a b c"),
         ] {

@@ -1,9 +1,10 @@
-//! Which files are merged, and their rows in one order.
+//! Chooses the files to be merged, and yields their rows in one order.
 //!
-//! Invariants: eight files that follow each other in time, among those that were merged equally
-//! often, become one if they are small, so that few small ones remain; nothing is merged more than
-//! three times, so that a version is written four times at most; and once more where there are many
-//! files. Memory: some rows of each, and the bytes that these and those behind them are made of.
+//! Invariants: eight files of one level that follow each other in time become one if they are small
+//! together, so that few small ones remain. No rows are merged more than three times, so that a
+//! version is written at most four times; where there are very many files, it is written once more.
+//!
+//! Memory: some rows of each file, and the compressed bytes of the rows not read yet.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -12,22 +13,21 @@ use crate::file::read::{FileError, GroupRows, Rest};
 use crate::manifest::File;
 use crate::row::Row;
 
-/// Bytes from which on a file ends, with its row group.
+/// Bytes at which a file ends, after the row group that reaches them.
 pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
-/// Files that are merged into one.
+/// Number of files that are merged into one.
 const FILES: usize = 8;
 /// Rows of a file that are read at once.
 const ROWS_AT_ONCE: usize = 256;
-/// What was merged so often is not merged again, unless there are many files.
+/// The level from which on files are not merged again, unless there are very many.
 const LEVEL_MAX: u32 = 3;
-/// Files from which on those of equal levels that follow each other become one of at least half the
-/// size that a file can have, however many they are.
+/// Number of files from which on files of one level are merged beyond [`LEVEL_MAX`]. They then
+/// become files of at least half the maximum size, however many are needed for that.
 const FILES_MANY: usize = 10_000;
-/// Files that are merged into one where there are many.
+/// Maximum files that are merged into one where there are very many.
 const FILES_TOGETHER: usize = 64;
 
-/// The oldest files of a level that are to be merged, if there are any; without those that cannot
-/// be.
+/// Returns the oldest files of one level that should be merged, without damaged ones.
 pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<File>> {
     let small = (0..LEVEL_MAX).find_map(|level| {
         let of_level = of_level(files, level, damaged);
@@ -51,8 +51,8 @@ fn of_level<'a>(files: &'a [File], level: u32, damaged: &HashSet<String>) -> Vec
         .collect()
 }
 
-/// The first files that follow each other and have as many bytes together as a file can have, or
-/// half of that at least: so a version is written once more.
+/// Returns the first files in a row that together have half to all of a file's maximum bytes. With
+/// at least half of it, a version is written only once more.
 fn growing(files: &[&File]) -> Option<Vec<File>> {
     let (mut from, mut bytes) = (0, 0_u64);
     for (to, file) in files.iter().enumerate() {
@@ -73,13 +73,13 @@ fn growing(files: &[&File]) -> Option<Vec<File>> {
     None
 }
 
-/// Whether a file of a level and about these bytes is not merged again, if those that follow it are
-/// like it.
+/// Returns whether a file of this level and about these bytes is not merged again. It assumes that
+/// the files after it are like it.
 pub(crate) fn is_last(level: u32, bytes: u64) -> bool {
     level >= LEVEL_MAX || bytes >= (FILE_BYTES_MAX / FILES) as u64
 }
 
-/// The sum of the rows of files.
+/// Returns the sum of the row hashes of several files.
 pub(crate) fn sum(files: &[File]) -> Option<u64> {
     files.iter().try_fold(0_u64, |sum, file| {
         let one = u64::from_str_radix(&file.sum, 16).ok()?;
@@ -118,7 +118,7 @@ impl Source {
     }
 }
 
-/// The next row of a source; the first of all is the greatest.
+/// The next row of a source; the order is reversed, as the heap yields the greatest first.
 struct Next {
     row: Row,
     source: usize,
@@ -194,7 +194,7 @@ mod tests {
     use crate::file::write::Writer;
     use crate::row::Version;
 
-    /// The bytes of a file that is merged, as long as any of them is held.
+    /// The bytes of a merged file, which tests count as long as any part of them is held.
     struct Held(Arc<Vec<u8>>);
 
     impl AsRef<[u8]> for Held {
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Eight files and the one they become would be in memory otherwise.
+    /// Otherwise eight files and the one they become would be in memory at once.
     #[test]
     fn a_file_that_is_merged_is_not_held_as_a_whole() {
         let cluster: Arc<str> = "prod".into();
@@ -287,7 +287,7 @@ mod tests {
         for (levels, found) in [
             (vec![(0, 1, 7)], None),
             (vec![(0, 1, 8)], eight(0)),
-            // What was merged before lies between.
+            // A file of another level lies between them.
             (
                 vec![(0, 1, 4), (1, 1, 1), (0, 1, 4)],
                 Some(vec![0, 1, 2, 3, 5, 6, 7, 8]),
@@ -296,7 +296,7 @@ mod tests {
             (vec![(0, large / 8, 8)], eight(0)),
             (vec![(0, large / 8 + 1, 8)], None),
             (vec![(0, large, 8), (0, 1, 8)], eight(8)),
-            // A large one is not in the way of those behind it.
+            // A large file does not prevent the merge of those after it.
             (vec![(0, large, 1), (0, 1, 8)], eight(1)),
             (vec![(3, 1, 8)], None),
             (vec![(3, 1, 99), (2, 1, 9)], None),

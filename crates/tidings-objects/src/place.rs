@@ -1,5 +1,7 @@
-//! Where an archive is on object storage, by its URL. Credentials come from the environment, files
-//! and the cloud's own ways, never from the URL.
+//! Where archives are on object storage, by a URL.
+//!
+//! Credentials come from the environment, from files and from the cloud's own mechanisms, never
+//! from the URL.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,58 +20,59 @@ use crate::client::Clients;
 use crate::foreign::{self, Foreign};
 use crate::private;
 
-/// Maximum clusters of an archive that are listed.
+/// Maximum clusters of a place that are listed.
 const CLUSTERS_MAX: usize = 10_000;
 
-/// Why a URL leads nowhere.
+/// Why a URL cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// It is not of a kind that is known.
+    /// The URL is of an unknown kind.
     #[error(
         "{url:?} is not the URL of an object storage: expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER"
     )]
     Url {
-        /// What was given.
+        /// The URL, without credentials.
         url: String,
     },
-    /// The storage cannot be used as the environment says, or does not answer.
+    /// The storage cannot be used with the environment's settings, or does not answer.
     #[error("{url}: {source}")]
     Store {
-        /// What was given.
+        /// The URL.
         url: String,
-        /// Why.
+        /// The error of the storage.
         source: object_store::Error,
     },
-    /// The folder is not there, or cannot be made.
+    /// The folder does not exist, or cannot be made.
     #[error("{}: {source}", folder.display())]
     Folder {
-        /// Which.
+        /// The folder's path.
         folder: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
 }
 
-/// A bucket or folder, and where in it an archive is.
+/// A bucket or folder, and the prefix in it where archives are.
 #[derive(Clone, Debug)]
 pub struct Place {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
-    /// Where the objects are, if they are files of this machine.
+    /// The folder, if objects are local files.
     pub(crate) folder: Option<PathBuf>,
     url: String,
-    /// One at a time makes files there, of all clusters: making one takes memory.
+    /// A permit for making files here, one at a time for all clusters, as that takes memory.
     pub(crate) turn: Arc<Semaphore>,
-    /// Names there that no archive gives.
+    /// The names here that no archive gives.
     pub(crate) foreign: Arc<Foreign>,
 }
 
 impl Place {
-    /// The place of a URL as [`open`](Self::open) has it, to write there: a folder is made if it is
-    /// not there, for its owner only.
+    /// Opens the place of a URL for writing. A folder that does not exist is made, for its owner
+    /// only; otherwise like [`open`](Self::open).
     ///
     /// # Errors
+    ///
     /// Those of [`open`](Self::open), and the folder cannot be made.
     pub fn create(url: &str) -> Result<Self, PlaceError> {
         if let Some(folder) = url.strip_prefix("file://").filter(|it| it.starts_with('/')) {
@@ -80,21 +83,23 @@ impl Place {
         Self::open(url)
     }
 
-    /// The place of a URL: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, or `file:///FOLDER`. A cloud's
-    /// storage is not asked yet.
+    /// Opens the place of a URL: `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, or `file:///FOLDER`. It
+    /// sends no request to a cloud's storage yet.
     ///
     /// # Errors
-    /// The URL is of no kind that is known, the folder is not there, or the environment's settings
+    ///
+    /// The URL is of an unknown kind, the folder does not exist, or the environment's settings
     /// cannot be used.
     pub fn open(url: &str) -> Result<Self, PlaceError> {
         Self::open_with(url, &[])
     }
 
-    /// As [`open`](Self::open), with settings that stand for those of the environment, under the
-    /// names that variables of the environment have, such as `AWS_ENDPOINT`. A folder has none.
+    /// Opens the place of a URL with settings that override the environment's. Settings have the
+    /// names of environment variables, such as `AWS_ENDPOINT`. A folder ignores them.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and a setting is not known.
+    ///
+    /// Those of [`open`](Self::open), and a setting is unknown.
     pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Self, PlaceError> {
         let unknown = || PlaceError::Url {
             url: without_credentials(url),
@@ -155,7 +160,8 @@ impl Place {
             return Err(PlaceError::Url { url });
         }
         let folder = PathBuf::from(path);
-        // object_store says of a folder that is not there that it cannot be made canonical.
+        // Checked here, as object_store would say of a missing folder only that it cannot be made
+        // canonical.
         std::fs::read_dir(&folder).map_err(|source| PlaceError::Folder {
             folder: folder.clone(),
             source,
@@ -165,13 +171,13 @@ impl Place {
             url: url.to_owned(),
             source,
         })?;
-        // What a manifest names is on the disk before the manifest is.
+        // Files are synced, so that they are on disk before the manifest that names them.
         let mut place = Self::of(Arc::new(store.with_fsync(true)), url);
         place.folder = Some(folder);
         Ok(place)
     }
 
-    /// A store of any kind, and how it is called.
+    /// Makes a place of any object store, which messages name by `url`.
     pub fn of(store: Arc<dyn ObjectStore>, url: &str) -> Self {
         Self {
             store,
@@ -183,24 +189,24 @@ impl Place {
         }
     }
 
-    /// The same place, whose requests are made by another store, which is given the one before: to
-    /// count or limit them.
+    /// Wraps the place's object store with another one, to count or limit requests.
     #[must_use]
     pub fn through(self, by: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>) -> Self {
         let store = by(self.store);
         Self { store, ..self }
     }
 
-    /// Its URL, which has no credentials.
+    /// Returns the URL, which has no credentials.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The clusters that are archived there, in the order of their names. Folders whose names no
-    /// cluster can have are left out.
+    /// Lists the clusters that have an archive here, in order of their names. Folders whose names
+    /// no cluster can have are left out.
     ///
     /// # Errors
-    /// The storage does not answer.
+    ///
+    /// The object storage does not answer.
     pub async fn clusters(&self) -> Result<Vec<String>, PlaceError> {
         let prefix = Some(&self.prefix).filter(|prefix| !prefix.is_root());
         let failed = |source| PlaceError::Store {
@@ -231,20 +237,20 @@ impl Place {
     }
 }
 
-/// What the environment says of Google's cloud. As with the others, plain HTTP is permitted only if
-/// it says so; the builder would permit it by itself.
+/// Reads the settings of Google's cloud from the environment. The builder would allow plain HTTP by
+/// default; here it takes a setting, as with the other clouds.
 fn google() -> GoogleCloudStorageBuilder {
     let permitted = std::env::var("GOOGLE_ALLOW_HTTP").unwrap_or_else(|_| "false".to_owned());
     let setting = GoogleConfigKey::Client(ClientConfigKey::AllowHttp);
     GoogleCloudStorageBuilder::from_env().with_config(setting, permitted)
 }
 
-/// A setting by the name that a variable of the environment has.
+/// Parses a setting's name, which is that of an environment variable.
 fn key<K: FromStr<Err = object_store::Error>>(name: &str) -> Result<K, object_store::Error> {
     name.to_ascii_lowercase().parse()
 }
 
-/// A URL as it may be shown: what it was not to hold, a user or a query, may be a secret.
+/// Returns a URL as it may be shown, without user and query, which may hold a secret.
 fn without_credentials(url: &str) -> String {
     let shown = url.split(['?', '#']).next().unwrap_or_default();
     match (shown.split_once("://"), shown.rsplit_once('@')) {
@@ -274,7 +280,7 @@ mod tests {
         }
     }
 
-    /// And at once: nothing is tried again for minutes.
+    /// The refusal comes at once, without minutes of retries.
     #[tokio::test]
     async fn plain_http_is_refused_unless_it_is_permitted() {
         let s3 = [

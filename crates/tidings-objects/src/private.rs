@@ -1,11 +1,13 @@
-//! Folders and files of this machine that only their owner can open. A folder that is there already
-//! stays as it is, and a file in it can be read by those to whom the folder is open.
+//! Makes local folders and files that only their owner can open.
+//!
+//! A folder that exists already keeps its permissions; a file in it can be read by those who can
+//! read the folder.
 
 use std::fs::DirBuilder;
 use std::io::Error;
 use std::path::Path;
 
-/// Makes a folder, and those above it that are not there.
+/// Makes a folder, and its missing parents.
 pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -14,7 +16,7 @@ pub(crate) fn create_folder(folder: &Path) -> Result<(), Error> {
     builder.create(folder)
 }
 
-/// Takes a file from those to whom its folder is not open, where the file system can do that.
+/// Makes a file unreadable for those who cannot read its folder, where the file system can do that.
 #[cfg(unix)]
 pub(crate) fn close_file(folder: &Path, file: &Path) {
     use std::os::unix::fs::PermissionsExt;

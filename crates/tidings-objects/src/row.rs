@@ -1,7 +1,7 @@
 //! A row of a file: one version of an event, as it was observed.
 //!
 //! Invariant: every column follows from the cluster, the version's numbers and the event's exact
-//! bytes, so that a row is made anew from these when files are merged or checked.
+//! bytes. So a merge or a check makes a row anew from these.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::file::bounds::EVENT_BYTES_MAX;
 /// A version of an event, as an archive keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// How often its source had gone back to an earlier state.
+    /// How often the source's resourceVersions had begun anew.
     pub(crate) epoch: u64,
-    /// Its resourceVersion at the source.
+    /// The resourceVersion at the source.
     pub(crate) number: u64,
     /// When it was observed, in milliseconds since 1970.
     pub(crate) observed_at: i64,
@@ -28,14 +28,14 @@ pub(crate) struct Version {
     pub(crate) object: Bytes,
 }
 
-/// Bytes that are no event.
+/// Says that bytes are not an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes of an event cannot be read: {why}")]
 pub struct Unreadable {
     why: String,
 }
 
-/// See the module documentation. Times are in microseconds since 1970.
+/// One row; see the module documentation. Times are in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) cluster: Arc<str>,
@@ -112,24 +112,24 @@ impl Row {
             .then_with(|| self.uid.cmp(&other.uid))
     }
 
-    /// When it was last seen, in milliseconds since 1970, as an archive's store says it: not within
-    /// the first hour, which stands for no time.
+    /// Returns when the event was last seen, in milliseconds since 1970, as an archive's store
+    /// counts it. It is never within the first hour, whose end stands for an unknown time.
     pub(crate) fn seen(&self) -> i64 {
         seen(self.last_seen)
     }
 
-    /// What it is sorted by before all else.
+    /// Returns the place: namespace, kind and name of the object, by which rows are sorted first.
     pub(crate) fn place(&self) -> [&str; 3] {
         [&self.namespace, &self.kind, &self.name]
     }
 
-    /// Whether it is the same version of the same event.
+    /// Returns whether both are the same version of the same event.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let of = |row: &Self| (row.epoch, row.version);
         of(self) == of(other) && self.uid == other.uid && self.event == other.event
     }
 
-    /// Stands for the row in the sum of a file.
+    /// Returns the hash of the row, for the sum of its file.
     pub(crate) fn hash(&self) -> u64 {
         let mut hash = Xxh3::new();
         for number in [self.epoch, self.version, self.observed.cast_unsigned()] {
@@ -140,13 +140,13 @@ impl Row {
     }
 }
 
-/// See [`Row::seen`].
+/// Converts a time; see [`Row::seen`].
 pub(crate) fn seen(micros: Option<i64>) -> i64 {
     let millis = micros.map_or(0, |micros| micros.div_euclid(1000));
     millis.max(HOUR_MILLIS)
 }
 
-/// When an event first happened, in microseconds since 1970.
+/// Returns when an event first happened, in microseconds since 1970.
 fn first_seen(event: &Event) -> Option<i64> {
     codec::times(event)
         .first_seen()

@@ -1,13 +1,16 @@
-//! Seals what was observed: versions become files, and a manifest names them.
+//! Seals observed versions: writes them to files, and then a manifest that names these.
 //!
-//! Invariants: the manifest says up to where versions are sealed, in the same write that makes the
-//! files part of the archive, so that the end of the process at any moment neither skips nor
-//! doubles one; only the store that the manifest names continues an archive, and only behind a
-//! manifest that it noted before it wrote it; what cannot be undone uses the time up to which the
-//! store believes its clock; a file that cannot be merged keeps nothing else from being sealed.
-//! Memory: a part of events with its columns, or what was not read yet of the files that are
-//! merged, and the one they become; of one cluster at a time. Processor time: what the rest of the
-//! process leaves.
+//! Invariants:
+//!
+//! - The manifest also says up to which feed entry versions are sealed. So the end of the process
+//!   at any moment neither skips nor doubles a version.
+//! - Only the store that the manifest names continues an archive, and only after a manifest that it
+//!   noted before it wrote it.
+//! - What cannot be undone uses the store's confirmed time.
+//! - A file that cannot be merged does not prevent sealing anything else.
+//!
+//! Memory, for one cluster at a time: a part of events with its columns, or the unread rest of
+//! merged files and the file they become. Files are made at low priority.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -35,39 +38,36 @@ use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::{Row, Version};
 
-/// Versions that are sealed at once, however short they have waited.
+/// Number of pending versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
-/// How often it is looked whether there is something to seal.
+/// How often the sealer checks whether to seal.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long a seal that failed is waited with.
+/// Pause after a failed seal.
 const RETRY: Duration = Duration::from_secs(15);
-/// How long a seal that the archive refuses is waited with: only what an operator does about it
-/// changes that.
+/// Pause after a seal that the archive refuses; only an operator can change that.
 const REFUSED: Duration = Duration::from_secs(60);
-/// Files that are written without deleted events before it is looked again what is to be sealed.
+/// Number of purged files after which sealing pending versions gets its turn.
 const ERASED_AT_ONCE: u64 = 4;
-/// Bytes that a merged file may have beyond those of the files that it is made of, or of a row
-/// group beyond where it ends.
+/// Bytes that a merged file may have beyond those of its sources, or a row group beyond its end.
 const ROOM_BYTES: usize = 2 << 20;
 
-/// How a cluster is sealed.
+/// Options for sealing a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SealOptions {
-    /// How long a version waits at most. Default: 20 minutes.
+    /// Maximum time that a version waits to be sealed. Default: 20 minutes.
     pub interval: Duration,
-    /// How long files are kept after the last of their versions was observed, by the time up to
-    /// which the cluster's store believes its clock. Default: for ever.
+    /// How long files are kept after the last of their versions was observed. Default: for ever. It
+    /// is measured by the store's confirmed time.
     pub keep_for: Option<Duration>,
-    /// Maximum bytes of the cluster's files and their rollups, above which those go whose last
-    /// version was observed longest ago; the latest file stays. Files that are left for their
-    /// readers are not counted. Default: no maximum.
+    /// Maximum bytes of the cluster's files and their rollups. Default: no maximum. Above it, those
+    /// files are removed whose last version was observed longest ago; the latest file stays. Files
+    /// that stay for their readers only are not counted.
     pub quota: Option<u64>,
-    /// How long a file that is no longer part of the archive is left for those who read it.
-    /// Default: a day.
+    /// The grace: how long a removed file stays for those who read it. Default: a day.
     pub grace: Duration,
-    /// Bytes of events from which on no more are sealed together: with their columns they take
-    /// about four times the memory. Default: 8 MiB.
+    /// Bytes of events at which a part ends that is sealed as one. Default: 8 MiB. With their
+    /// columns they take about four times this memory.
     pub part_bytes: usize,
 }
 
@@ -87,19 +87,19 @@ impl Default for SealOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The storage did not do as it should.
+    /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The cluster's store could not be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A file could not be made, or not be read to be merged.
+    /// A file could not be made, or could not be read for a merge.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Making a file panicked, or there was no thread for it; the log says which.
+    /// Making a file panicked, or no thread could be started for it; the log says which.
     #[error("a file could not be made")]
     NotMade,
-    /// The archive belongs to another one.
+    /// The archive belongs to another data folder.
     #[error(
         "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue)"
     )]
@@ -109,20 +109,20 @@ pub enum SealError {
         /// The identity of the other store.
         writer: String,
     },
-    /// The newest manifest is not one that the store wrote.
+    /// The newest manifest names this store, but the store did not write it.
     #[error(
         "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and it did not write it. It was restored from a copy, or the storage was changed: nothing is sealed, and everything keeps waiting; --objects-continue seals it behind what is there"
     )]
     Older {
         /// The cluster's name.
         cluster: String,
-        /// The number of the manifest.
+        /// The manifest's number.
         number: u64,
     },
 }
 
 impl SealError {
-    /// Whether it stays so until an operator does something about it.
+    /// Returns whether only an operator can end this error.
     fn is_refused(&self) -> bool {
         let replaces = matches!(self, Self::Folder(FolderError::Replaces));
         replaces || matches!(self, Self::Foreign { .. } | Self::Older { .. })
@@ -131,9 +131,9 @@ impl SealError {
 
 /// Why some files were not merged.
 enum MergeError {
-    /// These cannot be, and would not the next time.
+    /// These files cannot be read, and could not be the next time.
     Damaged { paths: Vec<String>, why: String },
-    /// The storage did not do as it should, or a thread panicked.
+    /// The object storage failed, or a thread panicked.
     Seal(SealError),
 }
 
@@ -143,27 +143,28 @@ impl From<SealError> for MergeError {
     }
 }
 
-/// What was done at a time.
+/// What one seal did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sealed {
-    /// Versions that are sealed.
+    /// Number of versions that were sealed.
     pub versions: u64,
-    /// Files they are in.
+    /// Number of files they were written to.
     pub files: u64,
-    /// Files that were merged.
+    /// Number of files that were merged.
     pub merged: u64,
-    /// Files that were written anew, without events that were deleted in the archive.
+    /// Number of files from which deleted events were purged.
     pub erased: u64,
-    /// Objects that were deleted.
+    /// Number of objects that were deleted.
     pub deleted: u64,
 }
 
-/// When it is sealed, however few versions wait.
+/// When to seal, however few versions are pending.
 #[derive(Default)]
 struct Schedule {
-    /// When the last attempt began; `None` if it failed, or none was made. What it left would
-    /// otherwise wait anew, and be said not to be sealed for as long.
+    /// When the last successful attempt began; `None` after a failure or without any attempt. After
+    /// a failure the next attempt is due at once: otherwise its versions would wait a whole
+    /// interval more, and be reported as not sealed for as long.
     sealed_at: Option<Duration>,
 }
 
@@ -173,7 +174,7 @@ impl Schedule {
         sealed_at.is_none_or(|at| now >= interval.saturating_add(at))
     }
 
-    /// An attempt that began then has ended.
+    /// Notes the end of an attempt that began at `began`.
     fn ended(&mut self, began: Duration, is_sealed: bool) {
         self.sealed_at = is_sealed.then_some(began);
     }
@@ -183,28 +184,28 @@ impl Schedule {
 pub struct Sealer {
     cluster: Arc<str>,
     writer: String,
-    /// The identity of the archive, if it is begun.
+    /// The identity that a new archive gets.
     begins: String,
     unsealed: Unsealed,
     folder: Folder,
     clock: Arc<dyn Clock>,
     options: SealOptions,
-    /// Shared by all clusters of the place.
+    /// The permit for making files, shared by all clusters of the place.
     turn: Arc<Semaphore>,
-    /// When leavings are looked for next, in milliseconds of the steady clock.
+    /// When to look for leftovers next, in milliseconds of the monotonic clock.
     look_at: AtomicU64,
-    /// Paths of files that could not be merged. They are tried again when leavings are looked for.
+    /// Paths of files that could not be merged, until the next look for leftovers.
     damaged: Mutex<HashSet<String>>,
-    /// The deleted events that are looked for.
+    /// The state of the purge.
     erasing: tokio::sync::Mutex<Erasing>,
-    /// Whether more files may have some of them.
+    /// Whether the purge has to go on with further files.
     is_erasing: AtomicBool,
-    /// Whether it was said that the manifest is large.
+    /// Whether the log said that the manifest is large.
     is_large: AtomicBool,
 }
 
 impl Sealer {
-    /// Of a cluster that was opened with `seal`.
+    /// Makes a sealer of a cluster that was opened with `seal`.
     pub fn new(
         place: &Place,
         cluster: &Cluster,
@@ -277,8 +278,8 @@ impl Sealer {
         }
     }
 
-    /// Says that events may end at the source before it can be asked for them again, if they do.
-    /// Whether that was said.
+    /// Warns if events expire at the source too early to be read there again. Returns whether it
+    /// warned.
     fn warn_of_short_lives(&self) -> bool {
         let (cluster, interval) = (&*self.cluster, self.options.interval);
         let Some(lived) = self.unsealed.longest_life() else {
@@ -297,18 +298,20 @@ impl Sealer {
         is_short
     }
 
-    /// Seals everything that waits, merges what is to be merged, takes events out that were deleted
-    /// in the archive, and deletes what is over. What is observed meanwhile waits for the next
-    /// time: otherwise a busy cluster would be sealed without an end, a few versions at a time.
-    /// Where many files have deleted events, some of these wait for the next time, too.
+    /// Seals everything pending, merges files, purges deleted events, and deletes what expired.
+    ///
+    /// Versions observed meanwhile wait for the next time: otherwise a busy cluster would be sealed
+    /// without an end, a few versions at a time. If many files have deleted events, some of them
+    /// wait for the next time, too.
     ///
     /// # Errors
-    /// What was done before is done; it continues from there. [`Unsealed::failure`] has the error
-    /// until the next time.
+    ///
+    /// What was done before the error stays done, and the next call goes on from there.
+    /// [`Unsealed::failure`] has the error until then.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
         let sealed = self.seal_all().await;
         if let Err(SealError::Folder(FolderError::Full { .. })) = &sealed {
-            // What is over goes nevertheless: then there is room again.
+            // Expired files are deleted nevertheless, which may make room.
             let cleaned = match self.newest().await {
                 Ok(manifest) => self.clean(&manifest).await.map(drop),
                 Err(error) => Err(error),
@@ -326,7 +329,7 @@ impl Sealer {
         sealed
     }
 
-    /// Says how large the manifest has become, long before it is as large as it can be.
+    /// Reports the manifest's size, and warns long before it reaches its maximum.
     fn tell_manifest_bytes(&self) {
         let bytes = self.folder.manifest_bytes();
         self.unsealed.set_manifest_bytes(bytes);
@@ -341,16 +344,17 @@ impl Sealer {
     async fn seal_all(&self) -> Result<Sealed, SealError> {
         let mut sealed = Sealed::default();
         let mut manifest = self.newest().await?;
-        // Those whose entries were not taken out before the process ended.
+        // Entries that were sealed but not released before the process ended.
         self.unsealed.sealed(manifest.sealed_through).await?;
         let (mut merges, mut is_all) = (true, false);
         loop {
-            // After each part, so that one who fell behind leaves no more files than others.
+            // Merges after each part, so that a sealer that fell behind leaves no more files than
+            // others.
             merges = merges && self.merge_small(&mut manifest, &mut sealed).await;
             if is_all {
                 break;
             }
-            // It is not closed.
+            // The semaphore is never closed.
             let _turn = self.turn.acquire().await.ok();
             let part = self.unsealed.next(self.options.part_bytes).await?;
             let Some(part) = part else {
@@ -376,7 +380,7 @@ impl Sealer {
         match self.clean(&manifest).await {
             Ok(deleted) => sealed.deleted = deleted,
             Err(error) if error.is_refused() => return Err(error),
-            // Everything is sealed, whatever cannot be deleted.
+            // Everything is sealed, even if something cannot be deleted.
             Err(error) => {
                 let cluster = &*self.cluster;
                 tracing::warn!(cluster, %error, "not deleted yet; it is tried again");
@@ -385,7 +389,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// The newest manifest, if this store may continue it.
+    /// Reads the newest manifest, if this store may continue it.
     async fn newest(&self) -> Result<Manifest, SealError> {
         self.folder.probe().await?;
         let Some(newest) = self.folder.newest().await? else {
@@ -412,13 +416,13 @@ impl Sealer {
         Ok(newest)
     }
 
-    /// Writes the manifest that follows another one, which is noted first.
+    /// Writes the manifest that follows another one, after the store noted it.
     async fn commit(&self, before: &Manifest, next: &Manifest) -> Result<(), SealError> {
         note(&self.unsealed, before, next).await?;
         Ok(self.folder.commit(next).await?)
     }
 
-    /// Makes files of some versions; the manifest that names them, if there are any.
+    /// Writes some versions to files; returns the manifest that names them, unless there are none.
     async fn seal_part(
         &self,
         manifest: &Manifest,
@@ -451,8 +455,8 @@ impl Sealer {
         Ok(Some(next))
     }
 
-    /// Merges what is to be merged. Files that are damaged are passed over and said in the log, as
-    /// is why the others cannot be merged now: `false`.
+    /// Merges files as long as some should be merged. The log names damaged files, which are left
+    /// out, and says why others cannot be merged now; it then returns `false`.
     async fn merge_small(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> bool {
         let cluster = &*self.cluster;
         loop {
@@ -477,15 +481,15 @@ impl Sealer {
         }
     }
 
-    /// Puts the rows of some files into new ones, which stand for them.
+    /// Replaces some files by new ones with all of their rows.
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
         let (files, _) = self.rewrite(group, level, Arc::default()).await?;
         self.replace(manifest, group, files, 0).await
     }
 
-    /// Writes files anew that have versions of deleted events, without these: some of them, so that
-    /// what is observed meanwhile does not wait. Whether there may be more.
+    /// Purges: rewrites files that have versions of deleted events, without these. It rewrites only
+    /// some of the files, so that pending versions do not wait. Returns whether there may be more.
     async fn erase(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> Result<bool, SealError> {
         let cluster = &*self.cluster;
         let mut erasing = self.erasing.lock().await;
@@ -513,7 +517,7 @@ impl Sealer {
                     erasing.has_none(&file);
                     continue;
                 }
-                // Others are as slow. What else is wrong is found out with the whole file.
+                // Other files would be as slow. Any other fault shows when the whole file is read.
                 if has.as_ref().is_err_and(erase::LookError::is_slow) {
                     return Err(FolderError::Slow.into());
                 }
@@ -531,8 +535,9 @@ impl Sealer {
                     Err(MergeError::Seal(error)) => return Err(error),
                 }
             }
-            // A manifest that names a file of before the events were deleted, and whose request was
-            // held up, has the number of this one or an earlier one, and is not written any more.
+            // This takes a manifest's number. A delayed request for an older manifest, which names
+            // files with the deleted events, has this number or a smaller one, and can no longer
+            // succeed.
             let mut next = manifest.next(random_id(), self.now());
             next.purged = next.number;
             next.purging = Some(false);
@@ -543,8 +548,8 @@ impl Sealer {
         }
     }
 
-    /// Puts the rows of a file into a new one, without those of deleted events, if it has any. A
-    /// manifest announces it: a reader that cannot read those that follow is not to show these.
+    /// Rewrites a file without the rows of deleted events, if it has any. A manifest announces it
+    /// first: a reader that cannot read the following manifests must not show the older ones.
     async fn erase_from(
         &self,
         manifest: &mut Manifest,
@@ -554,7 +559,7 @@ impl Sealer {
         let group = std::slice::from_ref(file);
         let (files, taken) = self.rewrite(group, file.level, deleted).await?;
         if taken == 0 {
-            // Nothing names the new one.
+            // No manifest will name the new files.
             return Ok(false);
         }
         if manifest.purging != Some(true) {
@@ -567,15 +572,15 @@ impl Sealer {
         Ok(true)
     }
 
-    /// New files of a level with the rows of some, without those of deleted events; and how many
-    /// these were.
+    /// Writes new files with the rows of some, without those of deleted events. Also returns how
+    /// many rows these were.
     async fn rewrite(
         &self,
         group: &[File],
         level: u32,
         deleted: Arc<Deleted>,
     ) -> Result<(Vec<File>, u64), MergeError> {
-        // It is not closed.
+        // The semaphore is never closed.
         let _turn = self.turn.acquire().await.ok();
         let mut files = Vec::with_capacity(group.len());
         for file in group {
@@ -586,7 +591,7 @@ impl Sealer {
             let bytes = self.folder.whole(&file.path, file.bytes, &file.checksum);
             let bytes = bytes.await.map_err(SealError::Folder)?;
             let (cluster, bytes) = (Arc::clone(&self.cluster), bytes.map_err(damaged)?);
-            // What is not needed of a file is let go before the next one is read.
+            // The unneeded columns of a file are released before the next file is read.
             let rest = background::run(move || Reader::new(&cluster, bytes)?.rest()).await;
             let rest = rest.map_err(|_| SealError::NotMade)?;
             files.push(rest.map_err(|error| damaged(error.to_string()))?);
@@ -610,14 +615,14 @@ impl Sealer {
         let total = |files: &[File]| files.iter().map(|file| file.rows).sum::<u64>();
         let sum = merge::sum(&files).map(|sum| sum.wrapping_add(taken.sum));
         if total(&files) + taken.rows != total(group) || sum != merge::sum(group) {
-            // What is there stays, and nothing names the new ones.
+            // The old files stay, and no manifest will name the new ones.
             return Err(of_group(FileError::Order.into()));
         }
         Ok((files, taken.rows))
     }
 
-    /// The manifest in which files stand for others, without versions of deleted events that these
-    /// had.
+    /// Writes the manifest in which new files replace others. `forgotten` is the number of purged
+    /// versions.
     async fn replace(
         &self,
         manifest: &Manifest,
@@ -635,8 +640,8 @@ impl Sealer {
         Ok(next)
     }
 
-    /// Takes out what is over: what was kept for its time, and then what is too much. Nothing waits
-    /// that was there before, so that what is taken out is older than all that is to come.
+    /// Removes expired files from the manifest, and then those beyond the quota. It runs after
+    /// everything pending was sealed, so what it removes is older than everything to come.
     async fn take_out(&self, manifest: &Manifest) -> Result<Manifest, SealError> {
         let now = self.now();
         let mut next = manifest.next(random_id(), now);
@@ -652,7 +657,7 @@ impl Sealer {
         if next.files.len() == manifest.files.len() {
             return Ok(manifest.clone());
         }
-        // No manifest names them any more when the first of them is deleted, even if there is no
+        // Written first: when the first file is deleted, no manifest names it, even without a
         // grace.
         self.commit(manifest, &next).await?;
         if !too_many.is_empty() {
@@ -663,7 +668,7 @@ impl Sealer {
         Ok(next)
     }
 
-    /// Deletes what is over; how many objects.
+    /// Deletes what expired; returns the number of deleted objects.
     async fn clean(&self, manifest: &Manifest) -> Result<u64, SealError> {
         let newest = self.take_out(manifest).await?;
         let before = ago(self.believed(), self.options.grace);
@@ -672,14 +677,14 @@ impl Sealer {
         if next.removed != newest.removed {
             self.commit(&newest, &next).await?;
         }
-        // Nothing is left for so short that it has to be looked for more often.
+        // Leftovers stay for the grace, so it is enough to look for them each 24th of it.
         let at = u64::try_from(self.clock.steady().as_millis()).unwrap_or(u64::MAX);
         let pause = u64::try_from(self.options.grace.as_millis()).unwrap_or(u64::MAX) / 24;
         let is_slow = failure.as_ref().is_some_and(FolderError::is_slow);
         if !is_slow && at >= self.look_at.load(Ordering::Relaxed) {
             let left = clean::Leavings::find(&self.folder, before).await?;
-            // Read after they were found: what another store sealed meanwhile, if it took the place
-            // of this one while this one was held up, is not among them or is named.
+            // Read after the leftovers were found. If another store took over while this one was
+            // delayed, the files that it sealed are not among them, or this manifest names them.
             let newest = self.newest().await?;
             let (more, failed) = left.delete(&self.folder, &newest).await;
             deleted += more;
@@ -689,7 +694,7 @@ impl Sealer {
             self.look_at
                 .store(at.saturating_add(pause), Ordering::Relaxed);
         }
-        // One that cannot be deleted has kept no other one.
+        // Reported only now, so that one failure does not keep other objects from being deleted.
         failure.map_or(Ok(deleted), |failure| Err(failure.into()))
     }
 
@@ -697,15 +702,15 @@ impl Sealer {
         Timestamp::from_millisecond(self.clock.now().0).unwrap_or_default()
     }
 
-    /// The time up to which the store believes its clock: what is deleted by the clock's own would
-    /// be gone though that was wrong for a moment only.
+    /// Returns the store's confirmed time. By the machine's own clock, files could be deleted
+    /// because it was wrong for a moment.
     fn believed(&self) -> Timestamp {
         let at = self.unsealed.confirmed();
         Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::MIN)
     }
 }
 
-/// Notes in a store that it is about to write a manifest behind another one.
+/// Notes in a store that it is about to write a manifest after another one.
 pub(crate) async fn note(
     unsealed: &Unsealed,
     before: &Manifest,
@@ -716,7 +721,7 @@ pub(crate) async fn note(
     unsealed.begin_commit(archive, &before, next).await
 }
 
-/// The rows of versions, in their order; and how many versions cannot be read.
+/// Makes sorted rows of versions; also returns how many versions cannot be read.
 pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row>, u64) {
     let mut rows = Vec::with_capacity(versions.len());
     let mut unreadable = 0;
@@ -734,8 +739,8 @@ pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row
     (rows, unreadable)
 }
 
-/// Writes rows, which are sorted, as files of a level, which may be the last ones of these rows.
-/// `bytes` is about how long they are together, or 0 if that is not known.
+/// Writes sorted rows as files of a level; `is_last` says that they are not merged again. `bytes`
+/// is about the bytes of all files, or 0 if that is unknown.
 pub(crate) async fn write(
     folder: &Folder,
     (level, is_last): (u32, bool),
@@ -774,8 +779,8 @@ struct Encoded {
     parts: [Bytes; 2],
 }
 
-/// A file of the first rows, which ends with the row group that reaches a number of bytes, and its
-/// rollup.
+/// Makes a file of the first rows, and its rollup. The file ends with the row group that reaches
+/// `bytes_max`.
 fn encode(
     writer: Writer,
     level: u32,
@@ -794,7 +799,7 @@ fn encode(
     Ok(Encoded { file, parts })
 }
 
-/// The same without a rollup; each row is shown once.
+/// Makes a file of the first rows without a rollup; calls `show` for each row.
 pub(crate) fn encode_rows(
     mut writer: Writer,
     level: u32,
@@ -824,13 +829,13 @@ fn of(version: SealedVersion) -> Version {
     }
 }
 
-/// So long before a moment.
+/// Returns the moment that is `time` before `now`.
 fn ago(now: Timestamp, time: Duration) -> Timestamp {
     now.checked_sub(signed(time)).unwrap_or(Timestamp::MIN)
 }
 
 fn signed(time: Duration) -> SignedDuration {
-    // So long that no file is older.
+    // No file is older than this.
     const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
     SignedDuration::try_from(time).map_or(LONGEST, |time| time.min(LONGEST))
 }
@@ -839,7 +844,8 @@ fn signed(time: Duration) -> SignedDuration {
 mod tests {
     use super::*;
 
-    /// One that is made early, as many versions wait, may fail when few of them are left.
+    /// An early attempt, made because many versions are pending, may fail when few of them are
+    /// left.
     #[test]
     fn an_attempt_to_seal_that_failed_is_made_again_whenever_the_one_before_was() {
         let (seconds, interval) = (Duration::from_secs, Duration::from_secs(60));

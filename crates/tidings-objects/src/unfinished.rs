@@ -1,5 +1,7 @@
-//! Files that a process was writing to a folder when it ended. `object_store` writes `NAME#NUMBER`
-//! first, gives it its name when it is whole, and lists none that has a number.
+//! Files that a process was writing to a local folder when it ended.
+//!
+//! `object_store` writes `NAME#NUMBER` first, renames it once it is whole, and does not list the
+//! numbered names.
 //!
 //! Invariant: names that tidings gives have no `#`.
 
@@ -10,7 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
-/// Why a file of this machine could not be looked at or deleted.
+/// Says why a local file could not be inspected or deleted.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct LocalError {
@@ -31,7 +33,7 @@ pub(crate) struct Unfinished {
     pub(crate) modified: Timestamp,
 }
 
-/// Those in a folder; none, if it is not there.
+/// Finds the unfinished files of a folder; none if it does not exist.
 pub(crate) async fn find(folder: PathBuf) -> Result<Vec<Unfinished>, LocalError> {
     let found = spawn_blocking(move || {
         let failed = |source| LocalError {
@@ -43,7 +45,7 @@ pub(crate) async fn find(folder: PathBuf) -> Result<Vec<Unfinished>, LocalError>
             found => found.map_err(failed),
         }
     });
-    // It does not panic, and is not aborted.
+    // The closure does not panic, and the task is not aborted.
     found.await.unwrap_or_else(|_| Ok(Vec::new()))
 }
 
@@ -54,7 +56,7 @@ fn found_in(folder: &Path) -> Result<Vec<Unfinished>, Error> {
         if !entry.file_name().to_string_lossy().contains('#') {
             continue;
         }
-        // One that is gone was finished meanwhile.
+        // If this fails, the file was finished meanwhile.
         let Ok(modified) = entry.metadata().and_then(|about| about.modified()) else {
             continue;
         };

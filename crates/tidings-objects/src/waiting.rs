@@ -1,13 +1,14 @@
-//! Versions that wait to be sealed, as a file: what a reader of the archive shows behind its newest
-//! manifest.
+//! Makes files of pending versions, which readers of the archive show after its newest manifest.
 //!
-//! The file is one as are sealed, with rows in their order. The key `tidings.waiting` says of which
-//! entries of whose journal they are. Invariant: a file has the versions of all entries from one
-//! number on and before another, but for those that ended or were deleted before they were sealed;
-//! so files that follow each other, behind a manifest that says up to where versions are sealed,
-//! skip none and have none twice. What the last seal took is told, too, to readers that had not
-//! asked for it. Nothing is changed by asking. Memory: some megabytes of events with their columns,
-//! once for each cluster.
+//! The file has the form of a sealed one, with rows in their order. The key `tidings.waiting` says
+//! which entries of whose feed it covers.
+//!
+//! Invariant: a file has the versions of all entries in a range, except those that expired or were
+//! deleted before they were sealed. So files that follow each other, from the entry on up to which
+//! the manifest says that versions are sealed, skip none and have none twice. Versions that the
+//! last seal took are still given to readers that had not asked for them. Asking changes nothing.
+//!
+//! Memory: some megabytes of events with their columns, once for each cluster.
 
 use std::sync::Arc;
 
@@ -20,33 +21,33 @@ use crate::file::read::FileError;
 use crate::file::write::Writer;
 use crate::seal::rows;
 
-/// What a file says by which entries it has.
+/// The key under which a file states which entries it covers.
 pub(crate) const KEY: &str = "tidings.waiting";
-/// Bytes of events from which on a file has no more.
+/// Bytes of events at which a file ends.
 const FILE_BYTES: usize = 4 << 20;
 
-/// Of which entries a file has the versions.
+/// Which entries a file covers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Head {
     /// The cluster's name.
     pub(crate) cluster: String,
-    /// The identity of the store whose journal it is, as in a manifest.
+    /// The identity of the store whose feed it is, as in a manifest.
     pub(crate) writer: String,
     /// The first entry that was asked for.
     pub(crate) from: u64,
-    /// The entry behind the last one. If it is less than `from`, the journal ends there.
+    /// The entry after the last one. If it is less than `from`, the feed ends there.
     pub(crate) through: u64,
-    /// Whether it has all that were asked for, rather than as many as fit.
+    /// Whether it covers all that was asked for, rather than as much as fits.
     pub(crate) is_whole: bool,
-    /// How far the cluster was followed then, by namespaces, if everything up to there is in this
-    /// file or before it.
+    /// The positions in the followed cluster, by namespace. They are given only if everything up to
+    /// them is in this file or before it.
     pub(crate) positions: Vec<(String, Position)>,
-    /// The latest gaps, with positions.
+    /// The latest gaps; given with positions only.
     pub(crate) gaps: Vec<Gap>,
 }
 
-/// Why there is no file of what waits.
+/// Why no file of pending versions could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitingError {
@@ -56,23 +57,23 @@ pub enum WaitingError {
     /// The file could not be made.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Making it panicked; the log says how.
+    /// Making the file panicked; the log says how.
     #[error("making a file panicked")]
     Panicked,
 }
 
-/// What waits of a cluster to be sealed. Cheap to clone.
+/// The pending versions of a cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Waiting {
     cluster: Arc<str>,
     writer: Arc<str>,
     unsealed: Unsealed,
-    /// One file is made at a time.
+    /// The permit for making a file, one at a time.
     turn: Arc<Semaphore>,
 }
 
 impl Waiting {
-    /// Of a cluster that is followed, or was.
+    /// Returns those of a cluster that is or was followed.
     pub fn of(cluster: &Cluster) -> Self {
         Self {
             cluster: cluster.name().into(),
@@ -82,20 +83,22 @@ impl Waiting {
         }
     }
 
-    /// Whether anything of it ever waited: the cluster was sealed once.
+    /// Returns whether the cluster was ever sealed, so that its pending versions are known.
     pub fn is_known(&self) -> bool {
         self.unsealed.waiting().is_some()
     }
 
-    /// A file of the versions of the journal's entries from a number on; of those before `to`, if
-    /// it is given. It has as many as make about four megabytes, and says how many. `None` if some
-    /// of them may be sealed already, and are not known here any more: a newer manifest says so.
-    /// Which are known further, [`Unsealed::waiting_from`] says.
+    /// Makes a file of the versions of the feed's entries from `from` on, before `to` if given.
+    ///
+    /// It covers as many entries as make about four megabytes, and states how many. `None` if some
+    /// of them may be sealed already and are no longer known here: then a newer manifest has them.
+    /// [`Unsealed::waiting_from`] says which sealed entries are still known.
     ///
     /// # Errors
+    ///
     /// The cluster's store could not be read.
     pub async fn file(&self, from: u64, to: Option<u64>) -> Result<Option<Vec<u8>>, WaitingError> {
-        // It is not closed.
+        // The semaphore is never closed.
         let _turn = self.turn.acquire().await.ok();
         let part = self.unsealed.waiting_from(from, to, FILE_BYTES).await?;
         let Some(part) = part else {
@@ -122,7 +125,7 @@ fn make(cluster: &Arc<str>, writer: String, from: u64, part: Part) -> Result<Vec
     for row in rows {
         file.push(row)?;
     }
-    // Texts and numbers can always be written.
+    // This cannot fail: texts and numbers can always be written.
     file.say(KEY, serde_json::to_string(&head).unwrap_or_default());
     Ok(file.finish()?)
 }

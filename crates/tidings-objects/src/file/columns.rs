@@ -1,5 +1,7 @@
-//! The columns of a file, in their order, and how columns are encoded. `docs/archive-format.md`
-//! promises them: a column is added at the end and with a new form, and none is changed.
+//! The columns of a file of versions, in their order, and their encodings.
+//!
+//! `docs/archive-format.md` promises them: a new column comes at the end and with a new form, and
+//! no column is changed.
 
 use std::sync::Arc;
 
@@ -16,32 +18,33 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as Schema, TypeP
 use super::bounds::GROUP_ROWS_MAX;
 use crate::row::Row;
 
-/// The form of the files.
+/// The form (format version) of the files.
 pub(crate) const FORM: u64 = 1;
-/// What a file says its form by.
+/// The key under which a file states its form.
 pub(crate) const FORM_KEY: &str = "tidings.form";
 /// Maximum rows of a page.
 const PAGE_ROWS_MAX: usize = 4096;
-/// Bytes from which on a page ends: with a quarter of it, events take 4 % more.
+/// Bytes at which a page ends. At a quarter of it, events would take 4 % more.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Of values that are looked for in vain, the part that a bloom filter does not refuse.
+/// The part of false positives of a bloom filter: values that it does not exclude although they are
+/// absent.
 const BLOOM_FALSE: f64 = 0.05;
-/// How much zstd tries.
+/// The compression level of zstd for most columns.
 const ZSTD_LEVEL: i32 = 6;
-/// For events of a file that is not merged again: they take 9 % less, for 50 µs more a version and
-/// 20 MiB of memory meanwhile.
+/// The compression level for events in a file that is not merged again. They then take 9 % less,
+/// for 50 µs more per version and 20 MiB of memory meanwhile.
 const ZSTD_LEVEL_LAST: i32 = 16;
-/// For values of random digits, in which more effort finds only repetitions that cost more than
-/// they save.
+/// The compression level for random digits, such as uids. With more effort zstd finds only
+/// repetitions that cost more than they save.
 const ZSTD_LEVEL_RANDOM: i32 = 1;
 
-/// What a column has of a row.
+/// How a column's value is taken from a row.
 pub(crate) enum Value<R> {
     /// A text, empty where the event has none.
     Text(fn(&R) -> &str),
-    /// Bytes that stand for themselves.
+    /// Bytes, stored as they are.
     Bytes(fn(&R) -> &Bytes),
-    /// A number.
+    /// An unsigned number.
     Number(fn(&R) -> u64),
     /// A number that not every event has.
     Count(fn(&R) -> Option<i32>),
@@ -49,19 +52,19 @@ pub(crate) enum Value<R> {
     Time(fn(&R) -> i64),
     /// A time that not every event has.
     MaybeTime(fn(&R) -> Option<i64>),
-    /// Names with their values.
+    /// Pairs of names and values.
     Map(fn(&R) -> &[(String, String)]),
 }
 
-/// A column by its name.
+/// One column: its name, its value and its encoding.
 pub(crate) struct Column<R> {
     pub(crate) name: &'static str,
     pub(crate) value: Value<R>,
-    /// Whether few values are repeated often.
+    /// Whether it has few distinct values, so that a dictionary pays.
     few: bool,
-    /// Whether a reader looks for single values of it.
+    /// Whether readers look for single values of it, so that it gets a bloom filter.
     is_looked_for: bool,
-    /// How random digits are encoded, if values are made of them.
+    /// The encoding of values that are made of random digits, if they are.
     random: Option<Encoding>,
 }
 
@@ -96,7 +99,7 @@ impl<R> Column<R> {
     }
 }
 
-/// All columns.
+/// All columns, in the order of the file.
 pub(crate) const COLUMNS: [Column<Row>; 22] = [
     column("cluster", Value::Text(|row| &row.cluster)).few(),
     column("namespace", Value::Text(|row| &row.namespace)).few(),
@@ -108,7 +111,7 @@ pub(crate) const COLUMNS: [Column<Row>; 22] = [
     column("uid", Value::Text(|row| &row.uid))
         .looked_for()
         .random(Encoding::DELTA_LENGTH_BYTE_ARRAY),
-    // It begins as the one before: with the name of the object.
+    // The name of an event begins with the name of its object, so that neighbours share a prefix.
     column("event", Value::Text(|row| &row.event))
         .looked_for()
         .random(Encoding::DELTA_BYTE_ARRAY),
@@ -133,19 +136,19 @@ pub(crate) const COLUMNS: [Column<Row>; 22] = [
     column("object", Value::Bytes(|row| &row.object)),
 ];
 
-/// The columns a version is made of, by their places.
+/// The places of the columns from which a version is read.
 pub(crate) const OBSERVED: usize = 4;
 pub(crate) const EPOCH: usize = 7;
 pub(crate) const VERSION: usize = 8;
-/// As it is among the leaves of the schema, where labels are two.
+/// The place of `object` among the leaves of the schema, where `labels` are two.
 pub(crate) const OBJECT: usize = 22;
 
-/// The schema of a file.
+/// Returns the schema of a file of versions.
 pub(crate) fn schema() -> Result<TypePtr> {
     schema_of("event", &COLUMNS)
 }
 
-/// The schema of some columns.
+/// Returns the schema of the given columns.
 pub(super) fn schema_of<R>(name: &str, columns: &[Column<R>]) -> Result<TypePtr> {
     let fields = columns.iter().map(|column| field(column).map(Arc::new));
     let fields: Vec<_> = fields.collect::<Result<_>>()?;
@@ -153,7 +156,7 @@ pub(super) fn schema_of<R>(name: &str, columns: &[Column<R>]) -> Result<TypePtr>
     Ok(Arc::new(schema.build()?))
 }
 
-/// Whether the columns of a file are those that were promised; there may be others behind.
+/// Returns whether a file has the promised columns; others may follow them.
 pub(crate) fn are_promised(found: &SchemaDescriptor, promised: TypePtr) -> bool {
     let known = SchemaDescriptor::new(promised);
     let mut both = found.columns().iter().zip(known.columns());
@@ -194,7 +197,7 @@ fn microseconds() -> LogicalType {
     LogicalType::timestamp(true, TimeUnit::MICROS)
 }
 
-/// A map of texts, as the format has them.
+/// Returns the type of a map from texts to texts, as Parquet defines it.
 fn map(name: &str) -> Result<Schema> {
     let text = |name| {
         Schema::primitive_type_builder(name, Type::BYTE_ARRAY)
@@ -213,7 +216,7 @@ fn map(name: &str) -> Result<Schema> {
         .build()
 }
 
-/// How a file is written; if it is the last one of its rows, with more effort.
+/// Returns how a file is written; with more effort if it is not merged again (`is_last`).
 pub(crate) fn properties(is_last: bool) -> Result<WriterPropertiesPtr> {
     let sorted = |column_idx, descending| SortingColumn {
         column_idx,
@@ -226,7 +229,8 @@ pub(crate) fn properties(is_last: bool) -> Result<WriterPropertiesPtr> {
         .set_data_page_size_limit(PAGE_BYTES_MAX)
         .set_bloom_filter_max_ndv(GROUP_ROWS_MAX as u64)
         .set_bloom_filter_enabled(false)
-        // A reader that asks about many events reads all filters of a file by one request.
+        // All bloom filters lie together, so that a reader who asks for many events reads them by
+        // one request.
         .set_bloom_filter_position(BloomFilterPosition::End)
         .set_sorting_columns(Some(vec![
             sorted(1, false),
@@ -246,7 +250,7 @@ fn zstd(level: i32) -> Result<Compression> {
     ZstdLevel::try_new(level).map(Compression::ZSTD)
 }
 
-/// What all files have.
+/// Returns the writer's properties that all files have.
 pub(super) fn builder() -> Result<WriterPropertiesBuilder> {
     let form = KeyValue::new(FORM_KEY.into(), FORM.to_string());
     Ok(WriterProperties::builder()
@@ -255,7 +259,7 @@ pub(super) fn builder() -> Result<WriterPropertiesBuilder> {
         .set_compression(zstd(ZSTD_LEVEL)?))
 }
 
-/// How columns are encoded.
+/// Sets how the given columns are encoded.
 pub(super) fn encoded<R>(
     mut builder: WriterPropertiesBuilder,
     columns: &[Column<R>],
@@ -277,7 +281,7 @@ pub(super) fn encoded<R>(
             Value::Time(_) | Value::MaybeTime(_) | Value::Number(_) if !column.few => {
                 builder.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED)
             }
-            // No reader looks for an event by the order of its bytes.
+            // Their least and greatest values help no reader.
             Value::Bytes(_) => builder.set_column_statistics_enabled(path, EnabledStatistics::None),
             _ => builder,
         };

@@ -1,18 +1,19 @@
-//! Judges the lengths of texts in a page that is encoded by their differences, before the crate for
-//! the format reads it, which believes how many lengths there are, and that they are within the
-//! page.
+//! Checks the lengths of texts in a delta-encoded page before the Parquet crate decodes it.
+//!
+//! The crate trusts how many lengths there are, and that they lie within the page.
 
 use super::thrift::varint;
 
-/// Whether the bytes begin with the lengths of this number of texts, which are behind them.
+/// Returns whether the bytes begin with the lengths of `count` texts that follow them
+/// (`DELTA_LENGTH_BYTE_ARRAY`).
 pub(super) fn are_lengths(mut bytes: &[u8], count: usize) -> bool {
     let lengths = numbers(&mut bytes, count);
     lengths.is_some_and(|lengths| total(&lengths).is_some_and(|total| total <= bytes.len()))
 }
 
-/// Whether the bytes begin with what each of this number of texts shares with the one before, and
-/// the lengths of the rest of each, which are behind them; and the texts have no more bytes
-/// together.
+/// Returns whether the bytes hold `count` prefix-compressed texts (`DELTA_BYTE_ARRAY`). They begin
+/// with how many bytes each text shares with the one before, then the lengths of the rests, then
+/// the rests. The decoded texts may have `bytes_max` bytes together.
 pub(super) fn are_shared(mut bytes: &[u8], count: usize, bytes_max: usize) -> bool {
     let shared = numbers(&mut bytes, count);
     let rest = numbers(&mut bytes, count);
@@ -27,7 +28,7 @@ pub(super) fn are_shared(mut bytes: &[u8], count: usize, bytes_max: usize) -> bo
         if shared > before {
             return false;
         }
-        // No more than the bytes together.
+        // This cannot overflow: neither exceeds the sum of the bytes.
         before = shared + rest;
         all = all.saturating_add(before);
     }
@@ -39,14 +40,14 @@ fn total(lengths: &[usize]) -> Option<usize> {
     lengths.try_fold(0_usize, |total, length| total.checked_add(*length))
 }
 
-/// Numbers of 32 bits that are not negative, of which there are this many (`DELTA_BINARY_PACKED`);
-/// `bytes` is what is behind them.
+/// Decodes `count` non-negative numbers of 32 bits (`DELTA_BINARY_PACKED`). Moves `bytes` behind
+/// them; returns `None` if they are not encoded so.
 fn numbers(bytes: &mut &[u8], count: usize) -> Option<Vec<usize>> {
     let block = usize::try_from(varint(bytes)?).ok()?;
     let of_block = usize::try_from(varint(bytes)?).ok()?;
     let found = usize::try_from(varint(bytes)?).ok()?;
     let mut last = signed(varint(bytes)?);
-    // Blocks as they are written have 128 numbers or 256.
+    // Writers make blocks of 128 or 256 numbers.
     if found != count || !(1..=256).contains(&of_block) || !(128..=1 << 16).contains(&block) {
         return None;
     }
@@ -63,7 +64,7 @@ fn numbers(bytes: &mut &[u8], count: usize) -> Option<Vec<usize>> {
         let (widths, behind) = bytes.split_at_checked(of_block)?;
         *bytes = behind;
         for width in widths {
-            // What is behind the last number has no parts.
+            // Parts after the last number are not stored.
             if numbers.len() == count {
                 break;
             }
@@ -75,7 +76,7 @@ fn numbers(bytes: &mut &[u8], count: usize) -> Option<Vec<usize>> {
             *bytes = behind;
             for place in 0..of_part.min(count - numbers.len()) {
                 let difference = least.wrapping_add(unpacked(packed, place * width, width));
-                // Numbers of 32 bits, in which they may have overflowed.
+                // The numbers have 32 bits, and their differences may have wrapped around.
                 last = i64::from(last.wrapping_add(difference) as i32);
                 numbers.push(number(last)?);
             }
@@ -93,7 +94,7 @@ fn signed(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// The number of a width that begins at a bit, the lowest first.
+/// Reads a number of `width` bits that begins at bit `from`, lowest bit first.
 fn unpacked(packed: &[u8], from: usize, width: usize) -> i64 {
     let bytes = packed.get(from / 8..).unwrap_or_default();
     let mut number = 0_u64;

@@ -1,8 +1,10 @@
-//! The end of a file: what it has, and where. Nothing in it is believed before it is judged.
+//! Reads the end of a file: its metadata, which says what the file has and where.
 //!
-//! Invariant: of an end that is accepted, every row group has as many rows and bytes as the writer
-//! may give it, and every column, filter and page lies within the file. Memory: in proportion to
-//! the bytes of the end, which are bounded.
+//! Nothing in it is trusted before it is checked.
+//!
+//! Invariant: in an accepted end, every row group has at most as many rows and bytes as a writer
+//! may give it, and every column, bloom filter and page lies within the file. Memory: proportional
+//! to the bytes of the end, which are bounded.
 
 use std::ops::Range;
 
@@ -25,7 +27,7 @@ use super::columns::{FORM, FORM_KEY, are_promised, schema};
 use super::thrift::{Fields, Found, judge};
 use crate::row::Unreadable;
 
-/// Bytes behind the metadata: their length, and the format's mark.
+/// Bytes after the metadata: its length and the magic bytes of Parquet.
 const TAIL: usize = 8;
 const MARK: &[u8] = b"PAR1";
 
@@ -33,37 +35,37 @@ const MARK: &[u8] = b"PAR1";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It is no whole Parquet file.
+    /// It is not a whole Parquet file.
     #[error("not a whole Parquet file: {0}")]
     Parquet(#[from] ParquetError),
-    /// It is of a later version of this program, or of another one.
+    /// It was written by a later version of this program, or by another program.
     #[error("the form is {found:?}, known is {FORM}")]
     Form {
-        /// What it says.
+        /// The form that the file states.
         found: Option<String>,
     },
-    /// An event's bytes are damaged.
+    /// The bytes of an event are damaged.
     #[error(transparent)]
     Event(#[from] Unreadable),
-    /// A column does not say what the event says.
+    /// A column differs from what the event's bytes say.
     #[error("the column {column:?} does not say what the events say")]
     Column {
-        /// Which.
+        /// The column's name.
         column: &'static str,
     },
-    /// It does not say of which entries of a journal it is.
+    /// An answer with pending versions does not say which feed entries it covers.
     #[error("it does not say what of what waits it has")]
     Waiting,
-    /// The rows are not in their order, or one is there twice.
+    /// The rows are not in order, or one occurs twice.
     #[error("the rows are not in their order")]
     Order,
-    /// It has more bytes than it may have.
+    /// It has more bytes than a file may have.
     #[error("it has more bytes than it may have")]
     Long,
-    /// It has other rows than it says.
+    /// Its number of rows differs from what it states.
     #[error("rows are missing")]
     Rows,
-    /// The columns of a rollup are not those that were promised.
+    /// A rollup does not have the promised columns.
     #[error("the columns are not those of a rollup")]
     Rollup,
 }
@@ -77,29 +79,30 @@ impl From<FileError> for ParquetError {
     }
 }
 
-/// A kind of files.
+/// A kind of file: versions or a rollup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     /// Maximum rows of a row group.
     pub(super) rows_max: usize,
-    /// The promised columns.
+    /// Makes the schema with the promised columns.
     pub(super) schema: fn() -> Result<TypePtr>,
-    /// The error of a file with other columns.
+    /// Makes the error for a file with other columns.
     pub(super) other_columns: fn() -> FileError,
 }
 
-/// Files of versions.
+/// The kind of files that hold versions.
 pub(crate) const EVENTS: Kind = Kind {
     rows_max: GROUP_ROWS_MAX,
     schema,
     other_columns: || general("its columns are not those of this form").into(),
 };
 
-/// What a file has, by its last bytes and its length.
+/// Reads a file's metadata from its last bytes and its length.
 ///
 /// # Errors
-/// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; others, what is
-/// wrong.
+///
+/// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; every other error
+/// says what is wrong.
 pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData, FileError> {
     let (rest, tail) = end.split_last_chunk::<TAIL>().ok_or_else(too_short)?;
     let (meta_len, mark) = tail.split_at(4);
@@ -128,9 +131,10 @@ pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData,
     Ok(meta)
 }
 
-/// The same with where the pages of some columns are.
+/// Reads the metadata and, for the given columns, where their pages are.
 ///
 /// # Errors
+///
 /// Those of [`read`].
 pub(crate) fn read_pages<const N: usize>(
     end: &Bytes,
@@ -180,21 +184,22 @@ pub(crate) fn read_pages<const N: usize>(
     Ok(meta)
 }
 
-/// Where the pages of a column are, and which of its rows each has.
+/// Returns where the pages of a column are, and which row each begins with.
 pub(crate) fn pages(meta: &ParquetMetaData, group: usize, leaf: usize) -> &[PageLocation] {
     let index = meta.page_index();
     let pages = index.and_then(|index| index.offset_index(group, leaf));
     pages.map_or(&[], |pages| pages.page_locations().as_slice())
 }
 
-/// Where a column's filter is, if it has one.
+/// Returns where a column's bloom filter is, if it has one.
 pub(crate) fn filter(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let from = u64::try_from(column.bloom_filter_offset()?).ok()?;
     let len = u64::try_from(column.bloom_filter_length()?).ok()?;
     Some(from..from.checked_add(len)?)
 }
 
-/// Numbers of elements, and of children in the schema, which is made by recursion.
+/// Checks the lengths of lists, and the schema's numbers of children, as the crate builds the
+/// schema by recursion.
 fn is_known(fields: Fields<'_>, found: &Found) -> bool {
     match (fields, found) {
         ([2, ..], Found::List(len)) => *len <= SCHEMA_MAX,
@@ -246,7 +251,7 @@ fn check_group(group: &RowGroupMetaData, len: u64, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Where the pages of a column are.
+/// Returns where the pages of a column are.
 fn chunk(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let data = u64::try_from(column.data_page_offset()).ok()?;
     let from = match column.dictionary_page_offset() {
@@ -257,7 +262,7 @@ fn chunk(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     Some(from..to)
 }
 
-/// Whether pages are those of a column: in their order and within it, with all of its rows.
+/// Returns whether pages are in order, within the column, and cover all of its rows.
 fn are_pages(pages: &[PageLocation], column: &ColumnChunkMetaData, rows: i64) -> bool {
     let Some(chunk) = chunk(column) else {
         return false;
@@ -277,12 +282,12 @@ fn are_pages(pages: &[PageLocation], column: &ColumnChunkMetaData, rows: i64) ->
     are_within && pages.first().is_some_and(|page| page.first_row_index == 0)
 }
 
-/// A place in what is in memory.
+/// Turns an offset into an index of bytes in memory.
 fn place(at: u64) -> usize {
     usize::try_from(at).unwrap_or(usize::MAX)
 }
 
-/// That more of the last bytes are needed, if there are more.
+/// Returns the error that asks for more of the last bytes, or says that there are no more.
 fn needed(end: &Bytes, len: u64, needed: usize) -> ParquetError {
     if needed > END_BYTES_MAX {
         return general("its end is longer than it can be");

@@ -1,5 +1,6 @@
-//! One Parquet file of versions, and its rollup: their columns, how they are written, and how they
-//! are read.
+//! One Parquet file of versions, and its rollup.
+//!
+//! The modules define its columns, write it and read it.
 
 pub(crate) mod bounds;
 pub(crate) mod columns;
@@ -17,8 +18,7 @@ use std::panic::AssertUnwindSafe;
 
 use parquet::errors::ParquetError;
 
-/// Reads of bytes that may be damaged in a way that the crate for the format does not expect, and
-/// panics.
+/// Runs a read whose damaged bytes may make the Parquet crate panic; a panic becomes an error.
 pub(crate) fn caught<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     let read = std::panic::catch_unwind(AssertUnwindSafe(read));
     read.unwrap_or_else(|_| Err(ParquetError::General("reading it panicked".into())))

@@ -1,8 +1,9 @@
-//! The values of a column of a row group, from its pages, which are judged before the crate for the
-//! format decodes them: it believes how long they are, and how many values they have.
+//! Reads the values of a column of a row group from its pages.
 //!
-//! Memory: a page, and what is asked for of the values; all of them have at most
-//! [`CHUNK_BYTES_MAX`] bytes.
+//! The pages are checked before the Parquet crate decodes them, as the crate trusts their lengths
+//! and their numbers of values.
+//!
+//! Memory: a page, and the values asked for; all values have at most [`CHUNK_BYTES_MAX`] bytes.
 
 use std::sync::Arc;
 
@@ -22,23 +23,23 @@ use super::delta;
 use super::pieces::Pieces;
 use super::thrift::{Found, judge, varint};
 
-/// The kinds of pages that there are: of data, and of a dictionary.
+/// The accepted kinds of pages: data, and a dictionary.
 const DATA: i64 = 0;
 const DICTIONARY: i64 = 2;
 
-/// The values of a column.
+/// The values of a column of one row group, read in order.
 pub(crate) struct ChunkValues<T: DataType> {
     reader: ColumnReaderImpl<T>,
-    /// How many more bytes they may have.
+    /// Number of bytes that further values may have.
     bytes_left: usize,
 }
 
-/// Values that there are, and for each row whether there is one, if not every row has.
+/// The values read, and for each row of an optional column whether it has one.
 pub(crate) type Read<T> = (Vec<<T as DataType>::T>, Vec<i16>);
 
 impl<T: DataType> ChunkValues<T> {
-    /// Of a column of a row group, whose end was judged; if `pages` says where its pages are, only
-    /// those have to be there that are read.
+    /// Opens a column of a row group whose metadata was checked. If `pages` says where the pages
+    /// are, only those that are read have to be in `pieces`.
     pub(crate) fn new(
         pieces: &Arc<Pieces>,
         group: &RowGroupMetaData,
@@ -51,7 +52,7 @@ impl<T: DataType> ChunkValues<T> {
         Self::of(pieces, column, rows, pages)
     }
 
-    /// The same of a number of rows.
+    /// Opens a column that has the given number of rows.
     pub(crate) fn of(
         pieces: &Arc<Pieces>,
         column: &ColumnChunkMetaData,
@@ -84,12 +85,12 @@ impl<T: DataType> ChunkValues<T> {
         })
     }
 
-    /// Passes over rows.
+    /// Skips `rows` rows.
     pub(crate) fn skip(&mut self, rows: usize) -> Result<()> {
         caught(|| self.reader.skip_records(rows)).map(drop)
     }
 
-    /// Adds what the next rows have, fewer at the end; how many rows that were.
+    /// Appends the values of the next rows; returns how many rows these were, fewer at the end.
     pub(crate) fn read(&mut self, rows: usize, (values, defined): &mut Read<T>) -> Result<usize> {
         let (before, mut repeated) = (values.len(), Vec::new());
         let mut left = rows;
@@ -113,7 +114,7 @@ impl<T: DataType> ChunkValues<T> {
         Ok(rows - left)
     }
 
-    /// What all rows have, which are this many.
+    /// Reads the values of all rows, of which there have to be `rows`.
     pub(crate) fn all(mut self, rows: usize) -> Result<Read<T>> {
         let mut all = Read::<T>::default();
         if self.read(rows, &mut all)? != rows {
@@ -123,16 +124,16 @@ impl<T: DataType> ChunkValues<T> {
     }
 }
 
-/// What the header of a page says that is needed here.
+/// The fields of a page's header that are needed here.
 #[derive(Default)]
 struct Header {
     kind: Option<i64>,
-    /// Bytes before and after compression.
+    /// Bytes after decompression; then bytes as stored.
     bytes: Option<i64>,
     compressed: Option<i64>,
 }
 
-/// The header at the beginning of a page, and how long it is.
+/// Reads the header at the beginning of a page; also returns the header's length.
 fn header(page: &[u8], levels: usize) -> Result<(Header, usize)> {
     let mut header = Header::default();
     let is_at_most = |number: i64, max: usize| usize::try_from(number).is_ok_and(|it| it <= max);
@@ -150,14 +151,14 @@ fn header(page: &[u8], levels: usize) -> Result<(Header, usize)> {
             header.compressed = Some(*bytes);
             is_at_most(*bytes, CHUNK_BYTES_MAX)
         }
-        // Values of a page, and of a dictionary.
+        // The number of values of a data page or of a dictionary.
         ([5 | 7, 1], Found::Number(values)) => is_at_most(*values, levels),
         _ => true,
     })?;
     Ok((header, len))
 }
 
-/// Refuses pages that are longer than they can be, alone or together.
+/// Refuses pages that exceed the bounds, alone or together.
 fn check_headers(
     pieces: &Pieces,
     column: &ColumnChunkMetaData,
@@ -194,7 +195,7 @@ fn check_headers(
         (page.offset.cast_unsigned(), u64::from(len.cast_unsigned()))
     });
     for (from, len) in dictionary.into_iter().chain(pages) {
-        // One that is not there is not read.
+        // A page that was not fetched will not be read either.
         if let Ok(page) = pieces.get_bytes(from, usize::try_from(len)?) {
             check(&page)?;
         }
@@ -202,15 +203,15 @@ fn check_headers(
     Ok(())
 }
 
-/// Pages whose values are judged.
+/// A page reader that checks the values of each page.
 struct Judged {
     inner: SerializedPageReader<Pieces>,
     is_text: bool,
-    /// The greatest level of repetition and of definition: neither, if each row has one value.
+    /// The greatest repetition and definition levels; both are 0 if each row has one value.
     levels: [i16; 2],
-    /// How many more values pages may have.
+    /// Number of values that further pages may have.
     levels_left: usize,
-    /// How many a dictionary may have.
+    /// Maximum number of values of a dictionary.
     entries_max: usize,
 }
 
@@ -304,8 +305,8 @@ impl PageReader for Judged {
     }
 }
 
-/// How many values there are of some levels at the beginning of a page, in front of which `buf` is
-/// moved; `None` if they are not whole.
+/// Returns how many values the levels at the beginning of a page announce. Moves `buf` behind the
+/// levels; returns `None` if these are not whole.
 fn defined(buf: &mut &[u8], levels: [i16; 2], count: usize) -> Option<usize> {
     let mut values = count;
     for max in levels {
@@ -320,7 +321,8 @@ fn defined(buf: &mut &[u8], levels: [i16; 2], count: usize) -> Option<usize> {
     Some(values)
 }
 
-/// How many of this number of levels are 1, in runs and groups of eight; `None` if there are fewer.
+/// Counts the ones among `count` levels, stored as runs and as groups of eight. Returns `None` if
+/// there are fewer levels.
 fn ones(mut levels: &[u8], count: usize) -> Option<usize> {
     let (mut left, mut ones) = (count, 0);
     while left > 0 {
@@ -332,7 +334,7 @@ fn ones(mut levels: &[u8], count: usize) -> Option<usize> {
             let len = len.min(left);
             ones += if *value == 1 { len } else { 0 };
             left -= len;
-            // Otherwise it would not end.
+            // An empty run at the end would loop for ever.
             if len == 0 && levels.is_empty() {
                 return None;
             }
@@ -353,7 +355,7 @@ fn ones(mut levels: &[u8], count: usize) -> Option<usize> {
     Some(ones)
 }
 
-/// Whether there are this number of texts, each behind its length.
+/// Returns whether the bytes have `count` texts, each preceded by its length.
 fn are_texts(mut bytes: &[u8], count: usize) -> bool {
     for _ in 0..count {
         let Some((len, rest)) = bytes.split_first_chunk::<4>() else {

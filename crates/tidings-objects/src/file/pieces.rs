@@ -1,24 +1,24 @@
-//! Parts of a file, as the crate for the format reads them.
+//! Parts of a file in memory, which the Parquet crate reads as if they were the file.
 
 use bytes::{Buf, Bytes};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
-/// See the module documentation.
+/// The fetched parts of one file; see the module documentation.
 pub(crate) struct Pieces {
-    /// Where each begins, in order.
+    /// Where each part begins, and its bytes, in order.
     pieces: Vec<(u64, Bytes)>,
     len: u64,
 }
 
 impl Pieces {
-    /// Of a file of this length: where each begins, and its bytes.
+    /// Takes parts of a file of length `len`: where each begins, and its bytes.
     pub(crate) fn new(mut pieces: Vec<(u64, Bytes)>, len: u64) -> Self {
         pieces.sort_by_key(|(from, _)| *from);
         Self { pieces, len }
     }
 
-    /// Of a file that is there as a whole.
+    /// Takes a whole file as one part.
     pub(crate) fn whole(bytes: Bytes) -> Self {
         let len = bytes.len() as u64;
         Self::new(vec![(0, bytes)], len)

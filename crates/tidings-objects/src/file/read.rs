@@ -1,8 +1,11 @@
-//! Reads the rows of a file, some or a row group at a time, from the columns that a version is made
-//! of; or all columns, to see whether they say the same.
+//! Reads the rows of a file from the four columns that determine a version.
 //!
-//! Memory: these rows and a page of each column, or one row group, beside the bytes of the file; of
-//! one that is merged, only the bytes of these columns, and of row groups that were not read yet.
+//! It reads some rows or one row group at a time. A check reads all columns and compares them with
+//! the rows.
+//!
+//! Memory: these rows and a page of each column, or one row group, beside the file's bytes. While a
+//! file is merged, only the bytes of the four columns are held, and only those of row groups not
+//! read yet.
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use super::pages::{ChunkValues, Read};
 use super::pieces::Pieces;
 use crate::row::{Row, Version};
 
-/// A file whose end was read.
+/// A file whose metadata was read.
 pub(crate) struct Reader {
     meta: ParquetMetaData,
     bytes: Bytes,
@@ -37,7 +40,7 @@ impl Reader {
         })
     }
 
-    /// What it says under a key.
+    /// Returns the value that the file states under a key.
     pub(crate) fn said(&self, key: &str) -> Option<&str> {
         let said = self.meta.file_metadata().key_value_metadata();
         let said = said?.iter().find(|pair| pair.key == key)?;
@@ -53,7 +56,7 @@ impl Reader {
         group.ok_or_else(|| ParquetError::General("it has no such row group".into()))
     }
 
-    /// The rows of a row group.
+    /// Reads the rows of a row group.
     pub(crate) fn group(&self, group: usize) -> Result<Vec<Row>, FileError> {
         let meta = self.meta_of(group)?;
         let rows = usize::try_from(meta.num_rows()).map_err(ParquetError::from)?;
@@ -64,7 +67,7 @@ impl Reader {
         Ok(read)
     }
 
-    /// The rows of a row group, all of whose columns were compared with what the events say.
+    /// Reads the rows of a row group and compares all columns with what the events say.
     pub(crate) fn checked_group(&self, group: usize) -> Result<Vec<Row>, FileError> {
         let rows = self.group(group)?;
         let group = &Chunks {
@@ -110,7 +113,8 @@ impl Reader {
         Ok(rows)
     }
 
-    /// What versions are made of, to be read some rows at a time. The file's own bytes are let go.
+    /// Turns this into a reader that reads some rows at a time. The bytes of the other columns are
+    /// released.
     pub(crate) fn rest(self) -> Result<Rest, FileError> {
         let groups = self.meta.row_groups().iter();
         let groups = groups.map(|group| Group::of(group, &self.bytes));
@@ -122,15 +126,14 @@ impl Reader {
     }
 }
 
-/// The row groups of a file that were not read yet, by the bytes of the columns that a version is
-/// made of.
+/// The unread row groups of a file, as the bytes of the four columns of a version.
 pub(crate) struct Rest {
     cluster: Arc<str>,
     groups: std::vec::IntoIter<Group>,
 }
 
 impl Rest {
-    /// The next row group, if there is one.
+    /// Returns the next row group, if there is one.
     pub(crate) fn group(&mut self) -> Result<Option<GroupRows>, FileError> {
         let group = self.groups.next();
         let rows = group.map(|group| GroupRows::of(&self.cluster, &group));
@@ -138,7 +141,7 @@ impl Rest {
     }
 }
 
-/// See [`Rest`].
+/// One unread row group; see [`Rest`].
 struct Group {
     rows: usize,
     columns: [ColumnChunkMetaData; 4],
@@ -160,7 +163,7 @@ impl Group {
             let at = |place: u64| usize::try_from(place).ok();
             let range = at(from).zip(from.checked_add(len).and_then(at));
             let piece = range.and_then(|(from, to)| bytes.get(from..to));
-            // A copy: a piece of the file would hold all of it.
+            // A copy, as a slice would keep the whole file in memory.
             let piece = piece.map(Bytes::copy_from_slice);
             Ok::<_, ParquetError>((from, piece.ok_or_else(missing)?))
         });
@@ -180,7 +183,7 @@ impl Group {
     }
 }
 
-/// The rows of a row group that were not read yet.
+/// The unread rows of a row group.
 pub(crate) struct GroupRows {
     cluster: Arc<str>,
     observed: ChunkValues<Int64Type>,
@@ -215,7 +218,7 @@ impl GroupRows {
         })
     }
 
-    /// The next ones, as many or fewer; none behind the last.
+    /// Reads up to `max` of the next rows; none after the last.
     pub(crate) fn some(&mut self, max: usize) -> Result<Vec<Row>, FileError> {
         let observed = next_values(&mut self.observed, max)?;
         let epochs = next_values(&mut self.epochs, max)?;
@@ -233,7 +236,7 @@ impl GroupRows {
                     epoch: epoch.cast_unsigned(),
                     number: version.cast_unsigned(),
                     observed_at: observed / 1000,
-                    // A piece of its page, which lives as long as the row does.
+                    // A copy, as a slice would keep its page in memory as long as the row.
                     object: Bytes::copy_from_slice(object.data()),
                 };
                 Ok(Row::new(&self.cluster, version)?)
@@ -249,14 +252,14 @@ pub(super) struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    /// What all rows have of a column.
+    /// Reads the values of all rows of a column.
     pub(super) fn values<T: DataType>(&self, leaf: usize) -> Result<Read<T>, ParquetError> {
         let rows = usize::try_from(self.group.num_rows())?;
         ChunkValues::<T>::new(self.pieces, self.group, leaf, None)?.all(rows)
     }
 }
 
-/// What the next rows have of a column that every row has.
+/// Reads the values of the next rows of a column that every row has.
 fn next_values<T: DataType>(
     column: &mut ChunkValues<T>,
     rows: usize,

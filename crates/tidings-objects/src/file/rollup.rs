@@ -1,9 +1,10 @@
-//! The rollup of a file: how many of its versions have the same namespace, kind of object, hour,
-//! reason and type. `docs/archive-format.md` promises its columns as it does those of the file.
+//! The rollup of a file: its versions counted by namespace, kind of object, hour, reason and type.
 //!
-//! Invariants: it follows from the rows of its file; its numbers add up to theirs; a row is there
-//! once. Memory: what is counted about one kind of object in one namespace, a row group, and the
-//! compressed file.
+//! `docs/archive-format.md` promises its columns as it does those of the file.
+//!
+//! Invariants: it follows from the rows of its file; its numbers add up to the number of these
+//! rows; no combination occurs twice. Memory: the counts of one kind of object in one namespace, a
+//! row group, and the compressed file.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -27,13 +28,13 @@ use crate::row::Row;
 
 const HOUR_MICROS: i64 = 3_600_000_000;
 
-/// A row of a rollup.
+/// One row of a rollup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     cluster: Arc<str>,
     namespace: Arc<str>,
     kind: Arc<str>,
-    /// The hour it was last seen in, in microseconds since 1970.
+    /// The hour in which the events were last seen, in microseconds since 1970.
     hour: Option<i64>,
     reason: String,
     kind_of_event: String,
@@ -44,7 +45,7 @@ const fn column(name: &'static str, value: Value<Counted>) -> Column<Counted> {
     Column::new(name, value).few()
 }
 
-/// All columns.
+/// All columns of a rollup.
 const COLUMNS: [Column<Counted>; 7] = [
     column("cluster", Value::Text(|row| &row.cluster)),
     column("namespace", Value::Text(|row| &row.namespace)),
@@ -55,7 +56,7 @@ const COLUMNS: [Column<Counted>; 7] = [
     column("versions", Value::Number(|row| row.versions)),
 ];
 
-/// Columns by their places.
+/// Places of the columns.
 const CLUSTER: usize = 0;
 const NAMESPACE: usize = 1;
 const KIND: usize = 2;
@@ -64,26 +65,26 @@ const REASON: usize = 4;
 const TYPE: usize = 5;
 const VERSIONS: usize = 6;
 
-/// A rollup in the making.
+/// A rollup that is being made.
 pub(crate) struct Rollup {
     file: SerializedFileWriter<Vec<u8>>,
-    /// Cluster, namespace and kind of what is counted.
+    /// Cluster, namespace and kind of the rows counted now.
     of: [Arc<str>; 3],
-    /// By hour, reason and type.
+    /// The counts by hour, reason and type.
     counts: BTreeMap<(Option<i64>, String, String), u64>,
     rows: Vec<Counted>,
-    /// How many bytes the texts of these have.
+    /// Total bytes of the texts of `rows`.
     bytes: usize,
 }
 
-/// Rollups.
+/// The kind of files that are rollups.
 const ROLLUP: Kind = Kind {
     rows_max: GROUP_ROWS_MAX,
     schema,
     other_columns: || FileError::Rollup,
 };
 
-/// The schema of a rollup.
+/// Returns the schema of a rollup.
 pub(super) fn schema() -> Result<TypePtr, ParquetError> {
     columns::schema_of("rollup", &COLUMNS)
 }
@@ -104,7 +105,7 @@ impl Rollup {
         })
     }
 
-    /// Counts a row, which is behind all others in the order of rows.
+    /// Counts a row of a file; rows have to come in the order of the file.
     pub(crate) fn add(&mut self, row: &Row) -> Result<(), ParquetError> {
         let of: [&str; 3] = [&row.cluster, &row.namespace, &row.kind];
         if self.of.each_ref().map(AsRef::as_ref) != of {
@@ -119,7 +120,7 @@ impl Rollup {
         Ok(())
     }
 
-    /// The whole file.
+    /// Ends the rollup; returns its bytes.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, ParquetError> {
         self.end_kind()?;
         self.end_group()?;
@@ -157,13 +158,13 @@ impl Rollup {
     }
 }
 
-/// A rollup whose end was read.
+/// A rollup whose metadata was read.
 pub(crate) struct Reader {
     meta: ParquetMetaData,
     pieces: Arc<Pieces>,
 }
 
-/// The columns of a row group that counts by hour and reason are made of.
+/// The columns of a row group that counts by hour and reason need.
 pub(crate) struct ByHour {
     /// Microseconds since 1970.
     pub(crate) hours: Vec<Option<i64>>,
@@ -182,7 +183,7 @@ impl Reader {
         self.meta.num_row_groups()
     }
 
-    /// How many rows it has: each counts a version at least.
+    /// Returns the number of rows, each of which counts at least one version.
     pub(crate) fn count_of_rows(&self) -> u64 {
         let groups = self.meta.row_groups().iter();
         groups.map(|group| group.num_rows().unsigned_abs()).sum()
@@ -194,7 +195,7 @@ impl Reader {
         Ok(Chunks { pieces, group })
     }
 
-    /// What a row group counts by hour and reason.
+    /// Reads the counts of a row group by hour and reason.
     pub(crate) fn hours(&self, group: usize) -> Result<ByHour, ParquetError> {
         hours(&self.chunks(group)?)
     }
@@ -254,7 +255,7 @@ fn missing() -> ParquetError {
     ParquetError::General("rows are missing".into())
 }
 
-/// Whether two rollups say the same.
+/// Returns whether two rollups have the same rows.
 pub(crate) fn is_same(one: Bytes, other: Bytes) -> Result<bool, FileError> {
     let (mut one, mut other) = (
         Reader::new(one)?.into_rows(),
@@ -365,7 +366,7 @@ mod tests {
         ] {
             assert!(!is_same(some.clone(), other).unwrap());
         }
-        // As many rows, of which one has another number, hour or reason.
+        // The same number of rows, with one whose count, hour or reason differs.
         let two = |last| rollup(&[row("a", "0", Some(0)), row("a", "0", Some(HOUR)), last]);
         let one = two(row("a", "1", Some(HOUR)));
         for last in [

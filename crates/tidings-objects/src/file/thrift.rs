@@ -1,21 +1,23 @@
-//! Judges bytes of the format's own metadata (Thrift's compact protocol) before the crate for the
-//! format reads them, which believes how many elements a list has.
+//! Checks Parquet's own metadata (Thrift's compact protocol) before the Parquet crate reads it.
 //!
-//! Invariant: what is accepted has only lists whose elements are there and not too many, is nested
-//! at most so deep, and is read by the crate as it is here: kinds of values that it reads or skips
-//! in another way, and that no file has, are refused. Work: linear in the bytes.
+//! The crate trusts how many elements a list states, and would allocate memory for them.
+//!
+//! Invariant: in accepted bytes every list has its elements, and not too many; structures are
+//! nested at most [`DEPTH_MAX`] deep; and the crate reads the bytes exactly as this module does.
+//! Kinds of values that the crate reads in one way and skips in another are refused, as no file has
+//! them. Work: linear in the bytes.
 
 use parquet::errors::ParquetError;
 
-/// How deep structures are nested at most.
+/// Maximum depth of nested structures.
 const DEPTH_MAX: usize = 16;
 
-/// The fields that lead to a value, by their numbers. Elements of a list have its field's.
+/// The numbers of the fields that lead to a value; an element of a list has its list's field.
 pub(super) type Fields<'a> = &'a [i16];
 
-/// What is found on the way through a structure.
+/// A value found on the way through a structure.
 pub(super) enum Found {
-    /// A list of this number of elements.
+    /// A list with this number of elements.
     List(usize),
     /// A whole number.
     Number(i64),
@@ -24,8 +26,8 @@ pub(super) enum Found {
 /// Why bytes were refused.
 struct Refused(&'static str);
 
-/// Goes through the structure at the beginning of some bytes; how long it is. `is_allowed` is asked
-/// about each list and number.
+/// Walks through the structure at the beginning of some bytes; returns its length. It asks
+/// `is_allowed` about each list and number, and refuses the bytes if one is not.
 pub(super) fn judge(
     bytes: &[u8],
     mut is_allowed: impl FnMut(Fields<'_>, &Found) -> bool,
@@ -59,7 +61,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
                 return Ok(());
             }
             last = match i16::from(head >> 4) {
-                // The crate for the format cuts it off as well.
+                // The Parquet crate truncates the field's number to 16 bits as well.
                 0 => i16::try_from(self.number()?).map_err(|_| Refused("has no such field"))?,
                 more => last.checked_add(more).ok_or(Refused("has no such field"))?,
             };
@@ -71,7 +73,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
 
     fn value(&mut self, kind: u8, depth: usize) -> Result<(), Refused> {
         match kind {
-            // A truth value of a field is in the field's kind.
+            // A boolean field has its value in its type.
             1 | 2 => Ok(()),
             3 => self.byte().map(drop),
             4..=6 => {
@@ -96,7 +98,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
             15 => usize::try_from(self.varint()?).unwrap_or(usize::MAX),
             len => usize::from(len),
         };
-        // Each takes a byte at least.
+        // Each element takes at least one byte.
         if len > self.rest.len() {
             return Err(Refused("ends too early"));
         }
@@ -104,7 +106,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
         let kind = head & 0xf;
         for _ in 0..len {
             match kind {
-                // Lists of these are skipped in another way than they are read.
+                // The Parquet crate skips lists of these in another way than it reads them.
                 1 | 2 | 9 => return Err(Refused("has a list of a kind that no file has")),
                 _ => self.value(kind, depth)?,
             }
@@ -119,7 +121,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
             .ok_or(Refused("has a number that no file has"))
     }
 
-    /// A number with its sign.
+    /// Reads a signed number (zigzag).
     fn number(&mut self) -> Result<i64, Refused> {
         let number = self.varint()?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -141,7 +143,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
     }
 }
 
-/// A number of seven bits in each byte, the lowest first; `None` if it has more than 64.
+/// Reads a number of seven bits per byte, lowest first; `None` if it has more than 64 bits.
 pub(super) fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -171,13 +173,13 @@ mod tests {
             list.push(0);
             list
         };
-        // One structure within the other, and their ends.
+        // One structure within the other, and then their ends.
         let nested = |depth: usize| [vec![0x1c; depth], vec![0; depth + 1]].concat();
         for (bytes, expected) in [
             (vec![0], Some(1)),
-            // The number 1 in field 1, a text in field 2, and what is behind the end.
+            // The number 1 in field 1, a text in field 2, and bytes after the end.
             (vec![0x15, 2, 0x18, 1, b'a', 0, 7, 7], Some(6)),
-            // A field by its own number.
+            // A field that states its own number.
             (vec![0x05, 4, 2, 0], Some(4)),
             (many(200), Some(205)),
             (many(201), None),
@@ -185,7 +187,7 @@ mod tests {
             (nested(16), None),
             (vec![], None),
             (vec![0x15], None),
-            // A text and a list that are not there, and a list whose length overflows.
+            // A text and a list that are cut off, and a list whose length overflows.
             (vec![0x18, 5, b'a', 0], None),
             (vec![0x19, 0x55, 0, 0, 0], None),
             (
@@ -200,7 +202,7 @@ mod tests {
                 ],
                 None,
             ),
-            // Lists of truth values, sets and maps.
+            // A list of booleans, a set and a map.
             (vec![0x19, 0x11, 1, 0], None),
             (vec![0x1a, 0x13, 1, 0], None),
             (vec![0x1b, 0, 0], None),

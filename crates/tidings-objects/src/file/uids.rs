@@ -1,7 +1,6 @@
-//! Which row groups of a file may have events of some uids, and whether they do: by the end of the
-//! file, which is read first, and by pieces of it.
+//! Finds the row groups of a file that may have events of some uids, and reads those uids.
 //!
-//! Memory: the end of the file, and a piece.
+//! It reads the end of the file first, then parts of it. Memory: the end of the file, and one part.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,28 +17,31 @@ use super::end::{self, EVENTS};
 use super::pages::ChunkValues;
 use super::pieces::Pieces;
 
-/// Columns by their places.
+/// Places of the columns.
 const NAMESPACE: usize = 1;
 const UID: usize = 5;
 
-/// See the module documentation.
+/// The metadata of a file, by which uids are found; see the module documentation.
 pub(crate) struct Uids {
     meta: ParquetMetaData,
     len: u64,
 }
 
 impl Uids {
-    /// Of the end of a file that has this length.
+    /// Reads the metadata from the end of a file of length `len`.
     ///
     /// # Errors
-    /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
+    ///
+    /// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; every other error
+    /// says what is wrong.
     pub(crate) fn of(end: &Bytes, len: u64) -> Result<Self, ParquetError> {
         let meta = end::read(end, len, EVENTS).map_err(ParquetError::from)?;
         Ok(Self { meta, len })
     }
 
-    /// Those row groups that may be asked for, by the first and the last namespace that may be in
-    /// them; without a last one, all behind the first may.
+    /// Returns the row groups whose namespaces `is_asked` accepts. It is called with the first and
+    /// the last namespace that may be in a row group. Without a last one, any from the first on may
+    /// be.
     pub(crate) fn groups(&self, is_asked: impl Fn(&str, Option<&str>) -> bool) -> Vec<usize> {
         let groups = self.meta.row_groups().iter().enumerate();
         let groups = groups.filter(|(_, group)| {
@@ -49,18 +51,18 @@ impl Uids {
         groups.map(|(number, _)| number).collect()
     }
 
-    /// Where the filter of a row group's uids is, if it has one.
+    /// Returns where the bloom filter of a row group's uids is, if it has one.
     pub(crate) fn filter(&self, group: usize) -> Option<Range<u64>> {
         end::filter(self.chunk(group).ok()?.1)
     }
 
-    /// Where the uids of a row group are.
+    /// Returns where the uids of a row group are.
     pub(crate) fn column(&self, group: usize) -> Result<Range<u64>, ParquetError> {
         let (from, len) = self.chunk(group)?.1.byte_range();
         Ok(from..from + len)
     }
 
-    /// Whether one of the uids of a row group is asked for; `bytes` are what is at
+    /// Returns whether `is_asked` accepts one of a row group's uids. `bytes` are those at
     /// [`column`](Self::column).
     pub(crate) fn any(
         &self,
@@ -87,7 +89,7 @@ impl Uids {
     }
 }
 
-/// Whether a filter may know one of some uids.
+/// Returns whether a bloom filter may know one of the uids.
 pub(crate) fn may_have<'a>(
     filter: &[u8],
     mut uids: impl Iterator<Item = &'a str>,
@@ -96,7 +98,7 @@ pub(crate) fn may_have<'a>(
     Ok(uids.any(|uid| filter.check(uid)))
 }
 
-/// The first and the last namespace that may be in a row group, as far as its statistics say.
+/// Returns the first and the last namespace that may be in a row group, by its statistics.
 fn namespaces(group: &RowGroupMetaData) -> (String, Option<String>) {
     let column = group.columns().get(NAMESPACE);
     let found = column.and_then(ColumnChunkMetaData::statistics);
@@ -141,7 +143,7 @@ mod tests {
         Row::new(&"prod".into(), version).unwrap()
     }
 
-    /// Three row groups: two of one namespace, and one of that and another one.
+    /// Makes three row groups: two of one namespace, and one of that and another.
     #[test]
     fn the_uids_of_a_file_are_found_without_its_events() {
         let mut writer = Writer::new(false).unwrap();

@@ -1,6 +1,6 @@
-//! Writes sorted rows as one file, and any rows as columns, a row group at a time.
+//! Writes sorted rows as one file, and any rows as columns, one row group at a time.
 //!
-//! Memory: one row group of rows, and the compressed file, which the caller bounds.
+//! Memory: one row group of rows, and the compressed file, whose size the caller bounds.
 
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -14,7 +14,7 @@ use super::columns::{COLUMNS, Column, Value};
 use super::columns::{properties, schema};
 use crate::row::Row;
 
-/// A file in the making.
+/// A file that is being written.
 pub(crate) struct Writer {
     file: SerializedFileWriter<Vec<u8>>,
     groups: usize,
@@ -23,13 +23,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Of a file that is the last one of its rows, or of one that is merged into others later.
+    /// Begins a file; `is_last` says that its rows are not merged again.
     pub(crate) fn new(is_last: bool) -> Result<Self> {
         Self::with_room(is_last, 0)
     }
 
-    /// The same of a file that is to have about this number of bytes: one that grows is copied, and
-    /// is there twice meanwhile.
+    /// Begins a file that will have about `bytes` bytes. A buffer that grows is copied, and is in
+    /// memory twice meanwhile.
     pub(crate) fn with_room(is_last: bool, bytes: usize) -> Result<Self> {
         let room = Vec::with_capacity(bytes);
         let file = SerializedFileWriter::new(room, schema()?, properties(is_last)?)?;
@@ -41,7 +41,7 @@ impl Writer {
         })
     }
 
-    /// Adds a row, which is behind all others in the order of rows.
+    /// Adds a row; rows have to come in the order of rows.
     pub(crate) fn push(&mut self, row: Row) -> Result<()> {
         self.bytes += row.object.len();
         self.rows.push(row);
@@ -51,19 +51,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the file ends here: with the row group that reaches a number of bytes, or the last
-    /// one that a file may have.
+    /// Returns whether the file should end here. It ends with the row group that reaches
+    /// `bytes_max`, or with the last one that a file may have.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         self.groups >= GROUPS_MAX || self.file.bytes_written() >= bytes_max
     }
 
-    /// Says something of the whole file, beside its rows.
+    /// States something about the whole file, under a key.
     pub(crate) fn say(&mut self, key: &str, text: String) {
         let said = KeyValue::new(key.to_owned(), text);
         self.file.append_key_value_metadata(said);
     }
 
-    /// The whole file.
+    /// Ends the file; returns its bytes.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>> {
         self.end_group()?;
         self.file.into_inner()
@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-/// Adds a row group of some rows.
+/// Appends a row group with the given rows.
 pub(super) fn write_group<R>(
     file: &mut SerializedFileWriter<Vec<u8>>,
     columns: &[Column<R>],
@@ -161,7 +161,7 @@ fn texts<'a>(
     column.close()
 }
 
-/// The values there are, and for each row whether there is one.
+/// Returns the values that are present, and for each row whether it has one.
 fn maybe<R, T>(rows: &[R], of: fn(&R) -> Option<T>) -> (Vec<T>, Vec<i16>) {
     let values = rows.iter().filter_map(of).collect();
     let defined = rows.iter().map(|row| i16::from(of(row).is_some()));
@@ -170,7 +170,7 @@ fn maybe<R, T>(rows: &[R], of: fn(&R) -> Option<T>) -> (Vec<T>, Vec<i16>) {
 
 type Pairs<'a> = Vec<&'a (String, String)>;
 
-/// The pairs of all rows' maps, and the levels that tell of which row each is.
+/// Returns the pairs of all rows' maps, and the levels that say which row each belongs to.
 fn levels<R>(rows: &[R], of: fn(&R) -> &[(String, String)]) -> (Vec<i16>, Vec<i16>, Pairs<'_>) {
     let (mut defined, mut repeated, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {

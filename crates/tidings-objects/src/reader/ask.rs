@@ -1,7 +1,7 @@
-//! Asks the archive that follows a cluster for what waits to be sealed.
+//! Asks the archive that follows a cluster for pending versions.
 //!
-//! Invariant: an answer is taken only if it is of the store that the manifest names, and of the
-//! entry that follows what is known.
+//! Invariant: an answer is accepted only if it comes from the store that the manifest names, and
+//! begins with the feed entry that follows the known ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::file::read::FileError;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
 
-/// How long an answer may take.
+/// Maximum time until an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Where it is asked for what waits to be sealed: the archive that follows the cluster.
+/// The archive that follows a cluster, as the source of pending versions.
 pub trait WaitingSource: Send + Sync + 'static {
-    /// What [`Waiting::file`](crate::Waiting::file) of the store gives that writes the archive of
-    /// the cluster, or else why not.
+    /// Returns what [`Waiting::file`](crate::Waiting::file) of the writing store gives, or why it
+    /// cannot.
     fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Option<Bytes>, String>>;
 }
 
-/// Why there is no answer about what waits.
+/// Why the archive gave no usable answer about pending versions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The archive that follows the cluster did not answer as it should.
+    /// The archive that follows the cluster refused or failed.
     #[error("{0}")]
     Unanswered(String),
     /// It did not answer in time.
@@ -40,10 +40,10 @@ pub enum AskError {
     /// The answer cannot be read.
     #[error("the answer cannot be read: {0}")]
     File(#[from] FileError),
-    /// It is not what was asked for.
+    /// The answer is about something else than was asked for.
     #[error("the answer is of {found}, and not of {wanted}")]
     Other {
-        /// What it is of.
+        /// What the answer is about.
         found: String,
         /// What was asked for.
         wanted: String,
@@ -53,7 +53,7 @@ pub enum AskError {
     Panicked,
 }
 
-/// Where it is asked for one cluster, and how the last question ended.
+/// The source of pending versions of one cluster, and how the last request ended.
 pub(super) struct Listening {
     source: Arc<dyn WaitingSource>,
     folder: Arc<Folder>,
@@ -62,21 +62,21 @@ pub(super) struct Listening {
     pub(super) failure: Mutex<Option<String>>,
 }
 
-/// What came of asking for more.
+/// The outcome of asking for further pending versions.
 pub(super) enum More {
-    /// As far as was asked for, or as there is; and what of it is new.
+    /// All that was asked for or that exists, and the new part of it.
     Tail(Tail, Vec<Arc<Part>>),
-    /// As much as is held.
+    /// As many versions as a reader may hold, with the new part.
     Full(Tail, Vec<Arc<Part>>),
-    /// Some of it is sealed.
+    /// Some of the versions were sealed meanwhile.
     Sealed,
-    /// It is of another store.
+    /// The answer comes from another store, whose identity this is.
     Foreign(String),
-    /// There is less than is known.
+    /// The archive has fewer entries than the reader already knows.
     Short,
 }
 
-/// What one answer says.
+/// The outcome of one request.
 enum Answer {
     Heard(Heard),
     Sealed,
@@ -99,14 +99,14 @@ impl Listening {
         }
     }
 
-    /// Extends what is behind a manifest, up to an entry or as far as there are some.
+    /// Extends the pending versions after a manifest, up to an entry or as far as entries exist.
     pub(super) async fn more(
         &self,
         manifest: &Manifest,
         mut tail: Tail,
         to: Option<u64>,
     ) -> Result<More, AskError> {
-        // A revision says no more.
+        // A revision has no more room for entries.
         let last = manifest.sealed_through.saturating_add(ENTRIES_MAX);
         let to = Some(to.map_or(last, |to| to.min(last)));
         let mut new = Vec::new();
@@ -124,7 +124,7 @@ impl Listening {
             let head = &heard.head;
             let is_whole = head.is_whole;
             if !is_whole && head.through == from {
-                // It would be asked for again and again.
+                // The same request would be repeated for ever.
                 return Err(AskError::Unanswered("the answer has no entry".into()));
             }
             new.extend(heard.part.clone());
@@ -140,7 +140,8 @@ impl Listening {
         }
     }
 
-    /// The versions of the entries from one on and before another, if one answer has all of them.
+    /// Asks for the versions of the entries `from..to`; `None` if one answer does not have all of
+    /// them.
     pub(super) async fn between(
         &self,
         manifest: &Manifest,
@@ -155,7 +156,7 @@ impl Listening {
         Ok(is_all.then_some(heard))
     }
 
-    /// One answer: what follows from an entry on.
+    /// Sends one request for the versions of the entries from `from` on.
     async fn answer(
         &self,
         manifest: &Manifest,

@@ -1,10 +1,11 @@
-//! A cluster of an archive, as the newest manifest says it is, with what waits to be sealed if that
-//! is asked for; and as it was when lists began that may continue.
+//! One cluster of a sealed archive, as its newest manifest describes it.
 //!
-//! Invariants: a read sees one view, whole: a manifest, and what waits behind it up to one entry;
-//! a manifest that is known is replaced only by one with a greater number, and what is shown of
-//! what waits is sealed by then or is shown further, unless another data folder has taken its
-//! place.
+//! If pending versions are asked for, they belong to it as well. Former views are remembered for
+//! lists that continue.
+//!
+//! Invariants: a read sees one whole view: a manifest, and the pending versions after it up to one
+//! entry. A known manifest is replaced only by one with a greater number. Pending versions that
+//! were shown are sealed by then or are shown further, unless another data folder has taken over.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,27 +29,27 @@ use crate::folder::{Folder, FolderError, Readable};
 use crate::manifest::Manifest;
 use crate::place::Place;
 
-/// Views that are remembered for lists that continue. Others are read again, as far as they can.
+/// Number of views remembered for lists that continue; others are read again, as far as possible.
 const FORMER_MAX: usize = 64;
-/// How many watches at once continue from what another reader showed, which is asked for.
+/// Number of watches at once that continue from what another reader showed, which takes requests.
 const RESUMING_MAX: usize = 4;
-/// How long a look for a newer manifest may take.
+/// Maximum time of a look for a newer manifest.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
 /// Why an archive cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookError {
-    /// The storage did not do as it should.
+    /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// It did not answer in time.
     #[error("no answer within {} s", LOOK_MAX.as_secs())]
     Slow,
-    /// The newest manifest cannot be read, and the one before it cannot stand in for it.
+    /// The newest manifest cannot be read, and the one before it may not stand in for it.
     #[error("the newest manifest cannot be read: {0}")]
     Unreadable(Arc<FolderError>),
-    /// There is none any more.
+    /// The archive has no manifest any more.
     #[error("there is no archive of {cluster:?}")]
     None {
         /// The cluster's name.
@@ -56,45 +57,45 @@ pub enum LookError {
     },
 }
 
-/// What was asked of the storage for a cluster, since the start.
+/// Counts of the requests to object storage for a cluster, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Asked {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those that were not answered as they should be.
+    /// Number of requests that failed.
     pub failed: u64,
     /// Bytes of files that were read.
     pub bytes: u64,
 }
 
-/// See the module documentation.
+/// One cluster of a sealed archive; see the module documentation.
 pub(super) struct Sealed {
     pub(super) name: Arc<str>,
-    /// Of the place and the name: the same for every reader, and after a writer's data folder was
-    /// lost.
+    /// A hash of place and name. It is the same for every reader, and stays the same after a
+    /// writer's data folder was lost.
     pub(super) identity: String,
     folder: Arc<Folder>,
     fetch: Fetch,
     newest: RwLock<Arc<View>>,
-    /// The latest first.
+    /// Former views, the latest first.
     former: Mutex<VecDeque<Arc<View>>>,
-    /// Maximum bytes of these: of their manifests, and of what waits.
+    /// Maximum bytes of the former views: of their manifests and pending versions.
     former_bytes_max: u64,
-    /// Why the last look failed, if it did.
+    /// Why the last look for a manifest failed, if it did.
     failure: Mutex<Option<String>>,
-    /// Why nothing is read: events that are shown may have been deleted by a manifest that cannot
-    /// be read.
+    /// Why nothing may be read: an unreadable manifest may have deleted events that are still
+    /// shown.
     withheld: Mutex<Option<Arc<FolderError>>>,
-    /// Where it is asked for what waits, if anywhere.
+    /// The source of pending versions, if they are asked for.
     pub(super) listening: Option<Listening>,
     /// The revision of the newest view.
     revision: watch::Sender<Revision>,
     /// What was new in the latest views.
     steps: Mutex<Steps>,
-    /// What those who watch were told last.
+    /// The changes last delivered to watchers.
     pub(super) told: tokio::sync::Mutex<Option<Told>>,
-    /// Places of watches that continue from what another reader showed.
+    /// Permits for watches that continue from what another reader showed.
     pub(super) resuming: Semaphore,
 }
 
@@ -103,7 +104,7 @@ async fn newest(
     counters: &Counters,
     cluster: &str,
 ) -> Result<Readable, LookError> {
-    // The list of manifests, and the newest of them.
+    // One request lists the manifests, the other reads the newest.
     counters.requests.fetch_add(2, Ordering::Relaxed);
     let found = timeout(LOOK_MAX, folder.newest_readable()).await;
     let found = found.map_err(|_| LookError::Slow).and_then(|it| Ok(it?));
@@ -115,7 +116,7 @@ async fn newest(
     })
 }
 
-/// That a newer manifest cannot be read, and which one is shown.
+/// Returns the message that a newer manifest cannot be read, and which one is shown instead.
 fn stands_in(manifest: &Manifest, newer: &FolderError) -> String {
     format!(
         "manifest {} is shown, as a newer one cannot be read: {newer}",
@@ -123,15 +124,15 @@ fn stands_in(manifest: &Manifest, newer: &FolderError) -> String {
     )
 }
 
-/// Whether nothing was deleted from one manifest to a newer one of the same store. Who is shown an
-/// event that was, from the files or before it was in one, has to read everything again.
+/// Returns whether nothing was deleted between two manifests of the same store. A watcher who was
+/// shown an event that was deleted, sealed or pending, has to list again.
 fn has_all_of(newer: &Manifest, manifest: &Manifest) -> bool {
     let of = |manifest: &Manifest| (manifest.forgotten, manifest.gone);
     newer.writer == manifest.writer && of(newer) == of(manifest)
 }
 
 impl Sealed {
-    /// The cluster, as its newest manifest says it is.
+    /// Opens a cluster as its newest manifest describes it.
     pub(super) async fn open(
         place: &Place,
         name: &str,
@@ -173,7 +174,7 @@ impl Sealed {
         })
     }
 
-    /// What was asked of the storage.
+    /// Returns the counts of requests to object storage.
     pub(super) fn asked(&self) -> Asked {
         let counters = &self.fetch.counters;
         Asked {
@@ -187,8 +188,7 @@ impl Sealed {
         Arc::clone(&self.newest.read())
     }
 
-    /// Puts a view in the place of the one that it was made of. `false` if that is not the newest
-    /// any more.
+    /// Replaces the view `of` by one made from it; returns `false` if `of` is no longer the newest.
     pub(super) fn replace(&self, of: &Arc<View>, view: View, news: News) -> bool {
         let mut newest = self.newest.write();
         if !Arc::ptr_eq(of, &newest) {
@@ -197,7 +197,8 @@ impl Sealed {
         let revision = view.revision();
         self.steps.lock().add(of.revision(), revision, news);
         *newest = Arc::new(view);
-        // Before another one takes its place, or the older revision may be told last.
+        // Sent under the lock, before another view is set: otherwise an older revision might be
+        // sent last.
         self.revision.send_if_modified(|before| {
             let is_other = *before != revision;
             *before = revision;
@@ -206,13 +207,15 @@ impl Sealed {
         true
     }
 
-    /// Looks whether there is a newer manifest. It is not shown yet if some of what is shown of
-    /// what waits is sealed by then, some is not, and the archive that has it does not answer.
+    /// Looks for a newer manifest, and shows it if it can. It is not shown yet if it seals only
+    /// some of the pending versions that are shown, and the archive that has the others does not
+    /// answer.
     pub(super) async fn look(&self) -> Result<(), LookError> {
         self.look_for(false).await
     }
 
-    /// The same; if it has to be shown, then without what is not known to wait behind it.
+    /// Looks for a newer manifest; if it has to be shown, then without pending versions that cannot
+    /// be had.
     async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
         let found = newest(&self.folder, &self.fetch.counters, &self.name).await;
         let failure = match &found {
@@ -226,7 +229,7 @@ impl Sealed {
         let found = match found {
             Err(LookError::Folder(error)) if error.is_unreadable() => {
                 let error = Arc::new(error);
-                // What is shown may be from before deleted events were taken out.
+                // The manifest that is shown may still have the deleted events.
                 if self.newest().manifest().purging == Some(true) {
                     *self.withheld.lock() = Some(Arc::clone(&error));
                 }
@@ -259,9 +262,9 @@ impl Sealed {
         }
     }
 
-    /// Shows the rest of what waited behind the manifest that is shown and is sealed by a newer
-    /// one, as long as the archive knows it: in a sealed file those who watch could not tell it
-    /// from what they were shown. Whether something else is shown now.
+    /// Shows the remaining entries of the shown manifest that a newer manifest seals. This has to
+    /// happen while the archive still has them: in a sealed file a watcher could not tell them from
+    /// what it was shown. Returns whether another view is shown now.
     async fn catch_up(&self, now: &Arc<View>, manifest: &Manifest) -> bool {
         let Some(listening) = &self.listening else {
             return false;
@@ -277,7 +280,7 @@ impl Sealed {
         let tail = now.tail().clone();
         match listening.more(now.manifest(), tail, Some(through)).await {
             Ok(More::Tail(tail, new)) if tail.reached() >= through => {
-                // If it is not, another view took the place of this one.
+                // If this fails, another view took the place of this one.
                 self.replace(now, now.with(tail), News::Parts(new));
                 true
             }
@@ -289,10 +292,10 @@ impl Sealed {
         }
     }
 
-    /// What waits behind a newer manifest, of what is shown, and what is new with both. `None` if
-    /// it cannot be known now.
+    /// Returns the pending versions after a newer manifest, and what is new with it. `None` if that
+    /// cannot be known now.
     async fn moved(&self, now: &View, manifest: &Manifest) -> Option<(Tail, News)> {
-        // The numbers of another store are of another journal.
+        // Entry numbers of another store belong to another feed.
         if now.manifest().writer != manifest.writer {
             return Some((Tail::behind(manifest), News::Unknown));
         }
@@ -317,7 +320,7 @@ impl Sealed {
         }
     }
 
-    /// Keeps a view for a list that may continue.
+    /// Remembers a view for a list that may continue.
     pub(super) fn remember(&self, view: Arc<View>) {
         let newest = self.newest();
         let mut former = self.former.lock();
@@ -325,7 +328,7 @@ impl Sealed {
         former.push_front(view);
         former.truncate(FORMER_MAX);
         let mut bytes = 0;
-        // One is kept, however large.
+        // One view is kept, however large it is.
         let fit = former.iter().enumerate().take_while(|(number, view)| {
             bytes += view.tail().bytes() + view.bytes_beside(&newest);
             *number == 0 || bytes <= self.former_bytes_max
@@ -334,13 +337,14 @@ impl Sealed {
         former.truncate(fit);
     }
 
-    /// Reads of the view of a revision. If a file is gone, its manifest is too old.
+    /// Runs a read on the view of a revision. If a file is gone, its manifest is too old: the read
+    /// is repeated on the newest view or fails as compacted.
     pub(super) async fn read<T, R: Future<Output = Result<T, Fault>>>(
         &self,
         at: At,
         read: impl Fn(Arc<View>) -> R,
     ) -> Result<T, ReadError> {
-        // It is not closed.
+        // The semaphore is never closed.
         let _place = self.fetch.shared.reads.acquire().await.ok();
         if let Some(error) = self.withheld.lock().clone() {
             return Err(tidings_store::Fault::Storage(error).into());
@@ -352,7 +356,7 @@ impl Sealed {
             Err(fault) if fault.is_gone() => {}
             done => return Ok(done?),
         }
-        // A newer one names other files, if this one is not the newest.
+        // If this manifest is not the newest, a newer one names other files.
         drop(self.look_for(true).await);
         let newest = self.newest();
         match at {
@@ -377,7 +381,7 @@ impl Sealed {
         }
         let (number, entries) = tail::parts_of(requested);
         if number > self.newest().manifest().number {
-            // Another reader may have seen a newer one.
+            // Another reader may have seen a newer manifest.
             drop(self.look().await);
         }
         if let Some(view) = self.known(requested) {
@@ -394,7 +398,7 @@ impl Sealed {
         Ok(view)
     }
 
-    /// A manifest by its number.
+    /// Reads a manifest by its number.
     async fn named(&self, number: u64, requested: Revision) -> Result<Arc<Named>, ReadError> {
         let storage = |error: Arc<dyn std::error::Error + Send + Sync>| {
             ReadError::from(tidings_store::Fault::Storage(error))
@@ -408,8 +412,8 @@ impl Sealed {
         }
     }
 
-    /// The first entries behind a manifest, which another reader showed, or this one that has
-    /// forgotten them: as long as they are not sealed.
+    /// Fetches the first entries after a manifest, as long as they are not sealed. Another reader
+    /// showed them, or this one did and has forgotten them.
     async fn tail_of(
         &self,
         manifest: &Manifest,
@@ -450,15 +454,15 @@ impl Sealed {
             .cloned()
     }
 
-    /// Tells the revision of the newest view, whenever it changes.
+    /// Returns a receiver that is notified whenever the newest view's revision changes.
     pub(super) fn revisions(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
     }
 
-    /// What is new since a revision, which may be the newest one, and up to which one; `None` if
-    /// that is not known.
+    /// Returns what is new since a revision, and up to which revision; `None` if that is unknown.
+    /// If the revision is the newest, nothing is new.
     pub(super) fn news(&self, after: Revision) -> Option<(Revision, New)> {
-        // A view is not replaced meanwhile.
+        // While this lock is held, no view is replaced.
         let newest = self.newest.read();
         if newest.revision() == after {
             return Some((after, Vec::new()));

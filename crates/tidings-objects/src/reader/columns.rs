@@ -1,5 +1,7 @@
-//! Values of columns of some rows: the pages that have them are found by the page index, read
-//! together, and decoded on a thread of its own.
+//! Reads the values of columns for some rows.
+//!
+//! The page index leads to the pages that have them; these are fetched together and decoded on a
+//! thread of their own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,18 +24,18 @@ use crate::file::caught;
 use crate::file::pages::{ChunkValues, Read};
 use crate::file::pieces::Pieces;
 
-/// Values of at most this number of rows next to each other are copied out of their page, which is
-/// far longer.
+/// Up to this number of neighbouring rows, values are copied out of their page, which is far
+/// longer.
 const FEW: usize = 64;
-/// Bytes of columns from which on no more are decoded together: a chunk.
+/// Bytes of columns at which a chunk ends; a chunk is decoded at once.
 const CHUNK_BYTES: u64 = 2 << 20;
-/// Chunks of one read at once: some are asked for while others are decoded.
+/// Number of chunks of one read in progress: some are fetched while others are decoded.
 const CHUNKS_OF_READ: usize = 4;
 
-/// Ranges of rows of a row group, in their order, apart from each other.
+/// Ranges of rows of a row group, in order and not adjacent.
 pub(super) type Rows = Vec<Range<usize>>;
 
-/// Rows that are wanted of a row group.
+/// The rows wanted of one row group.
 #[derive(Clone)]
 pub(super) struct Want {
     pub(super) file: Remote,
@@ -42,11 +44,11 @@ pub(super) struct Want {
     pub(super) rows: Rows,
 }
 
-/// The values of one [`Want`].
+/// The values of one column for one [`Want`].
 pub(super) enum Values {
     Texts(Vec<ByteArray>),
     Numbers(Vec<i64>),
-    /// Where not every row has one.
+    /// Numbers that not every row has.
     Maybe(Vec<Option<i64>>),
 }
 
@@ -88,9 +90,9 @@ impl Values {
     }
 }
 
-/// The values of some columns of each of these, in their order. Their bytes are held afterwards,
-/// but for those of many events: these are read last, and once, and would take the place of all
-/// that led to them.
+/// Reads some columns for each of the given rows, in their order. The bytes are cached afterwards,
+/// except those of many events: these are read last, and once, and would displace everything that
+/// led to them.
 pub(super) async fn read<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
@@ -99,7 +101,7 @@ pub(super) async fn read<const N: usize>(
     as_many(read_each(fetch, wants, &leaves).await?)
 }
 
-/// The same, whose bytes are not held: something that is made of them is.
+/// Reads columns without caching their bytes, as what is made of them is cached instead.
 pub(super) async fn read_once<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
@@ -108,7 +110,7 @@ pub(super) async fn read_once<const N: usize>(
     as_many(read_chunks(fetch, wants, &leaves, false).await?)
 }
 
-/// The same as [`read`], of any number of columns.
+/// Reads any number of columns; otherwise like [`read`].
 pub(super) async fn read_each(
     fetch: &Fetch,
     wants: Vec<Want>,
@@ -125,7 +127,7 @@ fn as_many<const N: usize>(read: Vec<Vec<Values>>) -> Result<Vec<[Values; N]>, F
     read.collect()
 }
 
-/// Rows that are wanted, and where the pages are that have them.
+/// Wanted rows, and where the pages are that have them.
 type Ranged = (Want, Vec<Range<u64>>);
 
 async fn read_chunks(
@@ -155,7 +157,7 @@ fn bytes_of((_, ranges): &Ranged) -> u64 {
     ranges.iter().map(|it| it.end - it.start).sum()
 }
 
-/// Each ends with what reaches [`CHUNK_BYTES`].
+/// Splits the work into chunks; each ends with the item that reaches [`CHUNK_BYTES`].
 fn chunks(ranged: Vec<Ranged>) -> Vec<Vec<Ranged>> {
     let mut chunks = Vec::new();
     let (mut chunk, mut bytes) = (Vec::new(), 0);
@@ -180,7 +182,7 @@ async fn read_chunk(
     is_held: bool,
 ) -> Result<Vec<Vec<Values>>, Fault> {
     let shared = &fetch.shared;
-    // It is not closed.
+    // The semaphore is never closed.
     let of_chunk = Arc::clone(&shared.chunks).acquire_owned().await.ok();
     let read = chunk.into_iter().map(|(want, ranges)| async move {
         let bytes = fetch.ranges_held(&want.file, &ranges, is_held).await?;
@@ -191,7 +193,7 @@ async fn read_chunk(
     let read = try_join_all(read).await?;
     let path = read.first().map(|(want, _)| want.file.path.clone());
     let path = path.unwrap_or_default();
-    // It is not closed.
+    // The semaphore is never closed.
     let of_decode = Arc::clone(&shared.decodes).acquire_owned().await.ok();
     let leaves = leaves.to_vec();
     let decoded = spawn_blocking(move || {
@@ -204,7 +206,7 @@ async fn read_chunk(
             values.collect::<Result<Vec<_>, Fault>>()
         });
         let decoded = decoded.collect::<Result<Vec<_>, Fault>>();
-        // Held until here, even if the read was given up meanwhile.
+        // The permits are held until here, even if the read was given up meanwhile.
         drop((of_chunk, of_decode));
         decoded
     });
@@ -216,8 +218,8 @@ async fn read_chunk(
     })
 }
 
-/// Asks for the bytes of a column, so that they are held when its values are read; for none if they
-/// are many.
+/// Fetches the bytes of a column ahead, so that they are cached when its values are read. It does
+/// nothing if they are more than one request's.
 pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Result<(), Fault> {
     let ranges: Vec<_> = wants.iter().map(|want| ranges_of(want, leaf)).collect();
     let bytes = ranges.iter().flatten().map(|range| range.end - range.start);
@@ -229,7 +231,7 @@ pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Resu
     try_join_all(asked).await.map(drop)
 }
 
-/// Whether a column's filter knows one of these values; if there is no filter, it may.
+/// Returns whether a column may have one of these values, by its bloom filter if it has one.
 pub(super) fn may_have(
     path: &Path,
     filter: Option<&Bytes>,
@@ -239,7 +241,7 @@ pub(super) fn may_have(
     Ok(values.iter().any(|value| filter.may_have(value)))
 }
 
-/// A column's filter, or none, which may know everything.
+/// A column's bloom filter; without one, any value may be there.
 pub(super) struct Filter(Option<Sbbf>);
 
 impl Filter {
@@ -256,7 +258,7 @@ impl Filter {
     }
 }
 
-/// Where the pages are that have the wanted rows, and the dictionary.
+/// Returns where the dictionary is, and the pages with the wanted rows.
 fn ranges_of(want: &Want, leaf: Leaf) -> Vec<Range<u64>> {
     let pages = want.footer.pages(want.group, leaf);
     let column = want.footer.meta.row_group(want.group).column(leaf.0);
@@ -305,12 +307,12 @@ fn decode(want: &Want, pieces: &Arc<Pieces>, leaf: Leaf) -> Result<Values, Parqu
     Ok(values)
 }
 
-/// A copy, so that a value does not hold the page that it was in.
+/// Copies a text, so that it does not keep its page in memory.
 fn owned(text: &mut ByteArray) {
     *text = Bytes::copy_from_slice(text.data()).into();
 }
 
-/// The values there are, and for each row whether there is one, if not every row has.
+/// Returns the values that are present, and for each row of an optional column whether it has one.
 fn values<T: DataType>(
     want: &Want,
     pieces: &Arc<Pieces>,
@@ -351,7 +353,7 @@ mod tests {
     use crate::reader::fetch::Shared;
     use crate::row::{Row, Version};
 
-    /// The only version in a file that is in memory.
+    /// Wants the only version in a file that is in memory.
     fn want() -> Want {
         let version = Version {
             epoch: 0,
@@ -378,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Its bytes are in memory, and a thread decodes them, until that is done.
+    /// Its bytes stay in memory, and a thread decodes them, until that is done.
     #[test]
     fn a_read_that_is_given_up_keeps_its_places_until_it_is_decoded() {
         let mut runtime = Builder::new_current_thread();
@@ -393,7 +395,7 @@ mod tests {
                 both.map(|places| places.available_permits())
             };
             let [chunks, decodes] = free();
-            // The one thread that decodes has something else to do.
+            // The only decoding thread is kept busy.
             let (release, released) = mpsc::channel::<()>();
             let busy = spawn_blocking(move || released.recv());
             let given_up = read_each(&fetch, vec![want()], &[leaf::VERSION]).now_or_never();
@@ -401,7 +403,7 @@ mod tests {
             assert_eq!(free(), [chunks - 1, decodes - 1]);
             drop(release);
             assert!(busy.await.unwrap().is_err());
-            // What the thread does after it.
+            // Runs after the thread's earlier work.
             spawn_blocking(|| {}).await.unwrap();
             assert_eq!(free(), [chunks, decodes]);
             let read = read_each(&fetch, vec![want()], &[leaf::VERSION]).await;

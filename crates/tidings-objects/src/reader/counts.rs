@@ -1,5 +1,7 @@
-//! How many versions were last seen in each hour for each reason, as the rollups of files say; of
-//! a file that has none, or whose rollup is damaged, as two of its columns do.
+//! Counts versions by the hour in which they were last seen, and by reason.
+//!
+//! The counts come from the rollups of files. If a file has no rollup, or a damaged one, two of its
+//! columns are counted instead.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,15 +18,15 @@ use super::leaf;
 use super::rolled::Rolled;
 use super::view::View;
 
-/// Files that are counted at once.
+/// Number of files counted at once.
 const FILES_AT_ONCE: usize = 8;
-/// Row groups of a file that are counted at once.
+/// Number of row groups of a file counted at once.
 const GROUPS_AT_ONCE: usize = 4;
 
-/// By inverted hour and reason.
+/// Counts by hour (latest first) and reason.
 pub(super) type Counted = BTreeMap<(Reverse<UnixMillis>, String), u64>;
 
-/// Whether what was last seen between two times may be asked for.
+/// Returns whether versions last seen between two times may be asked for.
 fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
     let end = |until: UnixMillis| until.0.saturating_add(HOUR_MILLIS);
     request.since.is_none_or(|since| to >= hour_of(since).0)
@@ -32,7 +34,7 @@ fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
 }
 
 impl View {
-    /// The counts of the hours that are asked for.
+    /// Counts the versions of the hours asked for.
     pub(super) async fn count(&self, request: &CountsRequest) -> Result<Counted, Fault> {
         let files = self.files().enumerate();
         let files = files.filter(|(_, file)| {
@@ -68,20 +70,20 @@ impl View {
         Ok(counted)
     }
 
-    /// What the rollup of a file says, if it has one that can be read.
+    /// Returns the counts of a file's rollup, if it has one that can be read.
     async fn rolled(&self, file: usize) -> Result<Option<Arc<Rolled>>, Fault> {
         let remote = self.rollup(file);
         let Some(remote) = remote.filter(|remote| remote.len <= REQUEST_BYTES_MAX) else {
             return Ok(None);
         };
-        // Of the file, whose rows were compared with what its rollup counts.
+        // The key is the versions' file, as its number of rows was compared with the rollup's.
         let key = Key::Rolled(self.file(file)?.id);
         if let Some(Held::Rolled(rolled)) = self.fetch.held(key) {
             return Ok(rolled);
         }
         let rolled = match self.read_rollup(file, remote).await {
             Ok(rolled) => Some(Arc::new(rolled)),
-            // The rows say the same, if they are there.
+            // The rows give the same counts, if they can be read.
             Err(fault) if fault.is_damaged() || fault.is_gone() => {
                 tracing::warn!(%fault, "rows are counted instead");
                 None
@@ -96,12 +98,12 @@ impl View {
         let rows = self.manifest().files.get(file).map_or(0, |file| file.rows);
         let bytes = self.fetch.compared(remote).await?;
         let decodes = Arc::clone(&self.fetch.shared.decodes);
-        // It is not closed.
+        // The semaphore is never closed.
         let place = decodes.acquire_owned().await.ok();
         let path = remote.path.clone();
         let decoded = spawn_blocking(move || {
             let decoded = Rolled::of(bytes, rows);
-            // Held until here, even if the read was given up meanwhile.
+            // The permit is held until here, even if the read was given up meanwhile.
             drop(place);
             decoded.map_err(|error| Fault::parquet(&path, &error))
         });

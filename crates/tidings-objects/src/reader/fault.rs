@@ -1,4 +1,4 @@
-//! Why something that is sealed cannot be read, in the words of a store.
+//! Why a part of a sealed archive cannot be read, as a fault of the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use object_store::path::Path;
 use parquet::errors::ParquetError;
 use tidings_store::ReadError;
 
-/// See the module documentation.
+/// The causes of a failed read; see the module documentation.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// The storage refused, or could not be reached.
+    /// The object storage refused, or could not be reached.
     #[error("{path}: {source}")]
     Store { path: Arc<str>, source: Arc<Error> },
-    /// It did not answer in time.
+    /// The object storage did not answer in time.
     #[error("{path}: no answer within {} s", within.as_secs())]
     Slow { path: Arc<str>, within: Duration },
-    /// A file is not as it was written.
+    /// A file is damaged.
     #[error("{path} is damaged: {why}")]
     Damaged { path: Arc<str>, why: Arc<str> },
-    /// The file is not there any more.
+    /// The file does not exist any more.
     #[error("{path} is not there")]
     Gone { path: Arc<str> },
-    /// What was asked is of no use here.
+    /// The request has no meaning here.
     #[error("{0}")]
     Unknown(&'static str),
 }

@@ -1,8 +1,9 @@
-//! Ranges of the bytes of files, by requests that are bounded in number and time, and kept in a
-//! cache of bounded size.
+//! Fetches ranges of files' bytes from object storage, through a cache of bounded size.
 //!
-//! Invariant: the bytes are those of a file as long as the manifest says; a file of any other
-//! length is damaged.
+//! Requests are bounded in number and time.
+//!
+//! Invariant: the returned bytes belong to a file of the length that the manifest states; a file of
+//! any other length is damaged.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,47 +25,48 @@ use super::footer::Footer;
 use super::rolled::Rolled;
 use super::runs::Runs;
 
-/// How long a request may take, with what the client tries again within it.
+/// Maximum time of a request, with the client's retries.
 const REQUEST_MAX: Duration = Duration::from_secs(20);
 /// Maximum requests at once.
 const REQUESTS_AT_ONCE: usize = 32;
-/// Maximum reads at once, each of which may need many requests.
+/// Maximum reads at once; each may need many requests.
 const READS_AT_ONCE: usize = 8;
 /// Maximum threads that decode columns.
 const DECODES_AT_ONCE: usize = 4;
-/// Maximum chunks of columns that are asked for and decoded at once, by all reads together.
+/// Maximum chunks of columns in progress, fetched or decoded, of all reads together.
 const CHUNKS_AT_ONCE: usize = 12;
-/// Of the cache, the part that events may take which one read asks for: one in this number.
+/// The part of the cache that events of one read may take: one in this number. If a read asks for
+/// more, its events are not cached.
 const EVENTS_SHARE: u64 = 4;
-/// Ranges with less between them are read together: that costs less time than another request.
+/// Ranges with at most this gap are fetched together: that takes less time than another request.
 const GAP_MAX: u64 = 128 << 10;
-/// Ranges are not read together beyond this.
+/// Maximum bytes of one request for several ranges.
 pub(super) const REQUEST_BYTES_MAX: u64 = 4 << 20;
-/// A file of at most this length is read as a whole, and compared with its checksum.
+/// A file of at most this length is fetched whole, and compared with its checksum.
 const WHOLE_MAX: u64 = 256 << 10;
-/// Bytes that an entry of the cache takes beside what it holds.
+/// Bytes that an entry of the cache takes beside its content.
 const ENTRY_BYTES: u64 = 100;
 
-/// What is known of a file.
+/// What a reader knows of a file on object storage.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     pub(super) path: Path,
     pub(super) len: u64,
-    /// Of its bytes, as the manifest has it.
+    /// The checksum of its bytes, as the manifest states it.
     pub(super) checksum: String,
-    /// Of its path: stands for it in the cache.
+    /// The hash of its path, which stands for the file in the cache.
     pub(super) id: u128,
-    /// Its bytes, if it is no file of the storage.
+    /// The bytes of a file that is in memory and not on object storage.
     pub(super) held: Option<Bytes>,
 }
 
-/// What the cache holds, by files.
+/// The keys of the cache; each begins with a file's `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// A range of bytes, by its beginning.
     Bytes(u128, u64),
     Footer(u128),
-    /// Of a row group.
+    /// The objects of a row group, by its number.
     Runs(u128, usize),
     Rolled(u128),
 }
@@ -74,7 +76,7 @@ pub(super) enum Held {
     Bytes(Bytes),
     Footer(Arc<Footer>),
     Runs(Arc<Runs>),
-    /// `None` if there is none that can be read.
+    /// The counts of a rollup; `None` if the file has none that can be read.
     Rolled(Option<Arc<Rolled>>),
 }
 
@@ -93,7 +95,7 @@ impl Weighter<Key, Held> for Weigh {
     }
 }
 
-/// What was asked of the storage since the start.
+/// Counts of requests to object storage since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) requests: AtomicU64,
@@ -101,20 +103,20 @@ pub(super) struct Counters {
     pub(super) bytes: AtomicU64,
 }
 
-/// What all clusters of an archive share: the cache and the places for requests.
+/// What all clusters of a reader share: the cache, and the permits for requests.
 pub(super) struct Shared {
     store: Arc<dyn ObjectStore>,
     pub(super) cache: Cache<Key, Held, Weigh>,
-    /// Row groups after which a page of the newest events ends.
+    /// Number of row groups after which a page of the newest events ends.
     pub(super) page_row_groups: usize,
     places: Semaphore,
-    /// Of reads, each of which has a bounded number of rows in memory.
+    /// Permits for reads, each of which has a bounded number of rows in memory.
     pub(super) reads: Semaphore,
-    /// Of threads that decode columns.
+    /// Permits for threads that decode columns.
     pub(super) decodes: Arc<Semaphore>,
-    /// Of chunks of columns, whose bytes are in memory.
+    /// Permits for chunks of columns, whose bytes are in memory.
     pub(super) chunks: Arc<Semaphore>,
-    /// Maximum bytes of events that one read asks for, beyond which the cache does not hold them.
+    /// Maximum bytes of events of one read; if it asks for more, the cache does not hold them.
     pub(super) events_held_max: u64,
 }
 
@@ -124,7 +126,7 @@ impl Shared {
         cache_bytes: u64,
         page_row_groups: usize,
     ) -> Self {
-        // About as many entries as there are pages of a usual size.
+        // About the number of pages of a usual size.
         let entries = usize::try_from(cache_bytes / (16 << 10)).unwrap_or(usize::MAX);
         Self {
             store,
@@ -139,8 +141,8 @@ impl Shared {
     }
 }
 
-/// A cache of about this number of entries. Half of it is for what was read once: one question may
-/// look at what it read again.
+/// Makes a cache for about `entries` entries. Half of it is for entries that were used once, as one
+/// request may look again at what it fetched.
 fn cache(entries: usize, bytes: u64) -> Cache<Key, Held, Weigh> {
     let options = OptionsBuilder::new()
         .shards(1)
@@ -159,16 +161,16 @@ fn cache(entries: usize, bytes: u64) -> Cache<Key, Held, Weigh> {
     }
 }
 
-/// See the module documentation.
+/// Fetches ranges for one cluster; see the module documentation.
 #[derive(Clone)]
 pub(super) struct Fetch {
     pub(super) shared: Arc<Shared>,
-    /// Of the cluster.
+    /// The counts of the cluster.
     pub(super) counters: Arc<Counters>,
 }
 
 impl Fetch {
-    /// Ranges of a file, in their order, which are held afterwards.
+    /// Fetches ranges of a file, in the given order, and caches them.
     pub(super) async fn ranges(
         &self,
         file: &Remote,
@@ -177,7 +179,8 @@ impl Fetch {
         self.ranges_held(file, wanted, true).await
     }
 
-    /// The same; if they are not to be held, only what is held already is not asked for.
+    /// Fetches ranges of a file; `is_held` says whether to cache them. Ranges that are cached
+    /// already are not fetched in either case.
     pub(super) async fn ranges_held(
         &self,
         file: &Remote,
@@ -221,7 +224,7 @@ impl Fetch {
             };
             if let Some(mut part) = part(bytes, range, whole.start) {
                 if is_held {
-                    // A copy, so that what is held is not all that was read.
+                    // A copy, as a slice would keep everything in memory that was fetched with it.
                     part = Bytes::copy_from_slice(&part);
                     let key = Key::Bytes(file.id, range.start);
                     self.hold(key, Held::Bytes(part.clone()));
@@ -233,7 +236,7 @@ impl Fetch {
         found.ok_or_else(|| Fault::damaged(&file.path, "it ends too early"))
     }
 
-    /// A small file.
+    /// Fetches a small file whole, through the cache.
     async fn whole(&self, file: &Remote) -> Result<Bytes, Fault> {
         let key = Key::Bytes(file.id, 0);
         if let Some(Held::Bytes(bytes)) = self.held(key) {
@@ -244,7 +247,7 @@ impl Fetch {
         Ok(bytes)
     }
 
-    /// A file as a whole, compared with its checksum, which is not held afterwards.
+    /// Fetches a whole file and compares its checksum, without caching it.
     pub(super) async fn compared(&self, file: &Remote) -> Result<Bytes, Fault> {
         let bytes = self.request(file, 0..file.len).await?;
         if format!("{:016x}", xxh3_64(&bytes)) != file.checksum {
@@ -254,7 +257,7 @@ impl Fetch {
         Ok(bytes)
     }
 
-    /// One range, which is not held afterwards.
+    /// Fetches one range, without caching it.
     async fn request(&self, file: &Remote, range: Range<u64>) -> Result<Bytes, Fault> {
         if range.start >= range.end || range.end > file.len {
             return Err(Fault::damaged(
@@ -262,7 +265,7 @@ impl Fetch {
                 "it names bytes that it does not have",
             ));
         }
-        // It is not closed.
+        // The semaphore is never closed.
         let _place = self.shared.places.acquire().await.ok();
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let answer = tokio::time::timeout(REQUEST_MAX, self.read(file, &range)).await;
@@ -319,7 +322,7 @@ impl Fetch {
     }
 }
 
-/// A range of what begins somewhere.
+/// Returns a range of a file's bytes from a piece that begins at `begins`.
 fn part(whole: &Bytes, range: &Range<u64>, begins: u64) -> Option<Bytes> {
     let at = |place: u64| usize::try_from(place.checked_sub(begins)?).ok();
     let range = at(range.start)?..at(range.end)?;
@@ -327,7 +330,7 @@ fn part(whole: &Bytes, range: &Range<u64>, begins: u64) -> Option<Bytes> {
     is_there.then(|| whole.slice(range))
 }
 
-/// Ranges that are read by one request each, so that every wanted one is in one of them.
+/// Joins ranges to those of single requests, so that each wanted range lies in one of them.
 fn together(mut wanted: Vec<Range<u64>>) -> Vec<Range<u64>> {
     wanted.sort_by_key(|range| (range.start, range.end));
     let mut together: Vec<Range<u64>> = Vec::new();

@@ -1,4 +1,4 @@
-//! One event by its name, and the versions of one event.
+//! Finds one event by its name, and the versions of one event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use super::view::{At, Pick, Source, View};
 
 /// Bytes at which a page of versions ends: an answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
-/// Versions whose bytes are read at once.
+/// Number of versions whose bytes are read at once.
 const VERSIONS_AT_ONCE: usize = 64;
 
-/// The newest version that was found of an event.
+/// The newest version of an event found so far.
 struct Newest {
     base: String,
     uid: String,
@@ -41,7 +41,8 @@ fn keep(newest: &mut BTreeMap<(String, String), Newest>, found: Newest) {
 }
 
 impl View {
-    /// The event that has a name.
+    /// Finds the event that has a name. That is the youngest event of this name, or a predecessor
+    /// whose shown name (with the beginning of its uid) this is.
     pub(super) async fn find(&self, namespace: &str, name: &str) -> Result<Option<Pick>, Fault> {
         let parts = names::parts(name);
         let base = parts.map(|(base, _)| base);
@@ -78,7 +79,7 @@ impl View {
         }))
     }
 
-    /// The record of the event that has a name.
+    /// Reads the record of the event that has a name.
     pub(super) async fn get(&self, namespace: &str, name: &str) -> Result<Option<Record>, Fault> {
         let Some(pick) = self.find(namespace, name).await? else {
             return Ok(None);
@@ -87,8 +88,8 @@ impl View {
         Ok(records.into_iter().next())
     }
 
-    /// The newest versions of all events in a namespace that have one of some names, or had it at
-    /// their source.
+    /// Finds the newest versions of all events in a namespace that have one of the wanted names. A
+    /// name counts if an event has it, or had it at its source.
     async fn named(&self, namespace: &str, wanted: &[&str]) -> Result<Vec<Newest>, Fault> {
         let selection = Selection::new(Some(namespace.to_owned()), None);
         let sources = self.sources(&selection).await?;
@@ -102,7 +103,7 @@ impl View {
         Ok(newest.into_values().collect())
     }
 
-    /// Those in one file.
+    /// Finds these versions in one file.
     async fn named_in(
         &self,
         source: Source,
@@ -155,8 +156,9 @@ impl View {
         Ok(newest.into_values().collect())
     }
 
-    /// The versions of the event that has a name, the newest first: behind the one of a revision,
-    /// at most `limit`, and about a megabyte. `None` if there is no such event.
+    /// Reads versions of the event that has a name, the newest first. They come after the version
+    /// with revision `after`: at most `limit`, and about a megabyte. `None` if there is no such
+    /// event.
     pub(super) async fn versions(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! The end of a file: where its row groups, columns and pages are, and what a row group may have.
+//! The metadata of a file: where its row groups, columns and pages are, and what they may have.
 
 use std::ops::Range;
 
@@ -13,27 +13,28 @@ use super::leaf::{self, Leaf};
 use super::runs::Place;
 use crate::file::end;
 
-/// See the module documentation.
+/// The metadata of one file; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Footer {
     pub(super) meta: ParquetMetaData,
     pub(super) groups: Vec<Group>,
 }
 
-/// What a row group has, as far as its statistics say.
+/// What a row group may have, by its statistics.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) rows: usize,
-    /// No object of it is before this place.
+    /// No object of the row group sorts before this place.
     pub(super) lower: Place,
-    /// Or behind this one; `None` is behind everything.
+    /// No object of the row group sorts after this place; `None` is after everything.
     pub(super) upper: Place<Option<String>>,
-    /// Nothing of it was last seen before or after this, in milliseconds since 1970.
+    /// When its events were last seen at the earliest and at the latest, in milliseconds since
+    /// 1970.
     pub(super) seen: (i64, i64),
 }
 
 impl Group {
-    /// Whether all of it is before a place.
+    /// Returns whether the whole row group sorts before a place.
     pub(super) fn is_before(&self, place: Place<&str>) -> bool {
         for (upper, part) in self.upper.iter().zip(place) {
             match upper.as_deref().map(|upper| upper.cmp(part)) {
@@ -45,41 +46,43 @@ impl Group {
         false
     }
 
-    /// Whether all of it is behind a place.
+    /// Returns whether the whole row group sorts after a place.
     pub(super) fn is_behind(&self, place: Place<&str>) -> bool {
         self.lower.each_ref().map(String::as_str) > place
     }
 }
 
 impl Footer {
-    /// Of the end of a file that has this length and number of rows.
+    /// Reads the metadata from the end of a file of `len` bytes and `rows` rows.
     ///
     /// # Errors
-    /// [`ParquetError::NeedMoreData`] says how long the end has to be; others, what is wrong.
+    ///
+    /// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; every other error
+    /// says what is wrong.
     pub(super) fn of(end: &Bytes, len: u64, rows: u64) -> Result<Self, ParquetError> {
         let meta = end::read_pages(end, len, leaf::ALL.map(|leaf| leaf.0))?;
         let groups = meta.row_groups().iter().map(group);
         let groups = groups.collect::<Result<_, ParquetError>>()?;
         let footer = Self { meta, groups };
-        // Of a bounded number of row groups, which have a bounded number of rows.
+        // The sum cannot overflow: row groups, and the rows of each, are bounded.
         if footer.groups.iter().map(|it| it.rows as u64).sum::<u64>() != rows {
             return Err(general("it has other rows than its manifest says"));
         }
         Ok(footer)
     }
 
-    /// Where the pages of a column are in the file, and which of its rows each has.
+    /// Returns where the pages of a column are, and which row each begins with.
     pub(super) fn pages(&self, group: usize, leaf: Leaf) -> &[PageLocation] {
         end::pages(&self.meta, group, leaf.0)
     }
 
-    /// The bytes of a column's filter, if it has one.
+    /// Returns where a column's bloom filter is, if it has one.
     pub(super) fn filter(&self, group: usize, leaf: Leaf) -> Option<Range<u64>> {
         let column = self.meta.row_groups().get(group)?.columns().get(leaf.0)?;
         end::filter(column)
     }
 
-    /// About the bytes that a row has in a column, before they are compressed.
+    /// Returns about how many bytes a row has in a column, before compression.
     pub(super) fn bytes_of_row(&self, group: usize, leaf: Leaf) -> usize {
         let column = self.meta.row_groups().get(group);
         let column = column.and_then(|group| group.columns().get(leaf.0));
@@ -88,7 +91,7 @@ impl Footer {
         usize::try_from(bytes).unwrap_or(0) / rows
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of memory that this takes.
     pub(super) fn memory(&self) -> usize {
         let groups = self.groups.iter().map(|group| {
             let upper = group.upper.iter().flatten();
@@ -123,7 +126,8 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
         upper[at] = text(found.max_bytes_opt());
         let is_one = min.is_some() && min == upper[at];
         lower[at] = min.unwrap_or_default();
-        // Where the first part has several values, the second begins anew with each.
+        // If the first part has several values, the second begins anew with each, so its bounds say
+        // nothing.
         if !is_one {
             break;
         }
@@ -136,7 +140,8 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
     })
 }
 
-/// From the statistics, which do not have rows without a time.
+/// Returns the times from the statistics, which leave out rows without a time. Such rows count as
+/// last seen at [`HOUR_MILLIS`].
 fn seen(group: &RowGroupMetaData) -> (i64, i64) {
     let found = group.column(leaf::LAST_SEEN.0).statistics();
     let Some(Statistics::Int64(found)) = found else {
@@ -160,7 +165,7 @@ mod tests {
     use crate::file::write::Writer;
     use crate::row::{Row, Version};
 
-    /// The crate for the format takes negative numbers, and ends the program where they are used.
+    /// The Parquet crate accepts negative numbers, and panics where they are used.
     #[test]
     fn columns_of_a_damaged_end_are_somewhere() {
         let mut writer = Writer::new(false).unwrap();
@@ -184,7 +189,7 @@ mod tests {
         let end = u32::from_le_bytes(*end) as usize;
         for at in rest.len() - end..rest.len() {
             let mut damaged = bytes.clone();
-            // The sign of a number.
+            // The sign bit of a number.
             damaged[at] ^= 1;
             let damaged = Bytes::from(damaged);
             match Footer::of(&damaged, len, 3) {

@@ -1,4 +1,4 @@
-//! What a reader makes of bytes, for the fuzz targets.
+//! Entry points of the fuzz targets into the reader.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::tail::Heard;
 use crate::folder::Folder;
 use crate::place::Place;
 
-/// All columns of a file, by its index of pages.
+/// Reads all columns of a file by its index of pages.
 pub(crate) async fn file(bytes: Bytes, rows: u64) {
     let len = bytes.len() as u64;
     let path = Path::from("file");
@@ -34,7 +34,7 @@ pub(crate) async fn file(bytes: Bytes, rows: u64) {
                 let _ = columns::may_have(&path, Some(&filter), &["a"]);
             }
         }
-        // All rows, and some of them.
+        // All rows, and then only the last.
         for rows in [
             vec![0..of_group.rows],
             vec![of_group.rows - 1..of_group.rows],
@@ -58,7 +58,7 @@ pub(crate) async fn file(bytes: Bytes, rows: u64) {
     }
 }
 
-/// An answer about what waits, and what those who watch are told of it.
+/// Reads an answer with pending versions, and makes the changes for watchers from it.
 pub(crate) fn waiting(bytes: Bytes) {
     let cluster: Arc<str> = "prod".into();
     let place = Place::of(Arc::new(InMemory::new()), "memory:");

@@ -1,7 +1,7 @@
-//! Shows what waits to be sealed behind the newest manifest.
+//! Asks for the pending versions after the newest manifest, and shows them.
 //!
-//! Invariant: if what waits does not follow the manifest that is shown, a newer one is looked for
-//! first, so that no version is skipped or shown twice.
+//! Invariant: if the answer does not follow the manifest that is shown, a newer manifest is looked
+//! for first, so that no version is skipped or shown twice.
 
 use std::sync::Arc;
 
@@ -10,34 +10,34 @@ use super::cluster::{LookError, Sealed};
 use super::news::News;
 use super::tail::Tail;
 
-/// How often a question about what waits begins anew.
+/// How often asking begins anew when the manifest or the view changed meanwhile.
 const TRIES: usize = 4;
 
-/// Why it is not known what waits.
+/// Why the pending versions are unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HearError {
-    /// There is no answer.
+    /// The archive gave no usable answer.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// A newer manifest could not be looked for.
+    /// The look for a newer manifest failed.
     #[error(transparent)]
     Look(#[from] LookError),
-    /// What waits follows a manifest that is not there yet, or one that is elsewhere.
+    /// The pending versions follow a manifest that is not visible yet, or that is elsewhere.
     #[error("more is sealed there than the newest manifest says, or it seals to elsewhere")]
     Behind,
-    /// The archive that follows the cluster seals elsewhere, or another one took its place.
+    /// The archive that follows the cluster seals elsewhere, or another one took over.
     #[error("its data folder (store {found}) is not the one that seals to here ({writer})")]
     Foreign {
-        /// The identity of its store.
+        /// The identity of that archive's store.
         found: String,
-        /// The one of the manifest.
+        /// The identity of the store that the manifest names.
         writer: String,
     },
-    /// The journal ends before what the manifest says is sealed.
+    /// The feed ends before what the manifest says is sealed.
     #[error("its data folder was put back from a copy: it has less than is sealed")]
     Short,
-    /// More waits than is held.
+    /// There are more pending versions than a reader may hold.
     #[error("more than {bytes_max} bytes of events wait: only the first are shown")]
     Full {
         /// [`ReadOptions::waiting_bytes`](crate::ReadOptions::waiting_bytes).
@@ -46,7 +46,7 @@ pub enum HearError {
 }
 
 impl Sealed {
-    /// Asks for what waits behind what is shown, and shows it.
+    /// Asks for the pending versions after those that are shown, and shows them.
     pub(super) async fn hear(&self) -> Result<(), HearError> {
         let Some(listening) = &self.listening else {
             return Ok(());

@@ -1,10 +1,11 @@
-//! The columns that are read, by their places among the leaves of the schema, where the pairs of
-//! labels are two.
+//! The columns that the reader uses, by their places among the leaves of the schema.
+//!
+//! The pairs of labels are two leaves.
 
 use crate::file::columns;
 pub(super) use crate::row::seen;
 
-/// A column.
+/// The place of a column among the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf(pub(super) usize);
 
@@ -23,13 +24,13 @@ pub(super) const MESSAGE: Leaf = Leaf(16);
 pub(super) const LAST_SEEN: Leaf = Leaf(19);
 pub(super) const OBJECT: Leaf = Leaf(columns::OBJECT);
 
-/// All of these.
+/// All columns listed here.
 pub(super) const ALL: [Leaf; 14] = [
     NAMESPACE, KIND, NAME, OBSERVED, UID, EVENT, EPOCH, VERSION, OBJECT_UID, REASON, TYPE, MESSAGE,
     LAST_SEEN, OBJECT,
 ];
 
-/// What identifies a version and says which one is newer.
+/// The columns that identify a version and tell which of two is newer.
 pub(super) const KEYS: [Leaf; 5] = [UID, EVENT, OBSERVED, EPOCH, VERSION];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Lists: the newest version of each event, in the order of objects and names, a page at a time.
+//! Lists the newest version of each event, in order of objects and names, page by page.
 //!
-//! Memory: the objects of the wanted row groups of each file, which the cache holds as well; key
-//! columns of some thousand rows; of one object, as many names as the page may have.
+//! Memory: the objects of the wanted row groups of each file, which are cached as well; key columns
+//! of some thousand rows; and for one object as many names as the page may have.
 
 use std::collections::BTreeMap;
 
@@ -22,24 +22,24 @@ const ROWS_AT_ONCE: usize = 8192;
 /// Events whose bytes are read at once.
 const EVENTS_AT_ONCE: usize = 128;
 
-/// A page.
+/// A page of a list.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) records: Vec<Record>,
     pub(super) more: bool,
 }
 
-/// What is known of the events about one object: of as many as are wanted, in order.
+/// The events about one object that were found: the first ones, as many as are wanted.
 #[derive(Default)]
 struct Events {
-    /// By name at the source and uid.
+    /// The newest version of each event, by name at the source and uid.
     newest: BTreeMap<(String, String), (Order, At)>,
-    /// Which event of a name is the youngest.
+    /// The youngest event of each name.
     youngest: BTreeMap<String, (Order, String)>,
 }
 
 impl Events {
-    /// Adds a version. `after` is the name and uid behind which events are wanted.
+    /// Adds a version; `after` is the name and uid after which events are wanted.
     fn add(&mut self, version: Keyed, after: Option<(&str, &str)>, max: usize) {
         let Keyed {
             base,
@@ -51,7 +51,7 @@ impl Events {
         if after.is_some_and(|after| base.as_str() < after.0) {
             return;
         }
-        // Whether there is a younger event is to be known of those in front, too.
+        // Events before the position count here too: one of them may be the youngest of its name.
         let young = || (order, uid.clone());
         let youngest = self.youngest.entry(base.clone()).or_insert_with(young);
         if order > youngest.0 {
@@ -63,7 +63,8 @@ impl Events {
                 *newest = (order, at);
             }
         }
-        // What is taken out is behind all that is left, and so is what may come of it later.
+        // What is dropped sorts after everything kept, and so do its later versions: it is for a
+        // later page.
         if self.newest.len() > max {
             self.newest.pop_last();
         }
@@ -95,7 +96,7 @@ impl Events {
     }
 }
 
-/// Of elder events with one beginning of a uid, all but the eldest have it in full.
+/// Gives full uids to predecessors whose uids begin alike, except the oldest of them.
 fn told_apart(picks: &mut [Pick]) {
     let mut eldest: BTreeMap<String, Order> = BTreeMap::new();
     for pick in picks.iter().filter(|it| it.shown != it.position.base) {
@@ -113,8 +114,8 @@ fn told_apart(picks: &mut [Pick]) {
 }
 
 impl View {
-    /// The events that are selected, behind a position: at most `limit`, and no more once their
-    /// bytes reach [`PAGE_BYTES_MAX`]; `None` means all.
+    /// Lists the selected events after a position. The page has at most `limit` events, and ends
+    /// once their bytes reach [`PAGE_BYTES_MAX`]; without a limit it has all.
     pub(super) async fn list(
         &self,
         selection: &Selection,
@@ -133,7 +134,8 @@ impl View {
         loop {
             let left = limit.map_or(usize::MAX, |limit| limit - listed.records.len().min(limit));
             let (mut batch, mut rows) = (Vec::new(), 0);
-            // Most events have one version, and what is read beyond the page is read again.
+            // Twice the wanted events, as most have one version; what is read beyond the page is
+            // read again.
             let enough = left.saturating_add(1).saturating_mul(2).min(ROWS_AT_ONCE);
             while rows < enough
                 && batch.len() <= left
@@ -170,7 +172,8 @@ impl View {
         }
     }
 
-    /// The events about some objects, in order: of each, the first `max` behind the position.
+    /// Returns the events about some objects, in order: of each object the first `max` after the
+    /// position.
     async fn picks(
         &self,
         objects: &[Object],
@@ -193,7 +196,7 @@ impl View {
             .collect())
     }
 
-    /// What identifies the versions of some rows.
+    /// Reads the key columns of some rows.
     pub(super) async fn keys(
         &self,
         objects: &[Object],
@@ -240,7 +243,7 @@ impl View {
         Ok(keyed)
     }
 
-    /// Of the row `at` of what was read.
+    /// Makes the keys of row `at` from the values read; `row` says where that row is.
     pub(super) fn keyed(
         &self,
         object: usize,
@@ -272,7 +275,7 @@ impl View {
     }
 }
 
-/// What identifies the version of a row.
+/// What identifies the version in a row.
 pub(super) struct Keyed {
     pub(super) object: usize,
     /// The event's name at the source.
@@ -282,14 +285,14 @@ pub(super) struct Keyed {
     pub(super) at: At,
 }
 
-/// Some rows of a part of an object.
+/// Some of the rows that one row group has about one object.
 pub(super) struct Slice {
     object: usize,
     part: usize,
     rows: std::ops::Range<usize>,
 }
 
-/// All rows of some objects, about [`ROWS_AT_ONCE`] of them at a time.
+/// Splits the rows about some objects into parts of about [`ROWS_AT_ONCE`] rows.
 pub(super) fn slices(objects: &[Object]) -> Vec<Vec<Slice>> {
     let mut all = Vec::new();
     let (mut some, mut left) = (Vec::new(), ROWS_AT_ONCE);
@@ -339,7 +342,7 @@ mod tests {
         }
     }
 
-    /// The names that events of one name have.
+    /// Returns the uids and shown names of events that have one name.
     fn shown(versions: Vec<Keyed>) -> Vec<(String, String)> {
         let mut events = Events::default();
         for it in versions {

@@ -1,14 +1,20 @@
-//! Reads archives of clusters where they are, as an API server serves them.
+//! Reads sealed archives and serves their clusters as an API server would.
 //!
-//! A reader holds a cache of bounded size and, if it asks for that, what waits to be sealed; so any
-//! number of them read one archive. Rows are found by the manifest, the statistics, the filters and
-//! the page index of files; of these only the pages that have them are read.
+//! A reader holds a cache of bounded size and, if it is told to, the pending versions. So any
+//! number of readers can share one archive. Rows are found by the manifest, and by files'
+//! statistics, bloom filters and page indexes; only the pages that have them are fetched.
 //!
-//! Of these files, each uses those behind it: `served` and `store`, what a server needs; `watched`,
-//! what those who watch are told; `hear` and `cluster`, the newest view; `ask`, where more is asked
-//! for; `news`, what is new to those who watch; `list`, `find`, `newest` and `counts`, what is
-//! asked for; `view`, what one manifest names, and `tail`, what waits behind it; `columns`, `runs`,
-//! `rolled` and `footer`, parts of files; `fetch`, requests and the cache.
+//! The modules, each of which uses those after it:
+//!
+//! - `served` and `store`: what a server needs;
+//! - `watched`: the changes that watchers get;
+//! - `hear` and `cluster`: the newest view;
+//! - `ask`: requests for pending versions;
+//! - `news`: what is new to watchers;
+//! - `list`, `find`, `newest` and `counts`: the reads;
+//! - `view`: what one manifest names, and `tail`: the pending versions after it;
+//! - `columns`, `runs`, `rolled` and `footer`: parts of files;
+//! - `fetch`: requests and the cache.
 
 mod ask;
 mod cluster;
@@ -49,18 +55,18 @@ use fetch::Shared;
 
 use crate::place::{Place, PlaceError};
 
-/// How archives are read.
+/// How sealed archives are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOptions {
     /// Maximum bytes of the cache of all clusters. Default: 32 MiB.
     pub cache_bytes: u64,
-    /// Of each cluster: bytes of events from which on no more of what waits to be sealed is held,
-    /// in the newest state and, compressed, in former ones of lists that may continue. Default: 32
-    /// MiB.
+    /// Maximum bytes of pending events held for each cluster. Default: 32 MiB. It bounds the newest
+    /// state and, compressed, the former states for lists that may continue.
     pub waiting_bytes: u64,
-    /// Row groups after which a page of the newest events ends, however few were found, so that
-    /// what is rare, or is not there, is looked for in pages. Default: 32, about 260,000 versions.
+    /// Number of row groups after which a page of the newest events ends, however few it found. So
+    /// a search for rare or absent events continues page by page. Default: 32, about 260,000
+    /// versions.
     pub page_row_groups: usize,
 }
 
@@ -74,7 +80,7 @@ impl Default for ReadOptions {
     }
 }
 
-/// All clusters that are archived at a place.
+/// All clusters that have an archive at a place.
 pub struct Reader {
     place: Place,
     shared: Arc<Shared>,
@@ -82,7 +88,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of a place. Nothing is asked yet.
+    /// Makes a reader of a place, without any request yet.
     pub fn new(place: Place, options: ReadOptions) -> Self {
         let store = Arc::clone(&place.store);
         let shared = Shared::new(store, options.cache_bytes, options.page_row_groups);
@@ -93,27 +99,30 @@ impl Reader {
         }
     }
 
-    /// The names of the clusters, in order.
+    /// Lists the names of the clusters, in order.
     ///
     /// # Errors
-    /// The storage does not answer.
+    ///
+    /// The object storage does not answer.
     pub async fn clusters(&self) -> Result<Vec<String>, PlaceError> {
         self.place.clusters().await
     }
 
-    /// One of them: what is sealed of it.
+    /// Opens one cluster, with its sealed versions only.
     ///
     /// # Errors
-    /// The storage does not answer as it should, or has no such cluster.
+    ///
+    /// The object storage failed, or has no such cluster.
     pub async fn open(&self, cluster: &str) -> Result<SealedCluster, LookError> {
         self.open_with(cluster, None).await
     }
 
-    /// The same, and what waits to be sealed, which is asked for there by
-    /// [`hear`](SealedCluster::hear).
+    /// Opens one cluster with its pending versions. [`hear`](SealedCluster::hear) asks `source` for
+    /// them.
     ///
     /// # Errors
-    /// As of [`open`](Self::open).
+    ///
+    /// Those of [`open`](Self::open).
     pub async fn open_with(
         &self,
         cluster: &str,

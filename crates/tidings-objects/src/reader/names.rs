@@ -1,14 +1,14 @@
-//! How an event is called, and what identifies it and its versions.
+//! The names of events, and what identifies an event and its versions.
 //!
-//! A source may use an event's name again once that event is over. The youngest of a name has it;
-//! the others have the beginning of their uid behind it, as in the archive that sealed them. What
-//! is sealed has one name or the other, depending on when that was.
+//! A source may use an event's name again once that event is over. The youngest event of a name has
+//! it; its predecessors have the beginning of their uid appended, as in the archive that sealed
+//! them. A sealed version has one name or the other, depending on when it was sealed.
 
 use tidings_archive::REVISION_BITS;
 
-/// The order of the versions of an event, and of events of one name: epoch and version at the
-/// source, as the archive's clock may have gone back between two of them; and when it was observed,
-/// in microseconds since 1970.
+/// The order of an event's versions, and of events of one name. Epoch and resourceVersion come
+/// first, as the archive's clock may have gone back between two versions; then when the version was
+/// observed, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
     pub(super) epoch: u64,
@@ -16,12 +16,13 @@ pub(super) struct Order {
     pub(super) observed: i64,
 }
 
-/// Bits of a revision that are the version at the source.
+/// Bits of a revision that hold the resourceVersion at the source.
 const VERSION_BITS: u32 = 48;
 
 impl Order {
-    /// The version at the source, as long as that did not go back to an earlier state. Of a source
-    /// that is an archive itself, without the bits that say which one.
+    /// Returns the revision: the resourceVersion at the source, with the epoch in the bits above
+    /// it. In epoch 0 it is just the resourceVersion. If the source is itself an archive, the bits
+    /// that identify that archive are left out.
     pub(super) fn revision(self) -> u64 {
         let epoch = self.epoch.min((1 << (63 - VERSION_BITS)) - 1);
         let version = if self.version >> VERSION_BITS == 0 {
@@ -33,13 +34,13 @@ impl Order {
     }
 }
 
-/// The beginning of a uid that an elder event's name ends with.
+/// Returns the beginning of a uid that is appended to a predecessor's name.
 fn short(uid: &str) -> &str {
     let end = uid.char_indices().nth(8).map_or(uid.len(), |(at, _)| at);
     &uid[..end]
 }
 
-/// The name at the source.
+/// Returns the name that an event had at its source.
 pub(super) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
     let without = |uid: &str| name.strip_suffix(uid)?.strip_suffix('.');
     if uid.is_empty() {
@@ -48,24 +49,23 @@ pub(super) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
     without(uid).or_else(|| without(short(uid))).unwrap_or(name)
 }
 
-/// The name of an elder event.
+/// Returns the shown name of a predecessor.
 pub(super) fn elder(base: &str, uid: &str) -> String {
     format!("{base}.{}", short(uid))
 }
 
-/// If another one has that.
+/// Returns a predecessor's name with its full uid, for when another one has the short name.
 pub(super) fn elder_in_full(base: &str, uid: &str) -> String {
     format!("{base}.{uid}")
 }
 
-/// What a name may consist of, if it is an elder event's: the name at the source, and its uid or
-/// the beginning of that.
+/// Splits a name that may be a predecessor's: the name at the source, and its uid or the beginning.
 pub(super) fn parts(name: &str) -> Option<(&str, &str)> {
     let (base, uid) = name.rsplit_once('.')?;
     (!base.is_empty() && !uid.is_empty()).then_some((base, uid))
 }
 
-/// Whether an elder event may be called so.
+/// Returns whether a predecessor with this uid may have a name that ends with `part`.
 pub(super) fn is_of(uid: &str, part: &str) -> bool {
     !uid.is_empty() && (part == uid || part == short(uid))
 }

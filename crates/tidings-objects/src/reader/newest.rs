@@ -1,12 +1,12 @@
-//! The events last seen, latest first.
+//! Reads the events last seen, the latest first.
 //!
-//! Row groups are read from the one that may have the latest on, until no other can have a later
-//! one. A version counts only if it is its event's newest, which is looked for in the rows about
-//! the same object of files that were written at the same time or later.
+//! Row groups are read from the one that may have the latest time on, until no other can have a
+//! later one. A version counts only if it is the newest of its event. Newer ones are looked for in
+//! the rows about the same object, in files that were written at the same time or later.
 //!
-//! Memory: [`VERSIONS_MAX`] versions, and those of some row groups; what is beyond is left to the
-//! next page. So are row groups beyond a number, except those that may have events of the moment
-//! from which the page begins.
+//! Memory: [`VERSIONS_MAX`] versions, and those of some row groups. Further versions are left to
+//! the next page, as are further row groups, except those that may have events of the moment at
+//! which the page begins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -29,46 +29,46 @@ use super::selection::Selection;
 use super::view::{At, Pick, View};
 use crate::manifest::File;
 
-/// Versions that are held, by their time.
+/// Maximum versions that are held, sorted by time.
 const VERSIONS_MAX: usize = 16_384;
-/// An archive's clock goes back by less than this, in microseconds.
+/// An archive's clock is assumed to go back by less than this, in microseconds.
 const CLOCKS_DIFFER_MICROS: i64 = 10 * 60_000_000;
-/// Files that are opened, and row groups that are read for what may be later, at once.
+/// Number of files opened at once, and of row groups read at once to find later versions.
 const AT_ONCE: usize = 4;
-/// Row groups of one step that are read or looked into at once.
+/// Number of row groups that one step reads or inspects at once.
 const GROUPS_AT_ONCE: usize = 8;
-/// Maximum versions of an object, for each event that is wanted, whose events are asked for before
-/// it is known which versions are the newest.
+/// Maximum versions of an object per wanted event for which bytes are fetched ahead. The bytes are
+/// then asked for before it is known which versions are the newest.
 const AHEAD: usize = 8;
-/// Versions for which it is looked at once whether there are newer ones: each look passes over the
+/// Number of versions that are checked for newer ones at once. Each check goes through the bloom
 /// filters of all newer files.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Maximum events whose bytes are read at once, if these are about what a page has room for. Those
-/// of a time are all over a file: each read decodes most of its pages.
+/// Maximum events whose bytes are read at once, if a page has room for about so many. Events of one
+/// time are spread over a file, so that each read decodes most of its pages.
 const EVENTS_AT_ONCE: usize = 1024;
 
-/// A page.
+/// A page of the newest events.
 #[derive(Debug, Default)]
 pub(super) struct Latest {
     pub(super) records: Vec<Record>,
-    /// Where it stopped, if there may be more.
+    /// Where the page stopped, if there may be more.
     pub(super) place: Option<Place>,
 }
 
-/// What is read from next, by the latest time that it may have.
+/// A file or row group to be read; units are sorted by the latest time they may have.
 enum Unit {
     File(usize),
     Group(usize, Arc<Footer>, usize),
 }
 
-/// A version by its time.
+/// A version by its time, and where it is.
 type Found = (Place, At);
 
-/// What a column has of the versions that are asked for.
+/// What a version has to have in a column.
 enum Wanted<'a> {
-    /// This value.
+    /// Exactly this value.
     Is(&'a [u8]),
-    /// In lower case, all of these.
+    /// All of these texts; they are in lower case.
     Has(&'a [String]),
 }
 
@@ -84,7 +84,7 @@ impl Wanted<'_> {
     }
 }
 
-/// What is asked for.
+/// What a request asks for.
 struct Asked<'a> {
     request: &'a NewestRequest,
     selection: Selection,
@@ -100,7 +100,7 @@ impl Asked<'_> {
         (since, until)
     }
 
-    /// The latest time that something of this range may have, if it is asked for.
+    /// Returns the latest wanted time within a range of times, if there is one.
     fn latest(&self, (from, to): (i64, i64)) -> Option<i64> {
         let (since, until) = self.times();
         (to >= since && from <= until).then(|| to.min(until))
@@ -108,7 +108,7 @@ impl Asked<'_> {
 }
 
 impl View {
-    /// The events of a request, whose keys are of a namespace if one is given.
+    /// Reads the newest events of a request, of one namespace if it is given.
     pub(super) async fn newest(
         &self,
         namespace: Option<String>,
@@ -125,7 +125,7 @@ impl View {
         }
         let mut units = self.files_of(&asked);
         let mut found: BinaryHeap<Found> = BinaryHeap::new();
-        // What was read and is not held is before this.
+        // Versions up to this place were read but not kept.
         let mut left_out: Option<Place> = None;
         let mut latest = Latest::default();
         let mut bytes = 0;
@@ -184,7 +184,7 @@ impl View {
             if groups >= self.fetch.shared.page_row_groups
                 && let Some(bound) = bound
             {
-                // All that was last seen after it was looked at.
+                // Everything last seen after this was inspected.
                 let after = Place {
                     last_seen: UnixMillis(bound),
                     revision: u64::MAX,
@@ -198,15 +198,16 @@ impl View {
             }
             let read = self.read_on(&asked, &mut units, (&mut found, &mut left_out));
             let read = read.await?;
-            // Those of the first moment have to be read for every page that begins there.
+            // Row groups of the first moment do not count: every page that begins there has to read
+            // them.
             if bound < begun {
                 groups += read;
             }
         }
     }
 
-    /// The same about one object: all of its versions are seen together. `None` if there are too
-    /// many of them.
+    /// Reads the newest events about one object, all of whose versions are compared at once.
+    /// Returns `None` if there are too many of them.
     async fn newest_of_object(&self, asked: &Asked<'_>) -> Result<Option<Latest>, Fault> {
         let selection = &asked.selection;
         let mut objects = Objects::from(self, selection, selection.lower()).await?;
@@ -240,10 +241,10 @@ impl View {
                 .as_ref()
                 .is_none_or(|wanted| wanted.as_bytes() == found)
         };
-        // The newest version of each event, and whether it is asked for.
+        // The newest version of each event, and whether the request asks for it.
         let mut newest: HashMap<(String, String), (Order, Found, bool)> = HashMap::new();
         let mut youngest: HashMap<String, (Order, String)> = HashMap::new();
-        // Where there are few, they are in a page or two, most of which are to be shown.
+        // A few versions lie in a page or two, and most of them will be returned.
         let ahead = async {
             if versions <= request.limit.saturating_mul(AHEAD) {
                 columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
@@ -320,7 +321,7 @@ impl View {
         Ok(Some(latest))
     }
 
-    /// How many of some events are read at once, into so much room: one at least.
+    /// Returns how many of the events fit into `room` bytes when read at once: at least one.
     async fn at_once(&self, events: &[(Place, Pick)], room: usize) -> Result<usize, Fault> {
         let mut bytes = 0;
         for (number, (_, pick)) in events.iter().take(EVENTS_AT_ONCE).enumerate() {
@@ -333,7 +334,7 @@ impl View {
         Ok(events.len().min(EVENTS_AT_ONCE))
     }
 
-    /// The files that may have what is asked for, by the latest time they may have it.
+    /// Returns the files that may have what is asked for, by the latest time they may have.
     fn files_of(&self, asked: &Asked<'_>) -> BTreeMap<(i64, Reverse<At>), Unit> {
         let mut units = BTreeMap::new();
         for (number, file) in self.files().enumerate() {
@@ -351,7 +352,7 @@ impl View {
         units
     }
 
-    /// Opens the next files or reads the next row groups, of which it returns the number.
+    /// Opens the next files, or reads the next row groups; returns how many row groups it read.
     async fn read_on(
         &self,
         asked: &Asked<'_>,
@@ -361,7 +362,7 @@ impl View {
         let (mut files, mut groups) = (Vec::new(), Vec::new());
         let latest = units.keys().next_back().map(|(time, _)| *time);
         while let Some(next) = units.last_entry() {
-            // No version is certain before all that may have the latest time were read.
+            // A version is certain only after all units that may have its time were read.
             let is_needed = latest == Some(next.key().0);
             if files.len() >= AT_ONCE || (groups.len() >= AT_ONCE && !is_needed) {
                 break;
@@ -406,7 +407,7 @@ impl View {
         Ok(number)
     }
 
-    /// The versions in a row group that are asked for.
+    /// Returns the versions of a row group that the request asks for.
     async fn versions_of(
         &self,
         asked: &Asked<'_>,
@@ -441,7 +442,7 @@ impl View {
             Some(ObjectSelector::Uid(uid)) => Some(uid),
             _ => None,
         };
-        // Only what is asked for is read.
+        // Only the columns that the request needs are read.
         let is = |wanted| Option::map(wanted, String::as_bytes).map(Wanted::Is);
         let has = (!request.texts.is_empty()).then_some(Wanted::Has(&request.texts));
         let wanted = [
@@ -453,7 +454,7 @@ impl View {
         let wanted = wanted.into_iter();
         let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
         let wanted: Vec<(Leaf, Wanted<'_>)> = wanted.collect();
-        // Together: those that lie close are one request.
+        // The columns are read together: those that lie close take one request.
         let numbers = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION];
         let leaves = numbers.into_iter();
         let leaves = leaves.chain(wanted.iter().map(|(leaf, _)| *leaf));
@@ -468,7 +469,7 @@ impl View {
                 let order = Order {
                     epoch: epochs.number(number).cast_unsigned(),
                     version: versions.number(number).cast_unsigned(),
-                    // No part of a revision.
+                    // A revision does not depend on it.
                     observed: 0,
                 };
                 let place = Place {
@@ -486,7 +487,7 @@ impl View {
         Ok(found)
     }
 
-    /// Those of some versions that are the newest of their events, in order.
+    /// Returns, in order, those versions that are the newest of their events.
     async fn looked_into(&self, some: &[Found]) -> Result<Vec<(Place, Pick)>, Fault> {
         let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
         let mut versions: Vec<Option<Pick>> = vec![None; ats.len()];
@@ -525,7 +526,7 @@ impl View {
         Ok(picks)
     }
 
-    /// The objects that some versions are about.
+    /// Returns the objects that some versions are about.
     async fn objects_of(&self, ats: &[At]) -> Result<Vec<super::runs::Place>, Fault> {
         let mut of_groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (number, at) in ats.iter().enumerate() {
@@ -555,7 +556,7 @@ impl View {
         Ok(objects)
     }
 
-    /// What there is that is newer than each of these versions, about the same object.
+    /// Finds for each version whether something newer exists about the same object.
     async fn newer(&self, versions: &[Pick]) -> Result<Vec<Newer>, Fault> {
         let known = Known::of(versions);
         let earliest = versions.iter().map(|version| version.order.observed).min();
@@ -583,7 +584,7 @@ impl View {
         known: &Known<'_>,
     ) -> Result<NewerOf, Fault> {
         let to = until(file);
-        // Of each object, whether one of its versions may have a newer one here.
+        // Returns whether this file may have something newer than one of an object's versions.
         let is_later = |numbers: &[usize]| {
             let mut orders = numbers
                 .iter()
@@ -606,7 +607,7 @@ impl View {
                 places.filter(|(place, _)| !group.is_before(**place) && !group.is_behind(**place));
             places.collect::<Vec<_>>()
         };
-        // All filters at once: they lie side by side, in files of this version.
+        // All bloom filters at once: newer files have them side by side.
         let groups = footer.groups.iter().enumerate();
         let groups = groups.map(|(group, it)| (group, within(it)));
         let groups: Vec<_> = groups.filter(|(_, places)| !places.is_empty()).collect();
@@ -626,7 +627,7 @@ impl View {
                 .each_ref()
                 .map(|bytes| Filter::new(path, bytes.as_ref()));
             let (objects, events) = (objects?, events?);
-            // An event has a newer version only about the same object: both names have to be there.
+            // A newer version of an event is about the same object, so both names have to be there.
             let may_have = |place: super::runs::Place<&str>, numbers: &[usize]| {
                 let mut names = numbers.iter().flat_map(|number| &known.names[*number]);
                 objects.may_have(place[2]) && names.any(|name| events.may_have(name))
@@ -644,7 +645,7 @@ impl View {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// The same in the rows of a row group about some places.
+    /// Finds newer versions in a row group's rows about some objects.
     async fn newer_within(
         &self,
         (file, group): (usize, usize),
@@ -677,7 +678,7 @@ impl View {
     }
 }
 
-/// Leaves the earliest of what was found to the next page, if it is more than is held.
+/// Drops the earliest versions beyond [`VERSIONS_MAX`] and leaves them to the next page.
 fn leave_out(found: &mut BinaryHeap<Found>, left_out: &mut Option<Place>) {
     let Some(rest) = found.len().checked_sub(VERSIONS_MAX).filter(|it| *it > 0) else {
         return;
@@ -689,23 +690,23 @@ fn leave_out(found: &mut BinaryHeap<Found>, left_out: &mut Option<Place>) {
     *found = all.into();
 }
 
-/// Of some versions, by their numbers.
+/// What is newer than some versions, by the versions' numbers.
 type NewerOf = Vec<(usize, Newer)>;
 type ObjectsOf = Vec<(usize, super::runs::Place)>;
 
-/// What there is that is newer than a version.
+/// Whether something newer than a version exists.
 #[derive(Clone, Copy, Debug, Default)]
 struct Newer {
-    /// A version of its event.
+    /// A newer version of the same event.
     of_event: bool,
-    /// One of another event of its name.
+    /// A newer version of another event with the same name.
     of_name: bool,
 }
 
-/// Versions by what they are looked for by.
+/// Versions that are compared, by the keys they are looked for by.
 struct Known<'a> {
-    /// Of each, the names that another version of its event may have been sealed under: names are
-    /// of a namespace, so that the event which took its name may be about any object.
+    /// For each version, the names under which another version of its event may have been sealed.
+    /// Names are unique in a namespace, so the event that took the name may be about any object.
     names: Vec<[String; 3]>,
     places: BTreeMap<super::runs::Place<&'a str>, Vec<usize>>,
     events: HashMap<(super::runs::Place<&'a str>, &'a str), Vec<usize>>,
@@ -735,7 +736,7 @@ impl<'a> Known<'a> {
         known
     }
 
-    /// Compares a row with the versions of its name.
+    /// Compares a row with the versions that have its name.
     fn compare(
         &self,
         place: super::runs::Place<&str>,
@@ -754,15 +755,15 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Until when the file's versions were observed, in microseconds since 1970, by any clock: the one
-/// of the archive may have gone back.
+/// Returns until when a file's versions were observed, in microseconds since 1970. It adds a
+/// margin, as the archive's clock may have gone back.
 fn until(file: &File) -> i64 {
     file.to
         .as_microsecond()
         .saturating_add(CLOCKS_DIFFER_MICROS)
 }
 
-/// When what a file has was last seen, in milliseconds since 1970, as far as its manifest says.
+/// Returns when a file's events were last seen, in milliseconds since 1970, as far as known.
 fn seen(file: &File) -> (i64, i64) {
     file.seen.map_or((i64::MIN, i64::MAX), |(from, to)| {
         (from.as_millisecond(), to.as_millisecond())

@@ -1,4 +1,4 @@
-//! What one view has that the one before had not, for those who watch.
+//! What each view adds to the one before it, for watchers.
 //!
 //! Memory: a bounded number of steps, and some megabytes of files.
 
@@ -13,26 +13,26 @@ use super::position::Position;
 use super::tail::Part;
 use crate::file::read::{FileError, Reader};
 
-/// Steps that are remembered: who is further behind reads everything again.
+/// Number of steps that are remembered; a watcher further behind has to list again.
 const STEPS_MAX: usize = 64;
-/// Bytes of files from which on fewer are.
+/// Bytes of files above which fewer steps are remembered.
 const BYTES_MAX: u64 = 4 << 20;
-/// Bytes of events from which on those who watch are told no more steps at once. Of what is told at
-/// once, four times as many are held for the others who watch.
+/// Bytes of events at which one delivery to watchers ends. A delivery of up to four times as many
+/// bytes is kept for the other watchers.
 const EVENTS_BYTES: u64 = 1 << 20;
 
-/// What is new.
+/// What is new in a view.
 pub(super) enum News {
-    /// The versions of these.
+    /// The versions of these parts.
     Parts(Vec<Arc<Part>>),
-    /// That is not known.
+    /// It is unknown.
     Unknown,
 }
 
-/// Parts, each with the revision with which it came.
+/// Parts, each with the revision that first showed it.
 pub(super) type New = Vec<(Revision, Arc<Part>)>;
 
-/// From one revision to the next.
+/// The step from one revision to the next.
 struct Step {
     from: Revision,
     to: Revision,
@@ -48,7 +48,7 @@ impl Step {
     }
 }
 
-/// The latest steps, in their order.
+/// The latest steps, in order.
 #[derive(Default)]
 pub(super) struct Steps(VecDeque<Step>);
 
@@ -66,9 +66,11 @@ impl Steps {
         }
     }
 
-    /// What came first after a revision, and up to which one; `None` if that is not known.
+    /// Returns what came first after a revision, and up to which revision; `None` if that is
+    /// unknown.
     pub(super) fn after(&self, revision: Revision) -> Option<(Revision, New)> {
-        // One that was left is shown again if the archive's folder was put back from a copy.
+        // The last such step: a revision is shown again if the archive's data folder was restored
+        // from a copy.
         let first = self.0.iter().rposition(|step| step.from == revision)?;
         let (mut to, mut new, mut bytes) = (revision, Vec::new(), 0);
         for step in self.0.range(first..) {
@@ -82,12 +84,12 @@ impl Steps {
                 break;
             }
         }
-        // What is not known comes first, if nothing is known.
+        // If the first step is unknown, nothing is known.
         (to != revision).then_some((to, new))
     }
 }
 
-/// What was told last, for the others who watch.
+/// The changes last delivered to a watcher, kept for the others.
 pub(super) struct Told {
     after: Revision,
     to: Revision,
@@ -95,7 +97,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Of what came after a revision and up to another one; `None` if it is not worth holding.
+    /// Keeps the changes from one revision to another; `None` if they are too large for that.
     pub(super) fn new(
         (after, to): (Revision, Revision),
         changes: &Arc<[Arc<Change>]>,
@@ -106,17 +108,17 @@ impl Told {
         (bytes <= 4 * EVENTS_BYTES).then_some(Self { after, to, changes })
     }
 
-    /// The changes, if it is of these revisions.
+    /// Returns the changes, if they are between these revisions.
     pub(super) fn of(&self, after: Revision, to: Revision) -> Option<Arc<[Arc<Change>]>> {
         let is_it = (self.after, self.to) == (after, to);
         is_it.then(|| Arc::clone(&self.changes))
     }
 }
 
-/// The events, each once for a revision, in the newest version that came with it.
+/// Returns the changes: for each revision each event once, in its newest version of that revision.
 pub(super) fn changes(cluster: &Arc<str>, new: New) -> Result<Vec<Arc<Change>>, FileError> {
     let mut records: Vec<Record> = Vec::new();
-    // Which of them has the newest version of an event, of the revision that is read.
+    // Where in `records` the newest version of each event of the current revision is.
     let mut newest: HashMap<Bytes, (Order, usize)> = HashMap::new();
     let mut reached = None;
     for (revision, part) in new {
@@ -177,7 +179,7 @@ mod tests {
     use crate::row::{Row, Version};
     use crate::waiting::{Head, KEY};
 
-    /// A part of one entry, with versions of events by their uids, the latest first.
+    /// Makes a part of one entry, with versions of events by their uids, the latest first.
     fn part(cluster: &Arc<str>, entry: u64, versions: &[(&str, u64)]) -> Arc<Part> {
         let mut file = Writer::new(false).unwrap();
         for (uid, number) in versions {
@@ -214,7 +216,7 @@ mod tests {
         heard.unwrap().part.unwrap()
     }
 
-    /// Encoded changes are shared by revision and key: two versions would be taken for one.
+    /// Encoded changes are shared by revision and key, so two versions would be taken for one.
     #[test]
     fn an_event_is_told_once_of_a_revision() {
         let cluster: Arc<str> = "prod".into();

@@ -1,4 +1,4 @@
-//! Objects in the order of rows, over several files: where in them the rows about each are.
+//! Walks through objects in the order of rows, over several files, with the rows about each.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,14 +13,14 @@ use super::runs::{Place, Runs, borrowed};
 use super::selection::Selection;
 use super::view::{Source, View};
 
-/// The rows about one object.
+/// The rows about one object, in all files.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) place: Place,
     pub(super) parts: Vec<Part>,
 }
 
-/// Those in one row group.
+/// The rows about an object in one row group.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) file: usize,
@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) rows: Range<usize>,
 }
 
-/// See the module documentation.
+/// An iterator over objects; see the module documentation.
 pub(super) struct Objects<'a> {
     view: &'a View,
     selection: &'a Selection,
@@ -38,10 +38,10 @@ pub(super) struct Objects<'a> {
     next: BinaryHeap<Reverse<(Place, usize)>>,
 }
 
-/// A file, and the next of its runs that is wanted.
+/// A file, and the next wanted run of rows in it.
 struct Cursor {
     source: Source,
-    /// Which of the source's row groups.
+    /// The index into the source's row groups.
     group: usize,
     runs: Option<Arc<Runs>>,
     run: usize,
@@ -52,7 +52,7 @@ impl Cursor {
         self.source.groups.get(self.group).copied()
     }
 
-    /// Goes to the first wanted run from here on that is not before a place.
+    /// Moves to the first wanted run, from here on, that is not before a place.
     async fn seek(
         &mut self,
         view: &View,
@@ -90,7 +90,7 @@ impl Cursor {
 }
 
 impl<'a> Objects<'a> {
-    /// From a place on.
+    /// Begins at a place.
     pub(super) async fn from(
         view: &'a View,
         selection: &'a Selection,
@@ -123,7 +123,7 @@ impl<'a> Objects<'a> {
         Ok(objects)
     }
 
-    /// The next object; `None` behind the last.
+    /// Returns the next object; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Object>, Fault> {
         let Some(Reverse((place, _))) = self.next.peek() else {
             return Ok(None);
@@ -158,7 +158,7 @@ impl<'a> Objects<'a> {
         Ok(Some(object))
     }
 
-    /// Whether there is a next one.
+    /// Returns whether there is no further object.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_empty()
     }

@@ -1,8 +1,9 @@
-//! The place of an event in the order of lists: by namespace, kind and name of its object, its name
-//! and its uid; and the keys that say it.
+//! The place of an event in the order of lists, and the keys that encode it.
 //!
-//! A key is the namespace, a slash, and the other parts in hexadecimal digits, so that it is a
-//! valid part of a continue token whatever is in an event.
+//! The order is by namespace, kind and name of the object, then by the event's name and uid.
+//!
+//! A key is the namespace, a slash, and the other parts in hexadecimal digits. So it is valid in a
+//! continue token, whatever text is in an event.
 
 use std::fmt::Write;
 
@@ -10,11 +11,11 @@ use bytes::Bytes;
 
 use super::runs::Place;
 
-/// See the module documentation.
+/// The place of one event; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) place: Place,
-    /// The name at the source.
+    /// The event's name at the source.
     pub(super) base: String,
     pub(super) uid: String,
 }
@@ -28,15 +29,15 @@ impl Position {
                 key.push('-');
             }
             for byte in part.as_bytes() {
-                // A text can always be written to.
+                // Writing to a text cannot fail.
                 let _ = write!(key, "{byte:02x}");
             }
         }
         key.into()
     }
 
-    /// Of a key, or behind all keys of a namespace, if the byte behind the slash is one that no
-    /// text has.
+    /// Decodes a key. For `NAMESPACE/` and the byte 0xff it returns a position after the whole
+    /// namespace.
     pub(super) fn of(key: &[u8]) -> Option<Self> {
         if let Some(namespace) = key.strip_suffix(b"/\xff") {
             let namespace = std::str::from_utf8(namespace).ok()?;

@@ -1,4 +1,4 @@
-//! How many versions of a file were last seen in each hour for each reason, as its rollup says.
+//! The counts of a file's rollup: versions by the hour in which they were last seen, and by reason.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use tidings_store::{UnixMillis, hour_of};
 use crate::file::rollup::Reader;
 use crate::row::seen;
 
-/// See the module documentation.
+/// The counts of one rollup; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Rolled {
     reasons: Vec<String>,
-    /// The hour, which of the reasons, and how many.
+    /// The hour, the index of the reason, and the number of versions.
     counts: Vec<(UnixMillis, u32, u64)>,
 }
 
 impl Rolled {
-    /// Of the bytes of the rollup of a file that has a number of rows.
+    /// Reads a rollup's bytes; its counts have to add up to the file's `rows`.
     pub(super) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
         let wrong = |why: String| ParquetError::General(why);
         let reader = Reader::new(bytes)?;
@@ -65,7 +65,7 @@ impl Rolled {
         })
     }
 
-    /// Hour, reason and number of each count.
+    /// Yields the hour, reason and number of each count.
     pub(super) fn counts(&self) -> impl Iterator<Item = (UnixMillis, &str, u64)> {
         self.counts.iter().map(|(hour, reason, versions)| {
             let reason = self.reasons.get(*reason as usize);
@@ -73,7 +73,7 @@ impl Rolled {
         })
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of memory that this takes.
     pub(super) fn memory(&self) -> usize {
         let reasons = self.reasons.iter();
         let reasons = reasons.map(|reason| size_of::<String>() + reason.len());

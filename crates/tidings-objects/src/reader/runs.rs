@@ -1,4 +1,4 @@
-//! Which objects the rows of a row group are about: a run of rows for each.
+//! The objects of a row group, each with the run of rows about it.
 //!
 //! Invariant: places (namespace, kind and name) rise from run to run, as rows are sorted by them.
 
@@ -9,22 +9,22 @@ use parquet::data_type::ByteArray;
 /// Namespace, kind and name of an object.
 pub(super) type Place<T = String> = [T; 3];
 
-/// A place that was read, as it is compared.
+/// Borrows a place, so that it can be compared.
 pub(super) fn borrowed(place: &Place) -> Place<&str> {
     place.each_ref().map(String::as_str)
 }
 
-/// See the module documentation.
+/// The runs of one row group; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Runs {
     text: String,
-    /// Where in the text each part of each place ends, and the first row of its run.
+    /// Where in `text` each part of each place ends, and the first row of its run.
     all: Vec<([u32; 3], u32)>,
     rows: u32,
 }
 
 impl Runs {
-    /// Of the values of the three columns; `None` if they are not sorted, or no texts.
+    /// Makes runs from the three columns; `None` if they are not sorted or not texts.
     pub(super) fn new(columns: [&[ByteArray]; 3]) -> Option<Self> {
         let rows = columns[0].len();
         if columns.iter().any(|column| column.len() != rows) {
@@ -64,7 +64,7 @@ impl Runs {
         self.all.len()
     }
 
-    /// The object of a run.
+    /// Returns the object of a run.
     pub(super) fn place(&self, run: usize) -> Place<&str> {
         let before = run.checked_sub(1).and_then(|before| self.all.get(before));
         let mut from = before.map_or(0, |(ends, _)| ends[2]);
@@ -76,13 +76,13 @@ impl Runs {
         })
     }
 
-    /// The rows of a run.
+    /// Returns the rows of a run.
     pub(super) fn rows(&self, run: usize) -> Range<usize> {
         let first = |run: usize| self.all.get(run).map_or(self.rows, |(_, row)| *row) as usize;
         first(run)..first(run + 1)
     }
 
-    /// The first run that is not before a place.
+    /// Finds the first run that is not before a place.
     pub(super) fn seek(&self, place: Place<&str>) -> usize {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -96,7 +96,7 @@ impl Runs {
         from
     }
 
-    /// The run that a row is in.
+    /// Returns the run that a row belongs to.
     pub(super) fn of_row(&self, row: usize) -> usize {
         let behind = self
             .all
@@ -104,7 +104,7 @@ impl Runs {
         behind.saturating_sub(1)
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of memory that this takes.
     pub(super) fn memory(&self) -> usize {
         self.text.len() + self.all.len() * size_of::<([u32; 3], u32)>() + size_of::<Self>()
     }

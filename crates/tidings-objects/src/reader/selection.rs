@@ -1,4 +1,4 @@
-//! What is looked for, as far as the order of rows and statistics help to find it.
+//! What a request looks for, as far as the order of rows and statistics help to find it.
 
 use tidings_store::{Index, ObjectSelector};
 
@@ -6,7 +6,7 @@ use super::footer::Group;
 use super::runs::Place;
 use crate::manifest::File;
 
-/// Events of a namespace, about an object, or all.
+/// Events of a namespace, about an object, or all events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) namespace: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Selection {
 impl Selection {
     pub(super) fn new(namespace: Option<String>, object: Option<ObjectSelector>) -> Self {
         let mut selection = Self { namespace, object };
-        // An API server takes no event of another namespace than its object's, if that has one.
+        // An API server accepts no event in another namespace than its object's, if that has one.
         if selection.namespace.is_none()
             && let Some(ObjectSelector::Name { namespace, .. }) = &selection.object
         {
@@ -25,7 +25,7 @@ impl Selection {
         selection
     }
 
-    /// Everything about one place.
+    /// Selects everything about one object.
     pub(super) fn of_place([namespace, kind, name]: Place<&str>) -> Self {
         let object = ObjectSelector::Name {
             name: name.to_owned(),
@@ -38,7 +38,7 @@ impl Selection {
         }
     }
 
-    /// The name of the object.
+    /// Returns the name of the object, if it is given.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.object {
             Some(ObjectSelector::Name { name, .. }) => Some(name),
@@ -46,12 +46,12 @@ impl Selection {
         }
     }
 
-    /// Whether the place of a row says anything about whether it is wanted.
+    /// Returns whether the selection depends on a row's place.
     pub(super) fn is_by_place(&self) -> bool {
         self.parts().iter().any(Option::is_some)
     }
 
-    /// Whether it is of one place.
+    /// Returns whether it selects exactly one place.
     pub(super) fn is_of_object(&self) -> bool {
         self.parts().iter().all(Option::is_some)
     }
@@ -63,7 +63,7 @@ impl Selection {
         }
     }
 
-    /// The uid of the object.
+    /// Returns the uid of the object, if it is given.
     pub(super) fn object_uid(&self) -> Option<&str> {
         match &self.object {
             Some(ObjectSelector::Uid(uid)) => Some(uid),
@@ -75,7 +75,7 @@ impl Selection {
         [self.namespace.as_deref(), self.kind(), self.name()]
     }
 
-    /// No place before this one is wanted.
+    /// Returns a place before which nothing is wanted.
     pub(super) fn lower(&self) -> Place<&str> {
         match self.parts() {
             [Some(namespace), Some(kind), name] => [namespace, kind, name.unwrap_or_default()],
@@ -83,7 +83,7 @@ impl Selection {
         }
     }
 
-    /// Whether nothing behind a place is wanted, nor the place itself.
+    /// Returns whether neither this place nor any after it is wanted.
     pub(super) fn is_over(&self, place: Place<&str>) -> bool {
         for (wanted, part) in self.parts().into_iter().zip(place) {
             match wanted.map(|wanted| part.cmp(wanted)) {
@@ -95,26 +95,26 @@ impl Selection {
         false
     }
 
-    /// Whether events about a place may be wanted.
+    /// Returns whether events about this place may be wanted.
     pub(super) fn has(&self, place: Place<&str>) -> bool {
         let mut parts = self.parts().into_iter().zip(place);
         parts.all(|(wanted, part)| wanted.is_none_or(|wanted| wanted == part))
     }
 
-    /// Whether a file may have what is wanted.
+    /// Returns whether a file may have wanted events.
     pub(super) fn may_be_in(&self, file: &File) -> bool {
         let last = file.last.each_ref().map(String::as_str);
         let first = file.first.each_ref().map(String::as_str);
         last >= self.lower() && !self.is_over(first)
     }
 
-    /// Whether a row group may have it.
+    /// Returns whether a row group may have wanted events.
     pub(super) fn may_be_within(&self, group: &Group) -> bool {
         let lower = group.lower.each_ref().map(String::as_str);
         !group.is_before(self.lower()) && !self.is_over(lower)
     }
 
-    /// Whether an event is wanted.
+    /// Returns whether an event is wanted.
     pub(super) fn selects(&self, index: &Index) -> bool {
         self.object
             .as_ref()

@@ -1,4 +1,4 @@
-//! What a server needs of a cluster that is archived.
+//! What a server needs of a cluster of a sealed archive.
 
 use std::sync::Arc;
 
@@ -11,49 +11,51 @@ use super::hear::HearError;
 use super::store::{self, SealedStore};
 use super::view::View;
 
-/// A cluster that is archived. Cheap to clone.
+/// A cluster of a sealed archive. Cheap to clone.
 #[derive(Clone)]
 pub struct SealedCluster(pub(super) Arc<Sealed>);
 
-/// What is shown of what waits to be sealed.
+/// What a reader shows of the pending versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeardOf {
-    /// How many versions that are.
+    /// Number of pending versions that are shown.
     pub versions: u64,
-    /// Why it is not known what else waits, if the last question failed.
+    /// Why further ones are unknown, if the last request for them failed.
     pub failure: Option<String>,
 }
 
 impl SealedCluster {
-    /// The cluster's name.
+    /// Returns the cluster's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What continue tokens name: the same for every reader of a place.
+    /// Returns the identity that continue tokens name; it is the same for every reader of a place.
     pub fn identity(&self) -> &str {
         &self.0.identity
     }
 
-    /// Looks whether there is a newer manifest. What is sealed by then and was not shown to those
-    /// who watch is asked for at first.
+    /// Looks for a newer manifest, and shows it if it can. Versions that it seals, and that
+    /// watchers were not shown yet, are asked for first.
     ///
     /// # Errors
-    /// The storage did not answer as it should. What is known is served further.
+    ///
+    /// The object storage failed. The known manifest is still served.
     pub async fn look(&self) -> Result<(), LookError> {
         self.0.look().await
     }
 
-    /// Asks the archive that follows the cluster, if one was named, for what waits to be sealed.
+    /// Asks the archive that follows the cluster for pending versions, if one was named.
     ///
     /// # Errors
-    /// It did not answer as it should. What is known is served further.
+    ///
+    /// It did not answer as it should. What is known is still served.
     pub async fn hear(&self) -> Result<(), HearError> {
         self.0.hear().await
     }
 
-    /// What is shown of what waits to be sealed; `None` if it is not asked for.
+    /// Returns what is shown of the pending versions; `None` if they are not asked for.
     pub fn heard(&self) -> Option<HeardOf> {
         let listening = self.0.listening.as_ref()?;
         Some(HeardOf {
@@ -62,18 +64,19 @@ impl SealedCluster {
         })
     }
 
-    /// The events, the newest version of each, as an API server serves them. Nothing can be
-    /// written; a watch says what is new of what waits, and ends when that cannot be told.
+    /// Returns the cluster's events, the newest version of each, as a store for an API server. It
+    /// is read-only. A watch delivers new pending versions, and ends if it cannot tell what is new.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(SealedStore(Arc::clone(&self.0)))
     }
 
-    /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
-    /// is [`Versions::more`] of the page before: at most `limit`, and no more once they have a
+    /// Reads versions of the event under a key (`namespace/name`), the newest first. They come
+    /// after `after`, which is [`Versions::more`] of the page before: at most `limit`, and about a
     /// megabyte. `None` if there is no such event.
     ///
     /// # Errors
-    /// The storage did not answer as it should, or a file is damaged.
+    ///
+    /// The object storage failed, or a file is damaged.
     pub async fn versions(
         &self,
         key: &Bytes,
@@ -88,8 +91,8 @@ impl SealedCluster {
         self.0.read(At::Latest, read).await
     }
 
-    /// How far the cluster was followed, its gaps, and how much is kept. Versions are counted
-    /// instead of events.
+    /// Returns how far the cluster was followed, its gaps, and how much is kept. It counts versions
+    /// where an archive counts events.
     pub fn coverage(&self) -> Coverage {
         let view = self.0.newest();
         let manifest = view.manifest();
@@ -111,12 +114,12 @@ impl SealedCluster {
         coverage
     }
 
-    /// Why the last look for a newer manifest failed, if it did.
+    /// Returns why the last look for a newer manifest failed, if it did.
     pub fn failure(&self) -> Option<String> {
         self.0.failure()
     }
 
-    /// What was asked of the storage.
+    /// Returns the counts of requests to object storage.
     pub fn asked(&self) -> Asked {
         self.0.asked()
     }

@@ -1,9 +1,10 @@
-//! The store of a cluster's events as an API server reads it: nothing can be written. A watch says
-//! what is new of what waits to be sealed (`watched`).
+//! A read-only store of a sealed archive's events, for an API server.
 //!
-//! A revision is the number of a manifest with how much of what waits is shown behind it; that of
-//! a record is its version at the source. Lists are in the order of [`Position`]s, and their keys
-//! say these; a single event is read by the key `namespace/name`.
+//! A watch delivers new pending versions (`watched`).
+//!
+//! The revision of the store is the number of a manifest with the number of pending entries shown
+//! after it. The revision of a record is its resourceVersion at the source. Lists are in order of
+//! [`Position`]s, which their keys encode; a single event is read by the key `namespace/name`.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::tail;
 use super::view::View;
 use super::watched::SealedWatch;
 
-/// See the module documentation.
+/// The store of one cluster; see the module documentation.
 pub(super) struct SealedStore(pub(super) Arc<Sealed>);
 
 #[derive(Debug, thiserror::Error)]
@@ -42,13 +43,13 @@ fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
     Box::pin(async { Err(WriteError::Fault(Refused::ReadOnly.into())) })
 }
 
-/// Namespace and name of the key of one event.
+/// Splits the key of one event into namespace and name.
 pub(super) fn named(key: &[u8]) -> Option<(&str, &str)> {
     let (namespace, name) = std::str::from_utf8(key).ok()?.split_once('/')?;
     (!name.is_empty()).then_some((namespace, name))
 }
 
-/// What the keys of a prefix are of.
+/// What a prefix of keys selects.
 enum Prefix<'a> {
     All,
     Namespace(&'a str),
@@ -199,8 +200,8 @@ impl Store for SealedStore {
         after: Revision,
     ) -> BoxFuture<'_, Result<Box<dyn Watch>, WatchError>> {
         Box::pin(async move {
-            // The keys of an event of a name are known only by its object: a watch of one has all
-            // of its namespace.
+            // A name alone does not give an event's key, so a watch of one event covers its whole
+            // namespace.
             let namespace = match Prefix::of(&prefix) {
                 Ok(Prefix::All) => None,
                 Ok(Prefix::Namespace(namespace) | Prefix::Name(namespace, _)) => Some(namespace),

@@ -1,9 +1,10 @@
-//! What waits to be sealed, behind a manifest: files in memory, each with the versions of some
-//! entries of the journal of the store that writes the archive.
+//! The pending versions after a manifest, as files in memory.
+//!
+//! Each file has the versions of some entries of the feed of the store that writes the archive.
 //!
 //! Invariant: the parts follow each other from the entry on up to which the manifest says that
-//! versions are sealed. So a view of the manifest and its tail has each version once, as far as it
-//! reaches. Memory: the files, whose events have a bounded number of bytes.
+//! versions are sealed. So a manifest with its tail has each version once. Memory: the files, whose
+//! events have a bounded number of bytes.
 
 use std::sync::Arc;
 
@@ -25,71 +26,71 @@ use crate::row::Row;
 use crate::seal::encode_rows;
 use crate::waiting::{Head, KEY};
 
-/// Parts that there are at most: beyond, they are merged, so that a read has few files to look
-/// into.
+/// Number of parts above which they are merged, so that a read has few files to inspect.
 const PARTS_MAX: usize = 8;
-/// Bits of a revision that are how many entries of the journal are shown behind the manifest; those
-/// above are the manifest's number.
+/// Bits of a revision that hold the number of entries shown after the manifest. The bits above them
+/// hold the manifest's number.
 const ENTRY_BITS: u32 = 24;
-/// Bits of all revisions.
+/// Bits of a whole revision.
 const NUMBER_BITS: u32 = 62;
 const _: () = assert!(NUMBER_MAX < 1 << (NUMBER_BITS - ENTRY_BITS));
-/// Entries that are shown behind a manifest at most.
+/// Maximum entries that are shown after a manifest.
 pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
 
-/// Maximum bytes of the events of an answer: it ends with the event that reaches four mebibytes.
+/// Maximum bytes of the events of an answer, which ends with the event that reaches four mebibytes.
 const EVENTS_MAX: u64 = (GROUP_BYTES_MAX + EVENT_BYTES_MAX) as u64;
 
-/// The revision of a manifest with this number of entries behind it.
+/// Returns the revision of a manifest with this number of entries after it.
 pub(super) fn revision(number: u64, entries: u64) -> Revision {
     number << ENTRY_BITS | entries.min(ENTRIES_MAX)
 }
 
-/// The manifest's number, and how many entries are behind it.
+/// Splits a revision into the manifest's number and the number of entries after it.
 pub(super) fn parts_of(revision: Revision) -> (u64, u64) {
     (revision >> ENTRY_BITS, revision & ENTRIES_MAX)
 }
 
-/// Whether a number can be a revision. Those of an archive that follows a cluster are greater.
+/// Returns whether a number can be a reader's revision; those of an archive are greater.
 pub(super) fn may_be(revision: Revision) -> bool {
     revision >> NUMBER_BITS == 0
 }
 
-/// The versions of the entries from one number on and before another.
+/// The versions of the entries `from..through`.
 pub(super) struct Part {
     pub(super) file: File,
     pub(super) remote: Remote,
     from: u64,
     through: u64,
-    /// How many bytes the events have.
+    /// Total bytes of the events.
     pub(super) events: u64,
 }
 
-/// How far a cluster was followed, and its gaps.
+/// The positions of a cluster by namespace, and its gaps.
 pub(super) type Followed = (Vec<(String, Position)>, Vec<Gap>);
 
-/// See the module documentation.
+/// Pending versions after one manifest; see the module documentation.
 #[derive(Clone)]
 pub(super) struct Tail {
-    /// Up to here versions are sealed.
+    /// The entry up to which versions are sealed.
     from: u64,
     parts: Vec<Arc<Part>>,
-    /// The entry behind the last one that is known of.
+    /// The entry after the last known one.
     reached: u64,
     followed: Option<Arc<Followed>>,
 }
 
-/// An answer about what waits.
+/// An answer with pending versions.
 pub(super) struct Heard {
     pub(super) head: Head,
     pub(super) part: Option<Arc<Part>>,
 }
 
 impl Heard {
-    /// Of the bytes of a file.
+    /// Reads an answer from the bytes of a file.
     ///
     /// # Errors
-    /// It is not one of what waits.
+    ///
+    /// They are not such an answer, or a damaged one.
     pub(super) fn read(
         folder: &Folder,
         cluster: &Arc<str>,
@@ -135,7 +136,7 @@ impl Part {
         bytes: Bytes,
         (from, through, events): (u64, u64, u64),
     ) -> Self {
-        // The name ends with a random number: it stands for these bytes in the cache.
+        // The name ends with a random number, so it stands for these bytes in the cache.
         let name = file.path.rsplit('/').next().unwrap_or_default();
         file.path = format!("waiting/{name}");
         let path = folder.path(&file.path);
@@ -156,17 +157,17 @@ impl Part {
     }
 }
 
-/// What is left of a tail behind a newer manifest.
+/// What remains of a tail after a newer manifest.
 pub(super) struct Moved {
-    /// The beginning, which is to be extended up to `to`, if that is given.
+    /// The beginning, which has to be extended up to `to`, if that is given.
     pub(super) tail: Tail,
     pub(super) to: Option<u64>,
-    /// What comes behind that.
+    /// What follows that.
     rest: Option<Tail>,
 }
 
 impl Moved {
-    /// The whole, if the beginning is `tail`.
+    /// Returns the whole tail, if its beginning is now `tail`.
     pub(super) fn end(self, mut tail: Tail) -> Tail {
         if let Some(rest) = self.rest {
             tail.parts.extend(rest.parts);
@@ -178,7 +179,7 @@ impl Moved {
 }
 
 impl Tail {
-    /// Nothing, behind a manifest.
+    /// Makes an empty tail after a manifest.
     pub(super) fn behind(manifest: &Manifest) -> Self {
         Self {
             from: manifest.sealed_through,
@@ -188,7 +189,7 @@ impl Tail {
         }
     }
 
-    /// The same with what follows.
+    /// Appends an answer.
     pub(super) fn with(mut self, heard: Heard) -> Self {
         self.reached = heard.head.through;
         self.parts.extend(heard.part);
@@ -198,8 +199,7 @@ impl Tail {
         self
     }
 
-    /// What is left of it when what comes before is sealed up to where a newer manifest of the
-    /// same store says.
+    /// Returns what remains when a newer manifest of the same store seals the entries before.
     pub(super) fn moved(&self, manifest: &Manifest) -> Moved {
         let tail = Self::behind(manifest);
         if self.reached <= tail.from {
@@ -218,28 +218,28 @@ impl Tail {
         }
     }
 
-    /// The parts, in their order.
+    /// Returns the parts, in order.
     pub(super) fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
 
-    /// The entry behind the last one that is known of.
+    /// Returns the entry after the last known one.
     pub(super) fn reached(&self) -> u64 {
         self.reached
     }
 
-    /// How many entries it shows.
+    /// Returns the number of entries that are shown.
     pub(super) fn entries(&self) -> u64 {
         let last = self.parts.last().map_or(self.from, |part| part.through);
         last - self.from
     }
 
-    /// How many bytes the events have.
+    /// Returns the total bytes of the events.
     pub(super) fn events(&self) -> u64 {
         self.parts.iter().map(|part| part.events).sum()
     }
 
-    /// Bytes of its files.
+    /// Returns the bytes of its files.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.file.bytes).sum()
     }
@@ -248,18 +248,18 @@ impl Tail {
         self.parts.iter().map(|part| part.file.rows).sum()
     }
 
-    /// How far the cluster was followed when it was asked for, if that is known.
+    /// Returns how far the cluster was followed when this was asked for, if that is known.
     pub(super) fn followed(&self) -> Option<&Followed> {
         self.followed.as_deref()
     }
 
-    /// Whether it has to be merged.
+    /// Returns whether it has so many parts that they should be merged.
     pub(super) fn is_crowded(&self) -> bool {
         self.parts.len() > PARTS_MAX
     }
 
-    /// The same in fewer parts. A first one that is larger than all others is left as it is, so
-    /// that a version is not merged often.
+    /// Merges parts. A first part that is larger than all others stays as it is, so that a version
+    /// is not merged often.
     pub(super) fn merged(mut self, folder: &Folder, cluster: &Arc<str>) -> Result<Self, FileError> {
         let first = self.parts.first().map_or(0, |part| part.file.bytes);
         let is_large = first > self.bytes() - first;
@@ -274,8 +274,8 @@ impl Tail {
             Reader::new(cluster, bytes)?.rest()
         });
         let mut rows = Merged::new(files.collect::<Result<_, _>>()?)?;
-        // One file, however much is held: entries cannot be told apart by their rows. It is counted
-        // by these: a rollup would have to be read, too.
+        // One file, however large: rows do not tell entries apart. It has no rollup, as that would
+        // have to be read as well; its rows are counted instead.
         let writer = Writer::new(false)?;
         let (file, bytes) = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(()))?;
         if file.rows != many.iter().map(|part| part.file.rows).sum::<u64>() {
@@ -299,7 +299,7 @@ mod tests {
     use crate::place::Place;
     use crate::row::Version;
 
-    /// A reader that holds more than a file of the archive may have still has all of it.
+    /// A reader may hold more than one file of an archive may have; merging must not lose the rest.
     #[test]
     fn parts_become_one_however_much_they_have() {
         const PARTS: u64 = 9;
@@ -309,7 +309,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let part = |number: u64| {
             let mut rows = (0..4).rev().map(|place| {
-                // Nothing makes random bytes shorter.
+                // Random bytes cannot be compressed.
                 let mut noise = vec![0; FILE_BYTES_MAX / 32];
                 random.fill(&mut noise);
                 let mut event = Event {

@@ -1,5 +1,6 @@
-//! An archive of a cluster as one manifest says it is, with some of what waits behind it: its
-//! files, and reads of their parts.
+//! One state of an archive: a manifest with some of the pending versions after it.
+//!
+//! It reads parts of their files.
 
 use std::sync::Arc;
 
@@ -26,15 +27,15 @@ use crate::file::bounds::{END_BYTES_MAX, GROUP_ROWS_MAX};
 use crate::folder::Folder;
 use crate::manifest::{File, Manifest};
 
-/// Bytes of the end of a file that are read at first: of the file, and for each row group.
+/// Bytes of a file's end that are fetched at first, plus [`END_OF_GROUP`] for each row group.
 const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
-/// About the bytes that a file of a manifest takes, with what is known of it.
+/// About the bytes of memory that a file of a manifest takes.
 const FILE_BYTES: u64 = 1_500;
 /// Rows of a row group, for a first guess of the length of the end.
 const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
-/// See the module documentation.
+/// One state of an archive; see the module documentation.
 pub(super) struct View {
     named: Arc<Named>,
     tail: Tail,
@@ -78,7 +79,7 @@ impl Named {
     }
 }
 
-/// Where a version is.
+/// Where a version is: a file, a row group and a row of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
     pub(super) file: usize,
@@ -93,10 +94,11 @@ pub(super) struct Source {
     pub(super) groups: Vec<usize>,
 }
 
-/// Values of rows of one row group, and which of them each row has that was wanted, by its number.
+/// Values of rows of one row group, and which of them belongs to which wanted row. The pairs are
+/// the number of a wanted row and its place among the values.
 pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
 
-/// A version of an event that is to be given out, and the name the event has.
+/// A version of an event to be returned, and the name it is shown under.
 #[derive(Clone, Debug)]
 pub(super) struct Pick {
     pub(super) position: Position,
@@ -106,12 +108,12 @@ pub(super) struct Pick {
 }
 
 impl View {
-    /// Of a manifest, and what waits behind it.
+    /// Makes a view of a manifest with the pending versions after it.
     pub(super) fn new(named: Arc<Named>, tail: Tail, fetch: Fetch) -> Self {
         Self { named, tail, fetch }
     }
 
-    /// Of the same manifest with something else behind it.
+    /// Makes a view of the same manifest with other pending versions.
     pub(super) fn with(&self, tail: Tail) -> Self {
         Self::new(Arc::clone(&self.named), tail, self.fetch.clone())
     }
@@ -124,25 +126,25 @@ impl View {
         &self.tail
     }
 
-    /// About the bytes of its manifest, if that is not the other's, too.
+    /// Returns about the bytes of its manifest; 0 if `other` has the same one.
     pub(super) fn bytes_beside(&self, other: &Self) -> u64 {
         let is_same = Arc::ptr_eq(&self.named, &other.named);
         let files = if is_same { 0 } else { self.named.files.len() };
         files as u64 * FILE_BYTES
     }
 
-    /// Stands for what it shows: the same at every reader.
+    /// Returns the revision, which stands for what the view shows, and is the same at every reader.
     pub(super) fn revision(&self) -> Revision {
         tail::revision(self.manifest().number, self.tail.entries())
     }
 
-    /// All files: those of the manifest, and what waits.
+    /// Returns all files: those of the manifest, and those with pending versions.
     pub(super) fn files(&self) -> impl Iterator<Item = &File> {
         let waiting = self.tail.parts().iter().map(|part| &part.file);
         self.manifest().files.iter().chain(waiting)
     }
 
-    /// What is known of one of them.
+    /// Returns what is known of a file, by its number.
     fn described(&self, file: usize) -> Option<&File> {
         let files = &self.manifest().files;
         let waiting = || {
@@ -152,7 +154,7 @@ impl View {
         files.get(file).or_else(waiting)
     }
 
-    /// How many versions it has.
+    /// Returns the number of versions.
     pub(super) fn count_of_versions(&self) -> u64 {
         self.manifest().rows() + self.tail.rows()
     }
@@ -167,12 +169,12 @@ impl View {
         found.ok_or(Fault::Unknown("a file is not of this manifest"))
     }
 
-    /// The rollup of a file, if it has one.
+    /// Returns the rollup of a file, if it has one.
     pub(super) fn rollup(&self, file: usize) -> Option<&Remote> {
         self.named.rollups.get(file)?.as_ref()
     }
 
-    /// The end of a file.
+    /// Reads the metadata of a file, through the cache.
     pub(super) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
         let remote = self.file(file)?;
         let key = Key::Footer(remote.id);
@@ -204,8 +206,8 @@ impl View {
         Ok(footer)
     }
 
-    /// Where something may be, by the statistics, and by the filters of the name of the object if
-    /// that is known.
+    /// Returns where selected events may be. It uses the statistics and, if the object's name is
+    /// known, the bloom filters of names.
     pub(super) async fn sources(&self, selection: &Selection) -> Result<Vec<Source>, Fault> {
         let files = self.files().enumerate();
         let files = files.filter(|(_, file)| selection.may_be_in(file));
@@ -230,7 +232,7 @@ impl View {
         Ok(sources)
     }
 
-    /// Those of some row groups whose filters know, of one of the columns, one of the values.
+    /// Returns the row groups whose bloom filters may know a wanted value of one of the columns.
     pub(super) async fn filtered(
         &self,
         file: usize,
@@ -266,7 +268,7 @@ impl View {
         Ok(may)
     }
 
-    /// The objects of a row group.
+    /// Reads the objects of a row group, through the cache.
     pub(super) async fn runs(
         &self,
         file: usize,
@@ -308,7 +310,7 @@ impl View {
         })
     }
 
-    /// The values of columns of single rows, in their order.
+    /// Reads columns of single rows, grouped by their row groups.
     pub(super) async fn rows<const N: usize>(
         &self,
         ats: &[At],
@@ -330,7 +332,7 @@ impl View {
             for number in group {
                 let row = ats[*number].row;
                 match rows.last_mut() {
-                    // The same one again.
+                    // The same row is wanted again.
                     Some(last) if last.end == row + 1 => {}
                     Some(last) if last.end == row => {
                         last.end += 1;
@@ -350,7 +352,7 @@ impl View {
         Ok(read.into_iter().zip(places).collect())
     }
 
-    /// The records of what was picked, in order; without those that are not selected.
+    /// Reads the records of the given versions, in order, without those not selected.
     pub(super) async fn records(
         &self,
         picks: &[Pick],
@@ -394,7 +396,7 @@ impl View {
         }))
     }
 
-    /// The event of some bytes, which is the one that the columns say.
+    /// Decodes an event's bytes, and checks that it is the one that the columns state.
     pub(super) fn event(&self, position: &Position, at: At, value: &Bytes) -> Result<Event, Fault> {
         let path = &self.file(at.file)?.path;
         let event = codec::decode_stored(value, 0);

@@ -1,10 +1,10 @@
-//! A watch of a cluster: what is new of what waits to be sealed.
+//! A watch of a sealed cluster, which delivers new pending versions.
 //!
-//! Invariant: a watch begins at a state that is known exactly, and says what every later one has
-//! more, or that it cannot: then everything is to be read again. Numbers that are no states of this
-//! archive, as are the versions of events at the source, are not taken for some.
+//! Invariant: a watch begins at an exactly known state and delivers what every later one adds, or
+//! says that it cannot: then the client has to list again. Numbers that are no states of this
+//! archive, such as the resourceVersions of events at the source, are refused.
 //!
-//! Memory: what came at once, which all who watch share while they are told together.
+//! Memory: the changes of one delivery, which all watchers share while they are delivered together.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use super::cluster::Sealed;
 use super::news::{self, New, Told};
 use super::tail;
 
-/// Manifests that another reader may have seen and this one has not. One seal may write several.
+/// Number of manifests that another reader may be ahead of this one; one seal may write several.
 const AHEAD_MAX: u64 = 16;
 
-/// See the module documentation.
+/// A watch; see the module documentation.
 pub(super) struct SealedWatch {
     sealed: Arc<Sealed>,
-    /// What the keys of a namespace begin with; nothing, for all.
+    /// What the keys of the watched namespace begin with; empty for all namespaces.
     prefix: Bytes,
     revisions: watch::Receiver<Revision>,
     after: Revision,
-    /// What came since the state where it begins, if that is another reader's.
+    /// What came since the beginning, if the watch began at a state that another reader showed.
     begun: Option<(Revision, New)>,
 }
 
 impl SealedWatch {
-    /// Of a namespace, or of all: what comes after a revision.
+    /// Begins a watch of one namespace, or of all, after a revision.
     pub(super) async fn begin(
         sealed: &Arc<Sealed>,
         namespace: Option<&str>,
@@ -56,7 +56,7 @@ impl SealedWatch {
         })
     }
 
-    /// Waits for what comes after a revision: up to which one, and what.
+    /// Waits for what comes after a revision; returns up to which revision, and what is new.
     async fn new_after(&mut self, after: Revision) -> Result<(Revision, New), WatchError> {
         if let Some(begun) = &self.begun {
             return Ok(begun.clone());
@@ -74,7 +74,8 @@ impl Watch for SealedWatch {
         Box::pin(async {
             loop {
                 let after = self.after;
-                // It may be dropped wherever it waits: until the end nothing is taken.
+                // This future may be dropped at each await, so the watch changes only after the
+                // last one.
                 let (to, new) = self.new_after(after).await?;
                 let changes = self.sealed.changes((after, to), new).await;
                 let oldest = to;
@@ -97,18 +98,20 @@ impl Watch for SealedWatch {
 }
 
 impl Sealed {
-    /// What came after a state that this reader did not show, and another one may have: behind the
-    /// same manifest, it is asked for what follows its entries. `None` if it cannot be known.
+    /// Returns what came after a state that another reader showed and this one did not. If both
+    /// show the same manifest, it asks for what follows that state's entries. `None` if it cannot
+    /// be known.
     async fn resumed(&self, after: Revision) -> Option<(Revision, New)> {
         let (number, entries) = tail::parts_of(after);
         let ahead = number.checked_sub(self.newest().manifest().number);
         if ahead.is_none_or(|ahead| ahead > AHEAD_MAX) {
             return None;
         }
-        // It is not closed. What is asked for in vain is not known below.
+        // The semaphore is never closed. If a look or a request fails, the revision stays unknown
+        // below.
         let _place = self.resuming.acquire().await.ok();
         if number > self.newest().manifest().number {
-            // Another reader has seen a newer one.
+            // Another reader has seen a newer manifest.
             drop(self.look().await);
         }
         if entries > self.newest().tail().entries() {
@@ -117,7 +120,8 @@ impl Sealed {
         if let Some(known) = self.news(after) {
             return Some(known);
         }
-        // Without what waits, too, another reader may have been ahead: the timeline continues.
+        // A reader without pending versions ends here: the newer manifest was all that it could
+        // learn.
         let listening = self.listening.as_ref()?;
         let view = self.newest();
         let manifest = view.manifest();
@@ -135,13 +139,13 @@ impl Sealed {
         ))
     }
 
-    /// The changes of what is new from one revision to another; `None` if it cannot be read.
+    /// Returns the changes between two revisions; `None` if they cannot be read.
     async fn changes(
         &self,
         (after, to): (Revision, Revision),
         new: New,
     ) -> Option<Arc<[Arc<Change>]>> {
-        // All who watch wait for the first of them, who reads it for all.
+        // The lock makes all watchers wait for the first one, which reads the changes for all.
         let mut told = self.told.lock().await;
         if let Some(known) = told.as_ref().and_then(|told| told.of(after, to)) {
             return Some(known);
