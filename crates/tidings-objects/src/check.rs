@@ -28,8 +28,8 @@ pub struct Checked {
     pub rows: u64,
     /// The problems found, one line each.
     pub problems: Vec<String>,
-    /// Number of objects that no manifest names, not even as about to be deleted: leftovers of
-    /// writers.
+    /// Number of leftovers of writers: unfinished files, and objects that the manifest does not
+    /// name, not even as yet to be deleted.
     pub leavings: u64,
 }
 

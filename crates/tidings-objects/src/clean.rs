@@ -10,8 +10,8 @@ use crate::folder::{self, Folder, FolderError};
 use crate::manifest::{Manifest, PLACEHOLDER_BYTES_MAX};
 use crate::unfinished::{self, Unfinished};
 
-/// Number of newest manifests that stay, however old they are. A writer may pause between reading
-/// one manifest and writing the next; the kept ones let it notice others.
+/// Number of newest manifests that stay, however old they are. A writer that pauses between reading
+/// one manifest and writing the next then still finds its number taken.
 const MANIFESTS_KEPT: usize = 100;
 
 /// Number of failed deletions after which no more are tried in this round.

@@ -39,8 +39,8 @@ pub(crate) fn is_cluster(name: &str) -> bool {
     check_dns1123_label(name).is_empty()
 }
 
-/// Returns the number of a manifest, by its name. No archive writes one without a possible
-/// successor; `None` for such a number.
+/// Returns the number of a manifest, by its name. `None` for other names, and for numbers above
+/// [`NUMBER_MAX`], which no archive writes.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json")?;
     let is_number = digits.len() == DIGITS && digits.bytes().all(|it| it.is_ascii_digit());

@@ -27,7 +27,7 @@
 //!
 //! All reads and preconditions compare expiry with the clock as it is set. Irreversible steps need
 //! a clock that has been right for a while: an expiry is written only when both the clock and the
-//! steady time since it was last believed have reached it. While the clock is not changed, both
+//! monotonic time since it was last believed have reached it. While the clock is not changed, both
 //! agree, and nothing is late. Otherwise:
 //!
 //! - **Set ahead**, even by days: records are hidden. If the clock is corrected, they are visible
@@ -35,7 +35,7 @@
 //!   to 60 s, and the expiries are written. Time in which the machine was suspended counts as set
 //!   ahead.
 //! - **Set back:** believed at once. Written expiries remain.
-//! - **After a restart** the steady time in between is unknown. An embedded store continues from
+//! - **After a restart** the monotonic time in between is unknown. An embedded store continues from
 //!   the time it believed last, and believes the clock 30 s after it was opened, or after at most
 //!   60 s of combined running time of several short processes; records that expired meanwhile are
 //!   hidden until then. A store on etcd deletes nothing in the first 30 s.

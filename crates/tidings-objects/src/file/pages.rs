@@ -128,7 +128,7 @@ impl<T: DataType> ChunkValues<T> {
 #[derive(Default)]
 struct Header {
     kind: Option<i64>,
-    /// Bytes after decompression; then bytes as stored.
+    /// Bytes after decompression; `compressed` has the bytes as stored.
     bytes: Option<i64>,
     compressed: Option<i64>,
 }

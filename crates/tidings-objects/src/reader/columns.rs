@@ -219,7 +219,7 @@ async fn read_chunk(
 }
 
 /// Fetches the bytes of a column ahead, so that they are cached when its values are read. It does
-/// nothing if they are more than one request's.
+/// nothing if they exceed the maximum of one request.
 pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Result<(), Fault> {
     let ranges: Vec<_> = wants.iter().map(|want| ranges_of(want, leaf)).collect();
     let bytes = ranges.iter().flatten().map(|range| range.end - range.start);

@@ -1,6 +1,6 @@
 //! Reads sealed archives and serves their clusters as an API server would.
 //!
-//! A reader holds a cache of bounded size and, if it is told to, the pending versions. So any
+//! A reader holds a cache of bounded size and, if it has a source, the pending versions. So any
 //! number of readers can share one archive. Rows are found by the manifest, and by files'
 //! statistics, bloom filters and page indexes; only the pages that have them are fetched.
 //!

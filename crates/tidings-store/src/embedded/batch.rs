@@ -41,7 +41,7 @@ pub(crate) struct Times {
     pub(crate) wall: UnixMillis,
     /// Monotonic time of this process.
     pub(crate) steady: Duration,
-    /// The time up to which the clock is [believed](crate::confirmed): expiries are written by it.
+    /// The [confirmed time](crate::confirmed), by which expiries are written.
     pub(crate) confirmed: UnixMillis,
     /// Buckets up to this one expire before the current history is forgotten.
     pub(crate) spared: u64,

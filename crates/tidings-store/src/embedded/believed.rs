@@ -1,4 +1,4 @@
-//! The file `CLOCK`: the time up to which the clock was believed, for the next process.
+//! The file `CLOCK`, which holds the confirmed time for the next process.
 //!
 //! The next process continues from it ([`Confirmed::resume`](crate::confirmed::Confirmed::resume)).
 //! The file is one line of words:

@@ -69,8 +69,7 @@ pub(crate) struct Committer {
     ages: Ages,
     /// Monotonic time at which history was last forgotten by age and count.
     ticked_at: Option<Duration>,
-    /// Monotonic time and commit number at which the believed time was last stored for the next
-    /// process.
+    /// Monotonic time and commit number at which the confirmed time was last stored.
     noted: (Duration, u64),
     /// Number of the last commit.
     number: u64,
@@ -224,7 +223,7 @@ impl Committer {
         }
     }
 
-    /// Stores the believed time for the next process, at most once per tick. It is stored if
+    /// Stores the confirmed time for the next process, at most once per tick. It is stored if
     /// something was written since, or if expiries wait for it. So processes that are killed
     /// without a commit make progress, too.
     fn note_time(&mut self, now: Times) {

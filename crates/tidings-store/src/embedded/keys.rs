@@ -770,9 +770,12 @@ impl Swept {
     }
 }
 
-/// The store's state, which every commit writes again. On disk: the fields in order, as varints.
-/// The swept position is the bucket after the floor and a 0, where formats up to 3 had a bucket and
-/// a position in it. Then follow bucket and mark of each bucket with a mark.
+/// The store's state, which every commit writes again.
+///
+/// On disk it is a row of varints: revision, compacted, the swept position as two numbers, records
+/// and value bytes. The two numbers are the first bucket after the floor, and 0; in formats up to 3
+/// they were a bucket and a revision in it. Then bucket and mark follow for each bucket with a
+/// mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// The latest revision.

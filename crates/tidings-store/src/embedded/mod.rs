@@ -266,9 +266,9 @@ impl EmbeddedStore {
         self.shared.confirmed().at(now)
     }
 
-    /// Sets an upper bound on the time that the store believes, from knowledge of other clocks. The
-    /// bound advances with monotonic time. No expiry after it is written, so no record is lost to a
-    /// clock that is ahead. `None` removes the bound. A new process begins without one.
+    /// Sets an upper bound of the confirmed time, from knowledge of other clocks. The bound
+    /// advances with monotonic time. No expiry after it is written, so no record is lost to a clock
+    /// that is ahead. `None` removes the bound. A new process begins without one.
     pub fn believe_until(&self, time: Option<UnixMillis>) {
         let now = Reading::of(&*self.shared.clock);
         self.shared.confirmed().bound(time, now);

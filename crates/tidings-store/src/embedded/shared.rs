@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// committer locks it exclusively to close the engine.
     pub(crate) engine: RwLock<Option<Arc<Engine>>>,
     pub(crate) expired: AtomicU64,
-    /// The time up to which the clock is believed.
+    /// The confirmed time, by which expiries are written.
     pub(crate) confirmed: Mutex<Confirmed>,
     pub(crate) ended: watch::Sender<bool>,
     /// The lock on the folder, held until the engine is closed.

@@ -104,7 +104,8 @@ impl Batch<'_> {
                 Ok(()) => all_over &= track.next == i64::MAX,
             }
             if budget.is_spent() {
-                // Skipped versions are not examined again.
+                // The swept position is stored, so that the next call does not examine the skipped
+                // versions again.
                 self.dirty = true;
                 return Ok(true);
             }

@@ -19,7 +19,7 @@
 //!   kube-apiserver, the end of the lease when first seen. This store deletes records whose lease
 //!   was extended beyond that, but only by a clock that has been right for half a minute: after
 //!   opening, or after the clock was set, it waits. If the clock is set, the ends of others' leases
-//!   move with it, since leases run by steady time.
+//!   move with it, since leases run by monotonic time.
 //! - **`expired`** of a [`Change::Delete`] is decided by the clock when the change is read: etcd
 //!   does not say why a key was deleted.
 //! - **Watches.** One stream from etcd feeds all watchers through a bounded history in memory; a

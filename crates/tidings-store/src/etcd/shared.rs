@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) options: EtcdOptions,
     pub(super) client: Arc<Client>,
     pub(super) clock: Arc<dyn Clock>,
-    /// The time up to which the clock is believed.
+    /// The confirmed time: up to it, what cannot be undone may be done.
     pub(super) confirmed: Mutex<Confirmed>,
     pub(super) describe: Describe,
     pub(super) keys: Keys,
