@@ -235,7 +235,7 @@ mod tests {
             (&[], 0, ""),
         ];
         for (parts, limit, kept) in rows {
-            // The string follows another one, whose length does not count.
+            // The tested string comes second: the limit must not count the first one.
             let mut packer = Packer::<3>::with_capacity(0);
             packer.push("first");
             packer.push_display(&Parts(parts), limit, "..");

@@ -179,7 +179,7 @@ impl Backoff {
         }
     }
 
-    /// The first wait where waits are not randomized.
+    /// The shortest wait before it is shortened at random.
     pub(crate) fn shortest(&self) -> Duration {
         match *self {
             Self::Exponential { first, .. } => first,

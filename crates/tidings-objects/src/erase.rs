@@ -394,7 +394,7 @@ mod tests {
             ("b", Some("d"), true),
             ("c", None, true),
             ("d", None, false),
-            // No file ends at namespace `a` and begins at `z`.
+            // No file can be so: it would end before it begins.
             ("z", Some("a"), false),
         ] {
             let found = deleted.are_between(first, last);

@@ -39,7 +39,7 @@ fn an_event_weighs_what_it_keeps_in_memory() {
     let finalizers = size_of::<String>() + "a.com/x".len();
     let wire = size_of::<v1::Event>() + texts + "Podweb".len() + maps + finalizers;
     assert_eq!(event.size(), own + wire);
-    // Most events have only texts.
+    // A usual event has only texts: no related object, labels or annotations.
     let pod = Reference::new(ReferenceFields {
         kind: "Pod",
         namespace: "shop",

@@ -51,7 +51,7 @@ impl Selection {
         self.parts().iter().any(Option::is_some)
     }
 
-    /// Returns whether it selects exactly one place.
+    /// Returns whether it selects exactly one object: namespace, kind and name are given.
     pub(super) fn is_of_object(&self) -> bool {
         self.parts().iter().all(Option::is_some)
     }

@@ -48,7 +48,7 @@ pub enum AuthorityError {
     /// The bundle cannot be read.
     #[error("not PEM: {why}")]
     Pem {
-        /// The mistake in it.
+        /// The mistake in the bundle.
         why: String,
     },
     /// A certificate cannot be used.

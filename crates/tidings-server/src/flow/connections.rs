@@ -605,7 +605,7 @@ mod tests {
         let mut held = Vec::new();
         let mut fill = |peer| {
             let before = held.len();
-            // The peer uses as many connections as it likes.
+            // Every head comes on a new connection: the bound is per peer.
             while let Some(room) = place(peer).visitor().room_for_head(HEAD) {
                 held.push(room);
             }
@@ -626,7 +626,7 @@ mod tests {
     #[test]
     fn logins_of_a_peer_have_a_bound() {
         let door = Door::new(100, 0);
-        // The peer uses as many connections as it likes, and some may have ended since.
+        // Each login begins on a new connection, which ends while the login still counts.
         let begin = |address: &str| {
             let place = door.place(address);
             place.visitor().begin_login(2)

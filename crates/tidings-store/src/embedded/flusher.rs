@@ -27,7 +27,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 struct State {
     /// The frozen memtable that is not flushed yet.
     memtable: Option<(Arc<Engine>, Aside)>,
-    /// The last error of flushing that memtable.
+    /// The last error of flushing the frozen memtable.
     failed: Option<Fault>,
     /// Work for the merging thread: the store whose trees to examine, and whether to compact all
     /// names.

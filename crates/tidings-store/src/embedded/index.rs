@@ -474,7 +474,7 @@ impl Index {
         snapshots.memtables.forgotten += 1;
     }
 
-    /// Makes a commit visible: calls `with`, and updates the position of swept names.
+    /// Makes a commit visible: calls `with`, and updates the swept position.
     pub(crate) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
         self.swept
             .write()
