@@ -1,8 +1,8 @@
 //! Go's wording of values and errors that clients see.
 //!
 //! It is the wording of Go's standard library and of Kubernetes' own packages.
-//! `docs/adr/0010-error-texts-of-go.md` says which texts are the same word for word, and for which only
-//! status code and reason are. Quoting is in [`tidings_core::validate`], which needs it, too.
+//! `docs/adr/0010-error-texts-of-go.md` says which texts are the same word for word, and for which
+//! only status code and reason are. Quoting is in [`tidings_core::validate`], which needs it, too.
 
 mod notes;
 mod scheme;

@@ -17,9 +17,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-const DOCUMENTS: [&str; 11] = [
+const DOCUMENTS: [&str; 13] = [
     "README.md",
     "deploy/README.md",
+    "docs/archive-reference.md",
     "docs/archive.md",
     "docs/tutorial.md",
     "docs/how-to/keep-a-clusters-events-for-a-quarter.md",
@@ -28,6 +29,7 @@ const DOCUMENTS: [&str; 11] = [
     "docs/how-to/look-at-a-support-bundle.md",
     "docs/how-to/read-an-archive.md",
     "docs/how-to/record-from-a-controller.md",
+    "docs/timeline-reference.md",
     "docs/timeline.md",
 ];
 
