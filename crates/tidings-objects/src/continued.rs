@@ -49,7 +49,7 @@ pub enum ContinueError {
     Panicked,
     /// The data folder has sealed versions into another archive.
     #[error(
-        "the archive of {cluster:?} there was begun by another data folder, and this one has sealed elsewhere: only one that never sealed can continue it"
+        "the archive of {cluster:?} there was begun by another data folder, and this one has sealed elsewhere: only one that never sealed, or sealed there, can continue it"
     )]
     HasSealed {
         /// The cluster's name.
@@ -102,6 +102,7 @@ pub async fn take_over(
     }
     let continued = Continued {
         writer: manifest.writer.clone(),
+        archive: manifest.archive.clone(),
         positions: manifest.positions.clone(),
         gaps: manifest.gaps.clone(),
         sealed_beyond: sealed_beyond(&folder, &manifest).await?,

@@ -22,6 +22,8 @@ pub const SEALED_BEYOND_MAX: usize = 10_000;
 pub struct Continued {
     /// The identity of the store that sealed last.
     pub writer: String,
+    /// The identity of the archive. Those of the first days have none.
+    pub archive: Option<String>,
     /// How far the cluster was followed, by namespaces.
     pub positions: Vec<(String, Position)>,
     /// The latest gaps.
@@ -43,8 +45,8 @@ pub enum Continues {
 }
 
 /// Lets a store begin where another one ended; again, if it did before. One that was followed
-/// before keeps what it has, and a gap is noted from there on until it began. One that has this
-/// identity and wrote the archive itself, before it was restored from a copy, gets another one.
+/// before keeps what it has, and a gap is noted from there on until it began. One that wrote the
+/// archive itself, before it was restored from a copy, gets another identity.
 ///
 /// # Errors
 /// Nothing was done.
@@ -55,7 +57,7 @@ pub(crate) async fn begin(
 ) -> Result<Continues, KeepError> {
     let own = Coverage::followed(keeper).await?;
     let before = SealedBefore::read(&*keeper.store).await?;
-    let is_restored = continued.writer == identity;
+    let is_restored = continued.writer == identity || has_sealed_to(keeper, continued).await?;
     let is_again = before.is_some_and(|before| before.writer == continued.writer);
     let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
     let given: u64 = mark
@@ -114,6 +116,16 @@ pub(crate) async fn begin(
     keeper.store.write_all(writes).await?;
     keeper.set_sealed_before(sealed);
     Ok(Continues::As(identity))
+}
+
+/// Whether a store noted manifests of the archive, whoever continued that since: another copy of
+/// the same data folder, perhaps.
+async fn has_sealed_to(keeper: &Keeper, continued: &Continued) -> Result<bool, ReadError> {
+    let Some(archive) = &continued.archive else {
+        return Ok(false);
+    };
+    let noted = keeper.store.get(keys::commits(archive)).await?;
+    Ok(noted.is_some())
 }
 
 /// The identity of a store: random.

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Store, UnixMillis};
+use tidings_testing::copy_folder;
 
 use super::continued::{self, Continued, Continues};
 use super::journal::Journal;
@@ -38,6 +39,10 @@ enum Step {
     /// The store is lost, and a new one continues what is sealed; whether the source has forgotten
     /// what it wrote since, and only lists its events.
     Lose { is_listed: bool },
+    /// A copy of the store is made.
+    Copy,
+    /// The store is lost, and one of its copies continues what was sealed since.
+    Restore { copy: usize, is_listed: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -48,6 +53,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..20_000_usize).prop_map(|bytes| Step::Read { bytes }),
         1 => any::<bool>().prop_map(|seal| Step::Open { seal }),
         1 => any::<bool>().prop_map(|is_listed| Step::Lose { is_listed }),
+        1 => Just(Step::Copy),
+        1 => (any::<usize>(), any::<bool>())
+            .prop_map(|(copy, is_listed)| Step::Restore { copy, is_listed }),
     ];
     prop::collection::vec(step, 1..24)
 }
@@ -70,6 +78,11 @@ fn observation(name: u8, which: u8, version: u64) -> Observation {
     }
 }
 
+fn temporary() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    folder.unwrap()
+}
+
 struct World {
     keeper: Arc<Keeper>,
     clock: ManualClock,
@@ -82,6 +95,13 @@ struct World {
     /// The positions of what is sealed.
     positions: Vec<(String, Position)>,
     reader: Reader,
+    copies: Vec<Copy>,
+}
+
+/// A copy of a store, and which versions it has.
+struct Copy {
+    folder: tempfile::TempDir,
+    has: Vec<u64>,
 }
 
 /// What one knows who reads what waits.
@@ -110,8 +130,7 @@ impl World {
     }
 
     async fn new() -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        let folder = folder.unwrap();
+        let folder = temporary();
         let clock = ManualClock::at(UnixMillis(START));
         Self {
             keeper: Self::open(folder.path(), &clock, false).await,
@@ -123,6 +142,7 @@ impl World {
             through: 0,
             positions: Vec::new(),
             reader: Reader::default(),
+            copies: Vec::new(),
         }
     }
 
@@ -137,7 +157,19 @@ impl World {
             Step::Seal { bytes, is_killed } => self.seal(*bytes, *is_killed).await,
             Step::Read { bytes } => self.read(*bytes).await,
             Step::Open { seal } => self.reopen(*seal).await,
-            Step::Lose { is_listed } => self.lose(*is_listed).await,
+            Step::Lose { is_listed } => self.lose(None, *is_listed).await,
+            Step::Copy => {
+                self.reopen(true).await;
+                let folder = temporary();
+                copy_folder(self.folder.path(), folder.path());
+                let has = self.observed.keys().copied().collect();
+                self.copies.push(Copy { folder, has });
+            }
+            Step::Restore { copy, is_listed } if !self.copies.is_empty() => {
+                let copy = copy % self.copies.len();
+                self.lose(Some(copy), *is_listed).await;
+            }
+            Step::Restore { .. } => {}
         }
     }
 
@@ -159,9 +191,14 @@ impl World {
         self.position = position;
     }
 
-    async fn lose(&mut self, is_listed: bool) {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        self.folder = folder.unwrap();
+    /// The store is lost, and a new one, or one of its copies, takes its place.
+    async fn lose(&mut self, copy: Option<usize>, is_listed: bool) {
+        self.folder = temporary();
+        let mut has = Vec::new();
+        if let Some(copy) = copy.and_then(|copy| self.copies.get(copy)) {
+            copy_folder(copy.folder.path(), self.folder.path());
+            has.clone_from(&copy.has);
+        }
         self.reopen(true).await;
         let through = self.positions.first();
         let through = through.and_then(|(_, position)| position.version);
@@ -175,12 +212,18 @@ impl World {
         });
         let continued = Continued {
             writer: "former".to_owned(),
+            archive: None,
             positions: self.positions.clone(),
             gaps: Vec::new(),
             sealed_beyond: beyond.collect(),
         };
-        let begun = continued::begin(&self.keeper, "new", &continued).await;
-        assert_eq!(begun.unwrap(), Continues::As("new".to_owned()));
+        // A copy has the identity of the one that was lost.
+        let identity = copy.map_or("new", |_| "former");
+        let begun = continued::begin(&self.keeper, identity, &continued).await;
+        let Continues::As(begun) = begun.unwrap() else {
+            panic!("it does not continue");
+        };
+        assert_eq!(begun == identity, copy.is_none());
         self.through = 0;
         // Another store has other numbers.
         self.look();
@@ -193,10 +236,14 @@ impl World {
             .map(|(version, (name, _))| (*name, *version));
         let living: BTreeSet<_> = events.collect::<BTreeMap<_, _>>().into_values().collect();
         if is_listed {
-            self.observed
-                .retain(|version, _| self.sealed.contains(version) || living.contains(version));
+            // Copies may have what is now in a gap.
+            self.copies.clear();
+            self.observed.retain(|version, _| {
+                let known = [&self.sealed, &has];
+                known.iter().any(|known| known.contains(version)) || living.contains(version)
+            });
         }
-        let since = through.map_or(0, |through| through + 1);
+        let since = self.position.version.map_or(0, |version| version + 1);
         let versions = self.observed.keys().copied();
         let versions = versions.filter(|version| {
             if is_listed {

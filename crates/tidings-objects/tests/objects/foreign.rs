@@ -12,7 +12,7 @@ use super::world::{World, long_after};
 
 const NAME: &[u8] = b"shop/web-5.3";
 const KEY: Bytes = Bytes::from_static(NAME);
-const FOREIGN: [&str; 8] = [
+pub(crate) const FOREIGN: [&str; 8] = [
     "prod.bak/manifests/00000000000000000001.json",
     "lost+found/manifests/00000000000000000001.json",
     "prod/manifests/999.json",

@@ -8,6 +8,7 @@ mod faults;
 mod foreign;
 mod formats;
 mod killed;
+mod ledger;
 mod reading;
 mod restored;
 mod sealing;
