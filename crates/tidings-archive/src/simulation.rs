@@ -1,6 +1,6 @@
-//! A source that acts at random, and an archive of it that is killed at random: every version that
-//! the source wrote is kept once or lies in a reported gap, and no gap is reported where nothing
-//! could be missed.
+//! A source that acts at random, and an archive of it that is killed at random, and whose folder is
+//! replaced by a copy of an earlier step at random: every version that the source wrote is kept
+//! once or lies in a reported gap, and no gap is reported where nothing could be missed.
 //!
 //! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 30); a failure names its seed.
 
@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tempfile::TempDir;
 use tidings_store::Store;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, UnixMillis};
+use tidings_testing::copy_folder;
 
 use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
 use crate::keep::coverage::Coverage;
@@ -137,7 +139,20 @@ struct Run {
     since: Option<i64>,
     /// Its version.
     reached: Option<u64>,
+    copies: Vec<Copy>,
 }
+
+/// A copy of the archive's folder.
+struct Copy {
+    folder: TempDir,
+    /// The version up to which it may have read.
+    reached: u64,
+    /// The versions that it has.
+    kept: BTreeSet<(String, u64, i32)>,
+}
+
+/// Copies that there are at most.
+const COPIES: usize = 3;
 
 impl Run {
     fn now(&self) -> i64 {
@@ -199,6 +214,10 @@ impl Run {
                         ..backup
                     };
                     self.went_back = true;
+                    // To a copy that had read more the source looks as if it never went back, once
+                    // it has written as much again.
+                    let version = self.source.version;
+                    self.copies.retain(|copy| copy.reached <= version);
                 }
             }
             3 => {
@@ -210,6 +229,44 @@ impl Run {
             }
             _ => {}
         }
+    }
+
+    /// Copies the folder of an archive that is not running.
+    fn copy(&mut self, from: &Path, kept: BTreeSet<(String, u64, i32)>) {
+        let folder = temporary();
+        copy_folder(from, folder.path());
+        let listing = self.listing.as_ref().map(|listing| listing.version);
+        let reached = self.reached.max(listing).unwrap_or(0);
+        if self.copies.len() == COPIES {
+            let out = self.random.usize(..COPIES);
+            self.copies.swap_remove(out);
+        }
+        self.copies.push(Copy {
+            folder,
+            reached,
+            kept,
+        });
+    }
+
+    /// The folder is lost, and a copy is put in its place. What only the lost one had is not known
+    /// any more.
+    fn restore(&mut self) -> Option<TempDir> {
+        if self.copies.is_empty() || self.random.u8(..3) > 0 {
+            return None;
+        }
+        let at = self.random.usize(..self.copies.len());
+        let copy = self.copies.get(at)?;
+        let restored = temporary();
+        copy_folder(copy.folder.path(), restored.path());
+        let written = self.source.history.iter();
+        let written = written.map(|written| key_of(&written.event, written.version));
+        let known: BTreeSet<_> = written.chain(copy.kept.iter().cloned()).collect();
+        self.ledger
+            .versions
+            .retain(|version, _| known.contains(version));
+        self.reached = Some(copy.reached).filter(|reached| *reached > 0);
+        self.listing = None;
+        Some(restored)
     }
 
     fn failure(&mut self) -> Option<Failure> {
@@ -354,6 +411,11 @@ fn observation(written: &Written) -> Observation {
     }
 }
 
+fn temporary() -> TempDir {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    folder.unwrap()
+}
+
 fn open(folder: &Path, clock: &ManualClock) -> Keeper {
     let mut options = EmbeddedOptions::default();
     options.clock = Arc::new(clock.clone());
@@ -454,8 +516,7 @@ async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
 }
 
 async fn run(seed: u64) {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let folder = folder.unwrap();
+    let mut folder = temporary();
     let clock = ManualClock::at(UnixMillis(START));
     let mut run = Run {
         random: fastrand::Rng::with_seed(seed),
@@ -468,6 +529,7 @@ async fn run(seed: u64) {
         is_dead: false,
         since: None,
         reached: None,
+        copies: Vec::new(),
     };
     // A third of the sources never forget.
     let calm_source = seed.is_multiple_of(3);
@@ -498,9 +560,15 @@ async fn run(seed: u64) {
             }
         }
         // The archive is killed, and absent for a while.
+        let has = kept(&keeper).await.into_iter().map(|(_, version)| version);
+        let has = has.collect();
         keeper.store.close().await;
+        run.copy(folder.path(), has);
         for _ in 0..run.random.u64(..20) {
             run.happen(calm_source);
+        }
+        if let Some(restored) = run.restore() {
+            folder = restored;
         }
         keeper = open(folder.path(), &clock);
     }

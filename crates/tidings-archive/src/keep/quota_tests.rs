@@ -10,9 +10,11 @@ use tidings_store::embedded::EmbeddedOptions;
 use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
 
 use super::coverage::Coverage;
-use super::keeper::{Observation, With};
+use super::journal::Journal;
+use super::keeper::{Keeper, Observation, With};
 use super::quota::{Quota, Trimmed, Unreleased};
 use super::retention_tests::{DAY, HOUR, Kept, START, days, options};
+use super::unsealed::Unsealed;
 use super::{keys, quota};
 
 /// The year 2999.
@@ -133,7 +135,7 @@ async fn events_go_in_the_order_in_which_they_were_observed() {
 }
 
 /// Whatever others write, and whatever times events say, a namespace below its fair share loses
-/// nothing; and the quota is kept.
+/// nothing, also of what waits to be sealed; and the quota is kept.
 #[tokio::test]
 async fn an_honest_namespace_below_its_fair_share_loses_nothing() {
     for seed in 0..12 {
@@ -147,6 +149,7 @@ async fn storm(folder: &Path, seed: u64) {
     const VALUES: u64 = 3 << 20;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kept = Kept::open(folder, month());
+    kept.keeper.journal = Journal::open(&kept.keeper, true).await.unwrap();
     kept.message_len = random.usize(500..2_000);
     let storms = random.u64(1..5);
     let odd = |random: &mut fastrand::Rng| ODD[random.usize(..ODD.len())];
@@ -182,7 +185,32 @@ async fn storm(folder: &Path, seed: u64) {
     assert!(trimmed.events > 0, "seed {seed}");
     let of_shop = quota::trimmed_of(&kept.keeper, "shop").await.unwrap();
     assert_eq!(of_shop, Trimmed::default());
-    kept.keeper.store.close().await;
+    let told = told_of(kept.keeper, "shop").await;
+    assert_eq!(told, number as usize, "seed {seed}");
+}
+
+/// How many versions of a namespace are told to be sealed, each once.
+async fn told_of(keeper: Keeper, namespace: &str) -> usize {
+    let keeper = Arc::new(keeper);
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&keeper),
+    };
+    let mut told = Vec::new();
+    while let Some(part) = unsealed.next(1 << 20).await.unwrap() {
+        for version in part.versions {
+            let event = tidings_api::codec::decode_stored(&version.event, 0).unwrap();
+            if event.metadata.unwrap().namespace() == namespace {
+                told.push(version.version);
+            }
+        }
+        unsealed.sealed(part.through).await.unwrap();
+    }
+    keeper.store.close().await;
+    let number = told.len();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), number);
+    number
 }
 
 #[tokio::test]
