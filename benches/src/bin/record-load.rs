@@ -13,9 +13,8 @@ use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
-use tidings::{
-    Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SeriesOptions, SinkOptions,
-};
+use tidings::advanced::SeriesOptions;
+use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SinkOptions};
 use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
 
 /// Records a burst of events to a cluster and prints their outcome.

@@ -13,9 +13,9 @@ use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
+use tidings::advanced::{DeliveryOptions, SeriesOptions};
 use tidings::{
-    Broadcaster, DeliveryOptions, EventSource, KubeSink, Reference, ReferenceFields, SeriesOptions,
-    SinkOptions, SpillOptions,
+    Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SinkOptions, SpillOptions,
 };
 use tidings_bench::{Figure, ended};
 use tokio::time::{MissedTickBehavior, interval};
@@ -71,10 +71,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(folder) = arguments.spill {
         options = options
             .spill(SpillOptions::new(folder))
-            .delivery(DeliveryOptions {
-                pending_events_max: 256,
-                ..DeliveryOptions::default()
-            });
+            .delivery(DeliveryOptions::default().pending_events_max(256));
     }
     let broadcaster = Broadcaster::new();
     broadcaster.start_recording_to_sink_with(KubeSink::from_config(config)?, options)?;

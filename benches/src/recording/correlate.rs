@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings::{ClusterScopedNamespace, Event, EventType, Reference, ToReference};
+use tidings::advanced::ClusterScopedNamespace;
+use tidings::{Event, EventType, Reference, ToReference};
 use tidings_core::{
     Correlated, Correlator, CorrelatorOptions, Monotonic, NameStamps, NewEvent, Now, TEXT_BYTES_MAX,
 };

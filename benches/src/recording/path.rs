@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use tidings::EventType::Warning;
-use tidings::{
-    Broadcaster, CorrelatorOptions, DeliveryOptions, Occurrence, Reference, Sink, SinkOptions,
-    ToReference, WriteError,
-};
+use tidings::advanced::{CorrelatorOptions, DeliveryOptions};
+use tidings::{Broadcaster, Occurrence, Reference, Sink, SinkOptions, ToReference, WriteError};
 use tokio::runtime::Runtime;
 
 use super::sample::{DISTINCT, MESSAGE, pod, source};
@@ -145,10 +143,7 @@ fn record_to_sink(name: &'static str, measure: Measure, objects: &[Pod]) -> Figu
                         .spam_burst(1 << 30)
                         .cache_entries_max(4096),
                 )
-                .delivery(DeliveryOptions {
-                    coalesce: false,
-                    ..DeliveryOptions::default()
-                }),
+                .delivery(DeliveryOptions::default().coalesce(false)),
         )
         .unwrap_or_else(|error| unreachable!("{error}"));
     let recorder = broadcaster.recorder(source());

@@ -5,10 +5,8 @@
 use std::sync::Arc;
 
 use tidings::EventType::Warning;
-use tidings::{
-    Broadcaster, ClusterScopedNamespace, Event, EventSource, MemorySink, Reference,
-    ReferenceFields, SeriesOptions,
-};
+use tidings::advanced::{ClusterScopedNamespace, SeriesOptions};
+use tidings::{Broadcaster, Event, EventSource, MemorySink, Reference, ReferenceFields};
 use tidings_core::{Monotonic, NameStamps, NewEvent, Now, Series, TEXT_BYTES_MAX};
 
 use super::sample::{MESSAGE, source};

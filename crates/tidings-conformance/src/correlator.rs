@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tidings_core::{
-    Correlated, Correlator, Delivery, DeliveryOptions, Fate, NameStamps, Now, Occurrence,
-    OccurrenceKind, StatusFailure, WriteError,
+    Correlated, Correlator, Delivery, DeliveryOptions, Fate, Monotonic, NameStamps, Now,
+    Occurrence, OccurrenceKind, StatusFailure, WriteError,
 };
 
 use crate::difference::differences;
@@ -93,7 +93,7 @@ fn handle(
         outcomes: &step.outcomes,
         calls: Vec::new(),
     };
-    delivery.offer(occurrence);
+    delivery.offer(Monotonic::ZERO, occurrence);
     while let Some(now) = delivery.poll_timeout() {
         while let Some(write) = delivery.poll_write(now) {
             let result = sink.call(write.kind, &write.occurrence);

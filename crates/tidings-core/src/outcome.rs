@@ -102,7 +102,7 @@ impl fmt::Display for DropCause {
 /// assert_eq!(drops.get(DropCause::QueueFull), 2);
 /// assert_eq!(drops.to_string(), "queue_full 2");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct DropCounts([u64; DropCause::ALL.len()]);
 
 impl DropCounts {
@@ -138,6 +138,17 @@ impl DropCounts {
             .iter()
             .map(|cause| (*cause, self.get(*cause)))
             .filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The causes that occurred: `{queue_full: 2}`.
+impl fmt::Debug for DropCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for (cause, count) in self.iter() {
+            map.entry(&format_args!("{cause}"), &count);
+        }
+        map.finish()
     }
 }
 
@@ -210,6 +221,7 @@ mod tests {
         let shown: Vec<_> = counts.iter().collect();
         assert_eq!(shown, [(DropCause::QueueFull, 2), (DropCause::Stopped, 1)]);
         assert_eq!(counts.to_string(), "queue_full 2, stopped 1");
+        assert_eq!(format!("{counts:?}"), "{queue_full: 2, stopped: 1}");
     }
 
     #[test]

@@ -238,6 +238,8 @@ pub enum StatusErrors {
 /// assert_eq!(class, RetryClass::Transient { retry_after: Some(Duration::from_secs(1)) });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Maximum failures of an event before it is dropped; at least 1. Default 30: two to four
     /// minutes. Only failures that may pass count. Refusals under a shared limit on the rate of
@@ -319,6 +321,48 @@ impl RetryPolicy {
             retry_after_max: Duration::MAX,
             status_errors: StatusErrors::OnlyWithRetryAfter,
         }
+    }
+
+    /// Sets [`RetryPolicy::tries_max`].
+    pub const fn tries_max(mut self, tries: u32) -> Self {
+        self.tries_max = tries;
+        self
+    }
+
+    /// Sets [`RetryPolicy::give_up_out_of_reach`].
+    pub const fn give_up_out_of_reach(mut self, give_up: bool) -> Self {
+        self.give_up_out_of_reach = give_up;
+        self
+    }
+
+    /// Sets [`RetryPolicy::unauthorized_tries_max`].
+    pub const fn unauthorized_tries_max(mut self, tries: u32) -> Self {
+        self.unauthorized_tries_max = tries;
+        self
+    }
+
+    /// Sets [`RetryPolicy::rate_limited_tries_max`].
+    pub const fn rate_limited_tries_max(mut self, tries: u32) -> Self {
+        self.rate_limited_tries_max = tries;
+        self
+    }
+
+    /// Sets [`RetryPolicy::backoff`].
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets [`RetryPolicy::retry_after_max`].
+    pub const fn retry_after_max(mut self, wait: Duration) -> Self {
+        self.retry_after_max = wait;
+        self
+    }
+
+    /// Sets [`RetryPolicy::status_errors`].
+    pub const fn status_errors(mut self, errors: StatusErrors) -> Self {
+        self.status_errors = errors;
+        self
     }
 
     /// The policy of client-go's `tools/events`: 12 attempts, each wait random from 10 to 12.5 s.

@@ -1,5 +1,6 @@
 //! The reporter of an event: source component and host, reporting controller and instance.
 
+use std::fmt;
 use std::hash::Hasher;
 use std::sync::Arc;
 
@@ -21,11 +22,44 @@ pub(crate) const REPORTING_FIELDS: usize = 4;
 /// use tidings_core::EventSource;
 ///
 /// let source = EventSource::component("example-controller").host("node-1");
+/// assert_eq!(EventSource::from("example-controller").host("node-1"), source);
 /// assert_eq!(source.reporting_controller(), "example-controller");
 /// assert_eq!(source.reporting_instance(), "node-1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EventSource(Arc<Packed<4>>);
+
+/// Its four fields.
+impl fmt::Debug for EventSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventSource")
+            .field("component", &self.source_component())
+            .field("host", &self.source_host())
+            .field("reporting_controller", &self.reporting_controller())
+            .field("reporting_instance", &self.reporting_instance())
+            .finish()
+    }
+}
+
+/// [`EventSource::component`].
+impl From<&str> for EventSource {
+    fn from(component: &str) -> Self {
+        Self::component(component)
+    }
+}
+
+/// [`EventSource::component`].
+impl From<String> for EventSource {
+    fn from(component: String) -> Self {
+        Self::component(component)
+    }
+}
+
+impl From<&Self> for EventSource {
+    fn from(source: &Self) -> Self {
+        source.clone()
+    }
+}
 
 impl EventSource {
     /// The reporter named `component`, without a host.

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Api, Client, Config};
-use tidings::{Broadcaster, EventSource, KubeSink, Recorder};
+use tidings::{Broadcaster, KubeSink, Recorder};
 
 /// What every reconciliation has at hand.
 struct Context {
@@ -59,11 +59,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::infer().await?;
 
     let broadcaster = Broadcaster::new();
-    broadcaster.start_structured_logging(tracing::Level::INFO);
+    broadcaster.start_structured_logging();
     // A client of its own: kube's default one tries again by itself, below what the delivery
     // decides.
     broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
-    let recorder = broadcaster.recorder(EventSource::component("config-map-counter"));
+    let recorder = broadcaster.recorder("config-map-counter");
 
     let client = Client::try_from(config)?;
     Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default())

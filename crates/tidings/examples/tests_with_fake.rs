@@ -5,7 +5,7 @@
 //! ```
 
 use k8s_openapi::api::core::v1::Pod;
-use tidings::{Broadcaster, EventSource, Recorder};
+use tidings::{Broadcaster, Recorder};
 
 /// The program's own code takes a recorder, and does not know where its events go.
 fn restart_if_failed(pod: &Pod, recorder: &Recorder) -> bool {
@@ -24,8 +24,8 @@ fn restart_if_failed(pod: &Pod, recorder: &Recorder) -> bool {
 #[tokio::main]
 async fn main() {
     let broadcaster = Broadcaster::new();
-    broadcaster.start_structured_logging(tracing::Level::INFO);
-    let recorder = broadcaster.recorder(EventSource::component("restarter"));
+    broadcaster.start_structured_logging();
+    let recorder = broadcaster.recorder("restarter");
     restart_if_failed(&Pod::default(), &recorder);
     broadcaster
         .shutdown(std::time::Duration::from_secs(5))
@@ -37,9 +37,10 @@ mod tests {
     use std::time::Duration;
 
     use k8s_openapi::api::core::v1::PodStatus;
+    use tidings::advanced::{Backoff, DeliveryOptions, RetryPolicy};
     use tidings::{
-        Backoff, BroadcasterOptions, Clock, DeliveryOptions, EventType::Warning, MemorySink,
-        RetryPolicy, SinkAnswer, SinkOptions, WriteError, testing,
+        BroadcasterOptions, Clock, EventType::Warning, MemorySink, SinkAnswer, SinkOptions,
+        WriteError, testing,
     };
 
     use super::*;
@@ -72,7 +73,7 @@ mod tests {
     async fn repeats_become_a_count() {
         let (sink, broadcaster) = (MemorySink::new(), Broadcaster::new());
         broadcaster.start_recording_to_sink(sink.clone());
-        let recorder = broadcaster.recorder(EventSource::component("restarter"));
+        let recorder = broadcaster.recorder("restarter");
         for _ in 0..3 {
             restart_if_failed(&failed(), &recorder);
         }
@@ -86,15 +87,10 @@ mod tests {
     #[tokio::test]
     async fn an_outage_is_survived() {
         let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
-        let retry = RetryPolicy {
-            tries_max: 10,
-            backoff: Backoff::Constant(Duration::from_secs(600)),
-            ..RetryPolicy::default()
-        };
-        let delivery = DeliveryOptions {
-            retry,
-            ..DeliveryOptions::default()
-        };
+        let retry = RetryPolicy::default()
+            .tries_max(10)
+            .backoff(Backoff::Constant(Duration::from_secs(600)));
+        let delivery = DeliveryOptions::default().retry(retry);
         let options = BroadcasterOptions::default()
             .clock(clock)
             .sink(SinkOptions::default().delivery(delivery));
@@ -107,7 +103,7 @@ mod tests {
             6
         ]);
         broadcaster.start_recording_to_sink(sink.clone());
-        let recorder = broadcaster.recorder(EventSource::component("restarter"));
+        let recorder = broadcaster.recorder("restarter");
         recorder.normal(&Pod::default(), "Started", "during the outage");
         while sink.events().is_empty() {
             hand.advance(Duration::from_secs(60));

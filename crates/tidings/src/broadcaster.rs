@@ -18,7 +18,7 @@ use crate::config::{BroadcasterOptions, InvalidBroadcasterOptions, SinkOptions};
 use crate::delivery::{Machines, SinkTask};
 use crate::error::{BroadcasterStopped, StartSinkError};
 use crate::intake::Intake;
-use crate::logging::{LogLine, log_structured};
+use crate::logging::{LogLine, StructuredLog};
 use crate::recorder::Recorder;
 use crate::registry::{Phase, Registry, TaskKind, reached};
 use crate::report::FlushReport;
@@ -49,13 +49,14 @@ const ABANDON_GRACE: Duration = Duration::from_millis(500);
 /// ([`SinkOptions::spill`]).
 ///
 /// # Limits
-/// Each watcher's queue is bounded ([`QueueOptions`](crate::QueueOptions)), and each sink's pending
-/// events ([`DeliveryOptions`](crate::DeliveryOptions)) and caches
-/// ([`CorrelatorOptions`](crate::CorrelatorOptions)). With the defaults a sink takes a burst of
-/// 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending events, 32
-/// MiB each) and its three caches, whatever is recorded and however slow the server. `KubeSink`
-/// adds 14 MiB at most for the versions of events, and answers while they are read, up to 2 MiB
-/// each; a [`SinkOptions::spill`] adds what [`SpillOptions::new`](crate::SpillOptions::new) says.
+/// Each watcher's queue is bounded ([`QueueOptions`](crate::advanced::QueueOptions)), and each
+/// sink's pending events ([`DeliveryOptions`](crate::advanced::DeliveryOptions)) and caches
+/// ([`CorrelatorOptions`](crate::advanced::CorrelatorOptions)). With the defaults a sink takes a
+/// burst of 32,768 events, and never more memory than 96 MiB (queue, batch in hand and pending
+/// events, 32 MiB each) and its three caches, whatever is recorded and however slow the server.
+/// `KubeSink` adds 14 MiB at most for the versions of events, and answers while they are read, up
+/// to 2 MiB each; a [`SinkOptions::spill`] adds what
+/// [`SpillOptions::new`](crate::SpillOptions::new) says.
 #[derive(Clone, Debug)]
 pub struct Broadcaster {
     owner: Arc<Owner>,
@@ -117,8 +118,15 @@ impl Broadcaster {
     /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers.
     /// A recorder may outlive the broadcaster but does not keep it alive: events recorded after the
     /// last handle of the broadcaster is dropped are dropped, too, and counted.
-    pub fn recorder(&self, source: EventSource) -> Recorder {
-        Recorder::new(Arc::clone(&self.shared().intake), source)
+    ///
+    /// ```
+    /// # use tidings::{Broadcaster, EventSource};
+    /// # let broadcaster = Broadcaster::new();
+    /// let recorder = broadcaster.recorder("example-controller");
+    /// let on_node = broadcaster.recorder(EventSource::component("example-agent").host("node-1"));
+    /// ```
+    pub fn recorder(&self, source: impl Into<EventSource>) -> Recorder {
+        Recorder::new(Arc::clone(&self.shared().intake), source.into())
     }
 
     /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's
@@ -138,7 +146,7 @@ impl Broadcaster {
     /// ```
     pub fn start_event_watcher(&self, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
         let shared = self.shared();
-        let started = match shared.start(TaskKind::Handler) {
+        let started = match shared.start(None) {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!(%error, "Unable start event watcher (will not retry!)");
@@ -167,17 +175,33 @@ impl Broadcaster {
         self.start_event_watcher(move |event| log(format_args!("{}", LogLine(event))))
     }
 
-    /// Logs every event through `tracing` at `level`. client-go's `StartStructuredLogging`.
+    /// Logs every event through `tracing`: warnings as `WARN`, others as `INFO`. client-go's
+    /// `StartStructuredLogging`.
+    ///
+    /// Repeats are quiet: an event that differs from an earlier one only in time is logged as
+    /// `DEBUG` for ten minutes, and then once more at its level, with its `count`. Lines have the
+    /// target `tidings::events`, by which a subscriber can be told to show more of them or fewer.
     ///
     /// The message of the line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`,
     /// `apiVersion`, `type`, `reason`, `action` and `related` where the event has them, and `note`.
     /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing`
     /// calls the line itself `message`.
-    pub fn start_structured_logging(&self, level: tracing::Level) -> Watch {
+    pub fn start_structured_logging(&self) -> Watch {
+        let shared = self.shared();
+        let mut log = StructuredLog::new(shared.options.clock.clone());
+        let intake = Arc::clone(&shared.intake);
+        let mut has_warned = false;
         self.start_event_watcher(move |event| {
             let context = Context::of(event.context());
             let _entered = context.map(|context| context.span.enter());
-            log_structured(level, event);
+            log.write(event);
+            // A log looks as if all were well.
+            if !has_warned && intake.unwritten_events() > 0 {
+                has_warned = true;
+                tracing::warn!(
+                    "events are logged, but no sink writes them: call start_recording_to_sink on the broadcaster before recording events"
+                );
+            }
         })
     }
 
@@ -221,7 +245,7 @@ impl Broadcaster {
 
     fn start_sink(&self, machines: Machines, sink: impl Sink) -> Result<Watch, StartSinkError> {
         let shared = self.shared();
-        let started = shared.start(TaskKind::Sink)?;
+        let started = shared.start(Some(machines.name()))?;
         let watch = started.watch(&shared.intake.mux);
         let clock = shared.options.clock.clone();
         let when_full = shared.options.queue.when_full;
@@ -322,12 +346,13 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher and begins to count its events.
-    fn start(&self, kind: TaskKind) -> Result<Started, BroadcasterStopped> {
+    /// Registers a watcher, a sink of this name or a handler, and begins to count its events.
+    fn start(&self, sink: Option<&Arc<str>>) -> Result<Started, BroadcasterStopped> {
+        let kind = sink.map_or(TaskKind::Handler, |_| TaskKind::Sink);
         let place = self.registry.reserve(kind);
         let receiver = self.intake.mux.watch_by_task(kind == TaskKind::Sink)?;
         let counts = Arc::clone(receiver.counts());
-        let (progress, ending) = self.registry.open(place, counts);
+        let (progress, ending) = self.registry.open(place, sink, counts);
         Ok(Started {
             receiver,
             progress,
@@ -420,7 +445,8 @@ impl Drop for Owner {
         let report = shared.report_now();
         if shared.registry.running() > 0 || report.offered + report.unwritten > 0 {
             tracing::warn!(
-                pending = report.pending + report.handlers.pending,
+                pending = report.pending,
+                unhandled = report.handlers.pending,
                 "event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown"
             );
         }

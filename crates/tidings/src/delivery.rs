@@ -44,6 +44,8 @@ const EVENTS_PER_TURN: usize = 64;
 /// Maximum ready answers handled before other inputs.
 const ANSWERS_PER_TURN: usize = 64;
 
+/// The age of the oldest pending event is measured this often.
+const MEASURES_APART: Duration = Duration::from_secs(5);
 /// A write without an answer for this long is logged.
 const SLOW: Duration = Duration::from_secs(5);
 /// Outages that follow each other are logged at most this often.
@@ -58,6 +60,7 @@ pub(crate) struct Machines {
     retry: RetryPolicy,
     spill: Option<Spill>,
     room: Room,
+    name: Arc<str>,
 }
 
 /// The state of one sink's task.
@@ -86,6 +89,10 @@ pub(crate) struct SinkTask {
     progress: Arc<Progress>,
     outage: Outage,
     metrics: SinkMetrics,
+    /// While events are pending: when the age of the oldest is measured next.
+    measures_at: Option<Monotonic>,
+    /// When the first of the events came that wait for the sink's answer which rules to use.
+    asking_since: Option<Monotonic>,
     /// The last field, so that counting ends after everything else was dropped.
     _ending: Ending,
 }
@@ -125,6 +132,11 @@ struct Answer {
 }
 
 impl Machines {
+    /// The name of the sink.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Opens the spill's folder, if there is one. Otherwise the task does, and retries.
     pub(crate) fn open_spill(&mut self) -> Result<(), InvalidSinkOptions> {
         Ok(self.spill.as_mut().map_or(Ok(()), Spill::open)?)
@@ -140,6 +152,7 @@ impl SinkTask {
         };
         let rules = Rules::new(&options)?;
         let SinkOptions {
+            name,
             discover,
             spill,
             mut delivery,
@@ -159,7 +172,8 @@ impl SinkTask {
             retry: delivery.retry.clone(),
             delivery: Delivery::new(delivery, entropy())?,
             room,
-            spill: spill.map(Spill::new),
+            spill: spill.map(|spill| Spill::new(spill, &name)),
+            name,
         })
     }
 
@@ -192,7 +206,9 @@ impl SinkTask {
             phase,
             progress: started.progress,
             outage: Outage::default(),
-            metrics: SinkMetrics::new(),
+            metrics: SinkMetrics::new(&machines.name),
+            measures_at: None,
+            asking_since: None,
             _ending: started.ending,
         }
     }
@@ -230,8 +246,7 @@ impl SinkTask {
                 self.answered(now, answer);
                 self.settle();
             }
-            let pending = self.progress.counts().pending;
-            self.metrics.pending(pending, self.delivery.pending_bytes());
+            self.measure(now);
             if !self.is_asking() && self.read_spilled(now).await {
                 now = self.clock.monotonic();
                 self.correlate_some();
@@ -261,6 +276,7 @@ impl SinkTask {
                         self.spill_batch().await;
                     }
                     if self.is_asking() {
+                        self.asking_since.get_or_insert(now);
                         self.rest_if_empty();
                     } else {
                         self.correlate_some();
@@ -284,6 +300,7 @@ impl SinkTask {
                     {
                         self.rules = fallback;
                     }
+                    self.asking_since = None;
                     check = Some(self.check(&sink));
                 }
                 Input::Checked => check = None,
@@ -297,6 +314,29 @@ impl SinkTask {
                     return self.abandon();
                 }
             }
+        }
+    }
+
+    /// Sets the gauges.
+    fn measure(&mut self, now: Monotonic) {
+        self.metrics.pending(
+            self.progress.counts().pending,
+            self.delivery.pending_bytes(),
+            self.delivery.is_paused(),
+        );
+        if self.delivery.pending() == 0 && self.asking_since.is_none() {
+            if self.measures_at.take().is_some() {
+                self.metrics.oldest_pending(Duration::ZERO);
+            }
+        } else if self.measures_at.is_none_or(|at| at <= now) {
+            // The first time there is nothing to measure: a sink in good health never does.
+            if self.measures_at.is_some() {
+                let oldest = self.delivery.oldest().into_iter().chain(self.asking_since);
+                let since = oldest.min().unwrap_or(now);
+                let age = u64::try_from(now.nanos_since(since)).unwrap_or(0);
+                self.metrics.oldest_pending(Duration::from_nanos(age));
+            }
+            self.measures_at = Some(now.saturating_add(MEASURES_APART));
         }
     }
 
@@ -334,6 +374,7 @@ impl SinkTask {
         abandoned: Pin<&mut impl Future<Output = ()>>,
     ) -> Input {
         let times = [
+            self.measures_at,
             self.delivery.poll_timeout(),
             self.rules.poll_timeout(self.room, &self.delivery),
             self.spill
@@ -481,7 +522,7 @@ impl SinkTask {
     fn answered(&mut self, now: Monotonic, answer: Answer) {
         self.metrics.answered(
             answer.kind,
-            answer.result.is_ok(),
+            answer.result.as_ref().err(),
             now.nanos_since(answer.started),
         );
         let error = answer.result.as_ref().err().cloned();
@@ -495,6 +536,7 @@ impl SinkTask {
         let write = Named(answer.kind, &answer.occurrence);
         self.progress.failed(format!("{write}: {error}"));
         if handled == Handled::Retried {
+            self.metrics.retried();
             let context = Context::of(answer.occurrence.context());
             let _entered = context.map(|context| context.span.enter());
             let retries = self.delivery.stats().retries;

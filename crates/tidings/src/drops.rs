@@ -2,7 +2,7 @@
 //! queues count by themselves, under their lock, what they have no room for and what comes when
 //! their reader is gone (`mux.rs`).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidings_core::{DropCause, DropCounts};
 
@@ -10,13 +10,24 @@ use crate::metrics::dropped;
 
 /// Counts that several threads may add to.
 #[derive(Debug, Default)]
-pub(crate) struct Drops(Mutex<DropCounts>);
+pub(crate) struct Drops {
+    counts: Mutex<DropCounts>,
+    /// The name of the sink that drops them, if it is one.
+    sink: Option<Arc<str>>,
+}
 
 impl Drops {
+    pub(crate) fn of(sink: Option<Arc<str>>) -> Self {
+        Self {
+            counts: Mutex::default(),
+            sink,
+        }
+    }
+
     /// Counts events as dropped; returns how many were dropped for that cause before.
     pub(crate) fn add(&self, cause: DropCause, events: u64) -> u64 {
         if events > 0 {
-            dropped(cause).increment(events);
+            dropped(cause, self.sink.as_ref()).increment(events);
         }
         let mut counts = self.lock();
         let before = counts.get(cause);
@@ -29,7 +40,7 @@ impl Drops {
     }
 
     fn lock(&self) -> MutexGuard<'_, DropCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -39,7 +39,7 @@ pub enum RecordError {
     )]
     Dropped,
     /// No sink had room for it; or too many events wait for watchers that must not miss any
-    /// ([`WhenFull::Wait`](crate::WhenFull::Wait)).
+    /// ([`WhenFull::Wait`](crate::advanced::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
     /// The tokio runtime of every sink has ended, and the sinks with it: the event is dropped as

@@ -1,6 +1,7 @@
 //! A recorder with the API of kube-rs: `kube::runtime::events` with its `Recorder`, `Event`,
 //! `EventType` and `Reporter`, so that a program switches by changing one line. See
-//! docs/from-kube-rs.md.
+//! docs/from-kube-rs.md. The other half of the change: end the program with [`Recorder::shutdown`],
+//! because [`Recorder::publish`] does not wait for the server.
 //!
 //! It uses this library: publishing returns as soon as the event is queued, and repeats, retries
 //! and bounds are those of a [`Broadcaster`].
@@ -28,6 +29,8 @@
 //!         &pod.object_ref(&()),
 //!     )
 //!     .await?;
+//! // …
+//! recorder.shutdown(std::time::Duration::from_secs(5)).await; // or the last events are lost
 //! # Ok(())
 //! # }
 //! ```
@@ -71,8 +74,8 @@ pub struct Reporter {
     /// The name of the controller. The API server wants a qualified name, such as
     /// `example.com/my-controller`; an invalid one is corrected.
     pub controller: String,
-    /// The replica: the pod's name, from the downward API. Default: the controller's name; in
-    /// kube-rs, the host's.
+    /// The replica: the pod's name, from the downward API. Default: the host's name, which in a pod
+    /// is the pod's, or else the controller's.
     pub instance: Option<String>,
 }
 
@@ -80,7 +83,7 @@ impl From<String> for Reporter {
     fn from(controller: String) -> Self {
         Self {
             controller,
-            instance: None,
+            instance: host(),
         }
     }
 }
@@ -94,12 +97,21 @@ impl From<&str> for Reporter {
 impl Reporter {
     fn source(&self) -> EventSource {
         let source = EventSource::component(&self.controller);
-        match &self.instance {
+        match self.instance.clone().or_else(host) {
             Some(instance) => source.reporting(&self.controller, instance),
-            None => source,
+            None => source.reporting(&self.controller, &self.controller),
         }
     }
 }
+
+/// The host's name, as kube-rs asks for it.
+fn host() -> Option<String> {
+    hostname::get().ok()?.into_string().ok()
+}
+
+/// A reference as the calls take it: kube-rs's type of this name, which has an `ObjectReference`
+/// inside and is taken by none of its calls, is the `ObjectReference` itself here.
+pub type Reference = ObjectReference;
 
 /// Maximum recorders dropped without a shutdown that still write their published events.
 const LEFT_MAX: usize = 4_096;
@@ -112,11 +124,15 @@ const LEFT_EVENTS_MAX: u64 = 65_536;
 /// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as
 /// repeats are counted within one.
 ///
-/// A recorder for each reconcile works, too, but each has a task, and repeats are not counted. When
-/// the last clone is dropped without [`Recorder::shutdown`], published events are still written
-/// while the program runs. Up to 4,096 dropped recorders with up to 65,536 events may do so, while
-/// the server is away for example; beyond that, the first dropped ones give up their events, which
-/// is logged and counted.
+/// End the program with [`Recorder::shutdown`]: `publish` does not wait for the server, so that a
+/// program that ends without it loses what is pending, which can be everything it published. When
+/// the last clone is dropped without a shutdown, this never blocks: the number of pending events is
+/// logged, and they are written while the program runs.
+///
+/// A recorder for each reconcile works, too, but each has a task, and repeats are not counted. Up
+/// to 4,096 dropped recorders with up to 65,536 events may still write, while the server is away
+/// for example; beyond that, the first dropped ones give up their events, which is logged and
+/// counted.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     broadcaster: Broadcaster,
@@ -142,8 +158,9 @@ impl Drop for Own {
         let before = PENDING.fetch_add(1, Ordering::Relaxed);
         if is_sampled(before, 1) {
             tracing::warn!(
+                pending,
                 recorders = before + 1,
-                "recorder dropped without shutdown while events are pending: make one for the program, and end with shutdown"
+                "recorder dropped without shutdown: pending events are lost if the program ends now; make one recorder for the program, and call its shutdown before the end"
             );
         }
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -348,6 +365,32 @@ struct FromKubeRs;
 mod tests {
     use super::*;
     use crate::MemorySink;
+
+    /// kube-rs's own recorder resolves the host's name when it is made from a text; its
+    /// documentation says the same of no instance.
+    #[test]
+    fn a_reporter_without_an_instance_has_the_host_s_name_as_in_kube_rs() {
+        let theirs = kube::runtime::events::Reporter::from("example.com/test");
+        let host = theirs.instance.expect("a host with a name");
+        let none = Reporter {
+            controller: "example.com/test".to_owned(),
+            instance: None,
+        };
+        let own = Reporter {
+            instance: Some("web-0".to_owned()),
+            ..none.clone()
+        };
+        for (reporter, instance) in [
+            ("example.com/test".into(), host.as_str()),
+            ("example.com/test".to_owned().into(), &host),
+            (none, &host),
+            (own, "web-0"),
+        ] {
+            let source = reporter.source();
+            assert_eq!(source.reporting_instance(), instance, "{reporter:?}");
+            assert_eq!(source.reporting_controller(), "example.com/test");
+        }
+    }
 
     async fn publish(recorder: &Recorder, number: usize) {
         let event = Event {

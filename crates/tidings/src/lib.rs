@@ -6,7 +6,7 @@
 //!
 //! use k8s_openapi::api::core::v1::Pod;
 //! use tidings::EventType::Normal;
-//! use tidings::{Broadcaster, EventSource};
+//! use tidings::Broadcaster;
 //! # #[cfg(feature = "kube")]
 //! use tidings::KubeSink;
 //!
@@ -15,9 +15,9 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! tracing_subscriber::fmt().init(); // shows why events cannot be written
 //! let broadcaster = Broadcaster::new();
-//! broadcaster.start_structured_logging(tracing::Level::INFO);
+//! broadcaster.start_structured_logging();
 //! broadcaster.start_recording_to_sink(KubeSink::from_config(kube::Config::infer().await?)?);
-//! let recorder = broadcaster.recorder(EventSource::component("example-controller"));
+//! let recorder = broadcaster.recorder("example-controller");
 //!
 //! # let (pod, code) = (Pod::default(), 3);
 //! recorder.event(&pod, Normal, "PodCreated", "created");
@@ -49,23 +49,24 @@
 //! Every type with a Kubernetes kind can be the object: see [`ToReference`].
 //!
 //! The **[`Broadcaster`]** passes every event to all watchers started on it, in one order. Each
-//! watcher has its own queue, bounded in events and in bytes ([`QueueOptions`]), so that a slow one
-//! does not affect the others.
+//! watcher has its own queue, bounded in events and in bytes ([`advanced::QueueOptions`]), so that
+//! a slow one does not affect the others.
 //!
 //! A **[`Sink`]** writes events: `KubeSink` to an API server, [`MemorySink`] to memory, for tests.
 //! Before it,
 //! - *correlation* counts repeats, combines ten similar events within ten minutes into one, and
-//!   limits floods ([`CorrelatorOptions`]); the first event of each kind always passes;
+//!   limits floods ([`advanced::CorrelatorOptions`]); the first event of each kind always passes;
 //! - *delivery* keeps several writes under way, those of one key in order, and retries temporary
-//!   failures; a failing event delays no other ([`DeliveryOptions`], [`RetryPolicy`]).
+//!   failures; a failing event delays no other ([`advanced::DeliveryOptions`],
+//!   [`advanced::RetryPolicy`]).
 //!
 //! # More than a message
 //!
 //! ```
-//! # use tidings::{Broadcaster, EventSource, EventType::{Normal, Warning}};
+//! # use tidings::{Broadcaster, EventType::{Normal, Warning}};
 //! # use k8s_openapi::api::core::v1::{Node, Pod};
 //! # let broadcaster = Broadcaster::new();
-//! # let recorder = broadcaster.recorder(EventSource::component("example"));
+//! # let recorder = broadcaster.recorder("example");
 //! # let (pod, node) = (Pod::default(), Node::default());
 //! recorder
 //!     .build(&pod, Warning, "BackOff")
@@ -103,21 +104,26 @@
 //!
 //! # Options
 //!
-//! The defaults fix what client-go's users complain about. [`BroadcasterOptions::client_go`]
-//! behaves like client-go, call for call.
+//! Three presets are all that most programs need:
+//!
+//! | | |
+//! |---|---|
+//! | [`BroadcasterOptions::default`] | fixes what client-go's users complain about; counts are up to date within half a minute |
+//! | [`BroadcasterOptions::few_writes`] | as few writes as possible; counts are up to half an hour old |
+//! | [`BroadcasterOptions::client_go`] | client-go's behaviour, call for call |
+//!
+//! Single options have setters, and their types are in [`advanced`].
 //!
 //! ```
 //! use std::time::Duration;
-//! use tidings::{Backoff, Broadcaster, BroadcasterOptions, CorrelatorOptions, DeliveryOptions, RetryPolicy, SinkOptions};
+//! use tidings::advanced::{Backoff, CorrelatorOptions, DeliveryOptions, RetryPolicy};
+//! use tidings::{Broadcaster, BroadcasterOptions, SinkOptions};
 //!
-//! let retry = RetryPolicy {
-//!     tries_max: 12,
-//!     backoff: Backoff::Exponential { first: Duration::from_secs(1), max: Duration::from_secs(30) },
-//!     ..RetryPolicy::default()
-//! };
+//! let (first, max) = (Duration::from_secs(1), Duration::from_secs(30));
+//! let retry = RetryPolicy::default().tries_max(12).backoff(Backoff::Exponential { first, max });
 //! let sink = SinkOptions::default()
 //!     .correlator(CorrelatorOptions::default().spam_burst(50))
-//!     .delivery(DeliveryOptions { workers: 4, retry, ..DeliveryOptions::default() });
+//!     .delivery(DeliveryOptions::default().workers(4).retry(retry));
 //! let broadcaster = Broadcaster::with_options(BroadcasterOptions::default().sink(sink))?;
 //! # Ok::<(), tidings::InvalidBroadcasterOptions>(())
 //! ```
@@ -126,14 +132,15 @@
 //!
 //! The calls are the same; the API group is an option of the sink. In core/v1, the default, repeats
 //! have a count and similar events are combined. In events.k8s.io/v1 ([`SinkOptions::events_v1`])
-//! repeats form a series, which keeps the note of its first event ([`SeriesOptions::last_note`]
-//! shows the last one). Its second event is written at once, later ones as counts. Give such events
-//! an action ([`EventBuilder::action`]).
+//! repeats form a series, which keeps the note of its first event
+//! ([`SeriesOptions::last_note`](advanced::SeriesOptions::last_note) shows the last one). Its
+//! second event is written at once, later ones as counts. Give such events an action
+//! ([`EventBuilder::action`]).
 //!
 //! In both, a count that has not changed for five seconds, or has doubled since it was last
 //! written, is written within half a minute. For this a sink has a budget of 100 writes at once and
-//! one each second. [`SeriesOptions::heartbeat`] replaces these refreshes; with half an hour there
-//! are never more writes than client-go makes.
+//! one each second. [`SeriesOptions::heartbeat`](advanced::SeriesOptions::heartbeat) replaces these
+//! refreshes; with half an hour there are never more writes than client-go makes.
 //!
 //! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
 //! asks the server once, before the first write, and falls back to core/v1 with all fields of an
@@ -147,7 +154,7 @@
 //! # From kube-rs
 //!
 //! `tidings::kube_rs` has kube-rs's `Recorder`, `Event`, `EventType` and `Reporter`: a program
-//! switches by changing one `use`.
+//! switches by changing one `use`, and ends with its `shutdown`.
 //!
 //! # Tests
 //!
@@ -222,10 +229,7 @@ pub use acknowledgement::Acknowledgement;
 pub use broadcaster::Broadcaster;
 pub use builder::EventBuilder;
 pub use clock::{Clock, ManualClock};
-pub use config::{
-    BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, QueueOptions, SinkOptions,
-    WhenFull,
-};
+pub use config::{BroadcasterOptions, InvalidBroadcasterOptions, InvalidSinkOptions, SinkOptions};
 pub use error::{BroadcasterStopped, RecordError, ReferenceError, StartSinkError};
 pub use object::{ToReference, kind};
 pub use recorder::Recorder;
@@ -233,11 +237,24 @@ pub use report::{Counts, FlushReport};
 pub use sink::*;
 pub use spill::{SpillError, SpillOptions};
 pub use tidings_core::{
-    AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions, DropCause,
-    DropCounts, Event, EventApi, EventContext, EventSource, EventType, FixedNamespace,
-    InvalidCorrelatorOptions, InvalidDeliveryOptions, InvalidNamespace, InvalidSeriesOptions,
-    LAST_NOTE_ANNOTATION, OMITTED_ANNOTATION, Occurrence, OccurrenceKind, Overflow, Reference,
-    ReferenceFields, RetryPolicy, SeriesOptions, StatusErrors, StatusFailure, WriteError,
-    WriteErrorKind,
+    DropCause, DropCounts, Event, EventApi, EventContext, EventSource, EventType,
+    LAST_NOTE_ANNOTATION, OMITTED_ANNOTATION, Occurrence, OccurrenceKind, Reference,
+    ReferenceFields, StatusFailure, WriteError, WriteErrorKind,
 };
 pub use watcher::{EventWatcher, Watch};
+
+/// The types of single options, for what the three presets of [`BroadcasterOptions`] do not offer:
+/// bounds of queues, correlation, series, delivery, retries, the namespace of events about
+/// cluster-scoped objects.
+///
+/// Each is a value with a default and a setter for each option; they are checked when the
+/// broadcaster is made, and an error names the option, its value and what is accepted.
+pub mod advanced {
+    pub use tidings_core::{
+        AggregateKey, Backoff, ClusterScopedNamespace, CorrelatorOptions, DeliveryOptions,
+        FixedNamespace, InvalidCorrelatorOptions, InvalidDeliveryOptions, InvalidNamespace,
+        InvalidSeriesOptions, Overflow, RetryPolicy, SeriesOptions, StatusErrors,
+    };
+
+    pub use crate::config::{QueueOptions, WhenFull};
+}

@@ -1,10 +1,16 @@
 //! Events as log lines: client-go's `StartLogging` and `StartStructuredLogging`.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
 use tidings_core::validate::Quoted;
-use tidings_core::{Event, Reference};
+use tidings_core::{Event, EventType, Monotonic, Reference};
+use tracing::Level;
 use tracing::field::display;
+
+use crate::clock::Clock;
 
 /// An event as client-go's `StartLogging` writes it.
 pub(crate) struct LogLine<'a>(pub(crate) &'a Event);
@@ -59,9 +65,81 @@ impl fmt::Display for KRef<'_> {
     }
 }
 
+/// How long repeats of an event are logged as `DEBUG`.
+const QUIET: Duration = Duration::from_secs(600);
+/// Maximum different events whose repeats are known. Beyond it, repeats may be logged as new.
+const KNOWN_MAX: usize = 4_096;
+
+/// The log of `start_structured_logging`: levels by type, and quiet repeats.
+pub(crate) struct StructuredLog {
+    clock: Clock,
+    hasher: RandomState,
+    /// By a hash of what repeats have in common.
+    known: HashMap<u64, Known>,
+}
+
+/// An event that was logged.
+struct Known {
+    /// When it was last logged at its own level.
+    logged: Monotonic,
+    count: u64,
+}
+
+impl StructuredLog {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            hasher: RandomState::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Logs `event`, at the level of its type or quietly.
+    pub(crate) fn write(&mut self, event: &Event) {
+        let (count, is_quiet) = self.seen(event);
+        let level = if is_quiet {
+            Level::DEBUG
+        } else if event.event_type() == EventType::Warning.as_str() {
+            Level::WARN
+        } else {
+            Level::INFO
+        };
+        log_structured(level, event, Some(count).filter(|count| *count > 1));
+    }
+
+    /// How often the event was seen, this time included, and whether it is a repeat that is quiet.
+    fn seen(&mut self, event: &Event) -> (u64, bool) {
+        let now = self.clock.monotonic();
+        let is_fresh = |known: &Known| now < known.logged.saturating_add(QUIET);
+        let regarding = event.regarding();
+        let key = self.hasher.hash_one((
+            [regarding.kind(), regarding.api_version(), regarding.uid()],
+            [regarding.namespace(), regarding.name()],
+            [regarding.field_path(), event.action()],
+            [event.event_type(), event.reason(), event.message()],
+        ));
+        if !self.known.contains_key(&key) && self.known.len() >= KNOWN_MAX {
+            self.known.retain(|_, known| is_fresh(known));
+            if self.known.len() >= KNOWN_MAX {
+                self.known.clear();
+            }
+        }
+        let known = self.known.entry(key).or_insert(Known {
+            logged: now,
+            count: 0,
+        });
+        known.count += 1;
+        let is_quiet = known.count > 1 && is_fresh(known);
+        if !is_quiet {
+            known.logged = now;
+        }
+        (known.count, is_quiet)
+    }
+}
+
 /// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and
 /// what it leaves out: action and related object.
-pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
+fn log_structured(level: Level, event: &Event, count: Option<u64>) {
     let regarding = event.regarding();
     let action = Some(event.action()).filter(|action| !action.is_empty());
     let related = event.related().map(|related| display(KRef(related)));
@@ -69,6 +147,7 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(
+                target: "tidings::events",
                 $level,
                 object = %KRef(regarding),
                 fieldPath = regarding.field_path(),
@@ -78,25 +157,55 @@ pub(crate) fn log_structured(level: tracing::Level, event: &Event) {
                 reason = event.reason(),
                 action,
                 related,
+                count,
                 note = event.message(),
                 "Event occurred"
             )
         };
     }
     match level {
-        tracing::Level::ERROR => line!(tracing::Level::ERROR),
-        tracing::Level::WARN => line!(tracing::Level::WARN),
-        tracing::Level::INFO => line!(tracing::Level::INFO),
-        tracing::Level::DEBUG => line!(tracing::Level::DEBUG),
-        tracing::Level::TRACE => line!(tracing::Level::TRACE),
+        Level::WARN => line!(Level::WARN),
+        Level::INFO => line!(Level::INFO),
+        _ => line!(Level::DEBUG),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1;
     use tidings_core::ReferenceFields;
 
     use super::*;
+
+    /// However many different events there are, few are known; the others are logged as new.
+    #[test]
+    fn the_memory_of_a_log_is_bounded() {
+        let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+        let mut log = StructuredLog::new(clock);
+        let mut seen = |number: usize| {
+            let reason = Some(number.to_string());
+            log.seen(&Event::from_wire(v1::Event {
+                reason,
+                ..v1::Event::default()
+            }))
+        };
+        for number in 0..KNOWN_MAX {
+            assert_eq!(seen(number), (1, false));
+        }
+        assert_eq!(seen(0), (2, true));
+        hand.advance(QUIET / 2);
+        assert_eq!(seen(KNOWN_MAX), (1, false), "all others are given up");
+        assert_eq!(seen(0), (1, false));
+        hand.advance(QUIET / 2);
+        for number in 1..KNOWN_MAX - 1 {
+            assert_eq!(seen(number), (1, false));
+        }
+        assert_eq!(seen(0), (2, true));
+        hand.advance(QUIET / 2);
+        assert_eq!(seen(KNOWN_MAX - 1), (1, false), "old ones make room");
+        assert_eq!(seen(1), (2, true));
+        assert_eq!(log.known.len(), KNOWN_MAX - 1);
+    }
 
     #[test]
     fn text_is_quoted_as_go_does() {

@@ -1,38 +1,60 @@
 //! Metrics through the `metrics` facade: every stage, every cause.
 //!
-//! Install the program's metrics recorder before the broadcaster is made, because that registers
-//! the metrics.
+//! The facade is the crate [`metrics`](https://docs.rs/metrics) in version 0.24: the program's
+//! exporter must be one for that version (`metrics-exporter-prometheus` 0.16 to 0.18), or it sees
+//! nothing. Install it before the broadcaster is made, because that registers the metrics.
 //!
 //! | name | kind | labels | what it counts |
 //! |---|---|---|---|
 //! | `tidings_recorder_events_total` | counter | `type` | events recorded and accepted |
-//! | `tidings_recorder_delivered_total` | counter | | events a sink wrote |
-//! | `tidings_recorder_aggregated_total` | counter | | events merged into the write of a later one |
-//! | `tidings_recorder_filtered_total` | counter | | repeats that the spam filter held back: their count is written later |
-//! | `tidings_recorder_dropped_total` | counter | `cause` | events given up, once per sink or watcher that lost it |
-//! | `tidings_recorder_abandoned_total` | counter | | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
-//! | `tidings_recorder_pending_events` | gauge | | events offered to sinks that are not written, merged, held back or given up yet, wherever they wait |
-//! | `tidings_recorder_pending_bytes` | gauge | | about how much memory those take that wait to be written, or are being written |
-//! | `tidings_recorder_writes_total` | counter | `verb`, `outcome` | requests to sinks; `outcome` is `ok` or `error` |
-//! | `tidings_recorder_write_seconds` | histogram | `verb` | how long these took |
+//! | `tidings_recorder_delivered_total` | counter | `sink` | events a sink wrote |
+//! | `tidings_recorder_aggregated_total` | counter | `sink` | events merged into the write of a later one |
+//! | `tidings_recorder_filtered_total` | counter | `sink` | repeats that the spam filter held back: their count is written later |
+//! | `tidings_recorder_dropped_total` | counter | `cause`, `sink` | events given up, once per sink or watcher that lost it. Those that reached no sink have no `sink` |
+//! | `tidings_recorder_abandoned_total` | counter | `sink` | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
+//! | `tidings_recorder_pending_events` | gauge | `sink` | events offered to sinks that are not written, merged, held back or given up yet, wherever they wait |
+//! | `tidings_recorder_pending_bytes` | gauge | `sink` | about how much memory those take that wait to be written, or are being written |
+//! | `tidings_recorder_oldest_pending_seconds` | gauge | `sink` | how long the oldest of these has waited, to five seconds; since it was read back, for one on disk |
+//! | `tidings_recorder_paused` | gauge | `sink` | 1 while writing pauses because the server is out of reach |
+//! | `tidings_recorder_writes_total` | counter | `sink`, `verb`, `outcome`, `code` | requests to sinks; `outcome` is `ok` or `error`. Errors have a `code`: the HTTP status, or `transport`, `timeout`, `invalid` |
+//! | `tidings_recorder_write_seconds` | histogram | `sink`, `verb` | how long these took |
+//! | `tidings_recorder_retries_total` | counter | `sink` | failed requests that are tried again |
 //! | `tidings_recorder_handled_total` | counter | | events handed to handlers: loggers and other event watchers |
 //! | `tidings_recorder_handler_panics_total` | counter | | handlers that panicked, which ended their watchers |
-//! | `tidings_recorder_cache_hits_total` | counter | `cache` | look-ups of the correlator that found an entry |
-//! | `tidings_recorder_cache_misses_total` | counter | `cache` | look-ups that found none |
-//! | `tidings_recorder_cache_evictions_total` | counter | `cache` | entries given up for newer ones |
-//! | `tidings_recorder_spilled_total` | counter | | events kept on disk until their outcome is known |
-//! | `tidings_recorder_spill_refused_total` | counter | | events that found no room on disk, or could not be written: they are in memory only, unless there is room before their turn comes |
-//! | `tidings_recorder_spill_recovered_total` | counter | | events that an earlier process left on disk |
-//! | `tidings_recorder_spill_bytes` | gauge | | how many bytes of events lie on disk |
+//! | `tidings_recorder_cache_hits_total` | counter | `sink`, `cache` | look-ups of the correlator that found an entry |
+//! | `tidings_recorder_cache_misses_total` | counter | `sink`, `cache` | look-ups that found none |
+//! | `tidings_recorder_cache_evictions_total` | counter | `sink`, `cache` | entries given up for newer ones |
+//! | `tidings_recorder_spilled_total` | counter | `sink` | events kept on disk until their outcome is known |
+//! | `tidings_recorder_spill_refused_total` | counter | `sink` | events that found no room on disk, or could not be written: they are in memory only, unless there is room before their turn comes |
+//! | `tidings_recorder_spill_recovered_total` | counter | `sink` | events that an earlier process left on disk |
+//! | `tidings_recorder_spill_bytes` | gauge | `sink` | how many bytes of events lie on disk |
+//!
+//! `sink` is the name of the sink ([`SinkOptions::name`](crate::SinkOptions::name)). Sinks of one
+//! name are counted together; of their oldest pending events, the oldest counts.
 //!
 //! The causes are those of [`DropCause`]; the counter of each is there from the start. Events
 //! recorded while there is no watcher are counted as recorded only.
+//!
+//! # A sink that blocks
+//!
+//! A sink that blocks its thread does not notice the deadline of a shutdown. The shutdown returns
+//! half a second later without it, and its report counts the events of the sink as pending. The
+//! metrics follow the sink itself: until it returns, its events stay in
+//! `tidings_recorder_pending_events`, and `tidings_recorder_abandoned_total` does not have them.
+//! When it returns, they become abandoned, except for a write that succeeded meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
-use tidings_core::{CacheStats, CorrelatorStats, DropCause, EventType, OccurrenceKind};
+use tidings_core::{
+    CacheStats, CorrelatorStats, DropCause, EventType, OccurrenceKind, WriteError, WriteErrorKind,
+};
 
 pub(crate) const EVENTS: &str = "tidings_recorder_events_total";
 pub(crate) const DELIVERED: &str = "tidings_recorder_delivered_total";
@@ -42,6 +64,9 @@ pub(crate) const DROPPED: &str = "tidings_recorder_dropped_total";
 pub(crate) const ABANDONED: &str = "tidings_recorder_abandoned_total";
 pub(crate) const PENDING_EVENTS: &str = "tidings_recorder_pending_events";
 pub(crate) const PENDING_BYTES: &str = "tidings_recorder_pending_bytes";
+pub(crate) const OLDEST_PENDING: &str = "tidings_recorder_oldest_pending_seconds";
+pub(crate) const PAUSED: &str = "tidings_recorder_paused";
+pub(crate) const RETRIES: &str = "tidings_recorder_retries_total";
 pub(crate) const WRITES: &str = "tidings_recorder_writes_total";
 pub(crate) const WRITE_SECONDS: &str = "tidings_recorder_write_seconds";
 pub(crate) const HANDLED: &str = "tidings_recorder_handled_total";
@@ -81,6 +106,21 @@ pub(crate) fn describe() {
         PENDING_BYTES,
         Unit::Bytes,
         "About how much memory the events take that wait to be written, or are."
+    );
+    describe_gauge!(
+        OLDEST_PENDING,
+        Unit::Seconds,
+        "How long the oldest event has waited that is to be written, or is."
+    );
+    describe_gauge!(
+        PAUSED,
+        count,
+        "Sinks whose writing pauses because the server is out of reach."
+    );
+    describe_counter!(
+        RETRIES,
+        count,
+        "Failed requests to sinks that are tried again."
     );
     describe_counter!(WRITES, count, "Requests to sinks.");
     describe_histogram!(
@@ -139,13 +179,13 @@ impl RecorderMetrics {
         describe();
         // Registered at zero, so that the first loss is an increase.
         for cause in DropCause::ALL {
-            dropped(*cause).increment(0);
+            dropped(*cause, None).increment(0);
         }
         let events = |event_type: EventType| counter!(EVENTS, "type" => event_type.as_str());
         Self {
             normal: events(EventType::Normal),
             warning: events(EventType::Warning),
-            queue_full: dropped(DropCause::QueueFull),
+            queue_full: dropped(DropCause::QueueFull, None),
         }
     }
 
@@ -167,22 +207,26 @@ impl std::fmt::Debug for RecorderMetrics {
     }
 }
 
-/// The counter of events given up for `cause`.
-pub(crate) fn dropped(cause: DropCause) -> Counter {
-    counter!(DROPPED, "cause" => cause.as_str())
+/// The counter of events given up for `cause`, by the sink of this name, or before any sink.
+pub(crate) fn dropped(cause: DropCause, sink: Option<&Arc<str>>) -> Counter {
+    if let Some(sink) = sink {
+        counter!(DROPPED, "cause" => cause.as_str(), "sink" => Arc::clone(sink))
+    } else {
+        counter!(DROPPED, "cause" => cause.as_str())
+    }
 }
 
 /// Counts events lost to watchers that had ended with their runtime.
 pub(crate) fn runtime_gone(events: u64) {
     if events > 0 {
-        dropped(DropCause::RuntimeGone).increment(events);
+        dropped(DropCause::RuntimeGone, None).increment(events);
     }
 }
 
-/// The counter of events that sinks still had when they ended.
-pub(crate) fn abandoned() -> Counter {
+/// The counter of events that sinks of this name still had when they ended.
+pub(crate) fn abandoned(sink: &Arc<str>) -> Counter {
     describe();
-    counter!(ABANDONED)
+    counter!(ABANDONED, "sink" => Arc::clone(sink))
 }
 
 /// Metrics of a spill.
@@ -194,13 +238,13 @@ pub(crate) struct SpillMetrics {
 }
 
 impl SpillMetrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sink: &Arc<str>) -> Self {
         describe();
         Self {
-            spilled: counter!(SPILLED),
-            refused: counter!(SPILL_REFUSED),
-            recovered: counter!(SPILL_RECOVERED),
-            bytes: gauge!(SPILL_BYTES),
+            spilled: counter!(SPILLED, "sink" => Arc::clone(sink)),
+            refused: counter!(SPILL_REFUSED, "sink" => Arc::clone(sink)),
+            recovered: counter!(SPILL_RECOVERED, "sink" => Arc::clone(sink)),
+            bytes: gauge!(SPILL_BYTES, "sink" => Arc::clone(sink)),
         }
     }
 }
@@ -210,18 +254,23 @@ pub(crate) struct SinkMetrics {
     delivered: Counter,
     aggregated: Counter,
     filtered: Counter,
+    retries: Counter,
     pending_events: Gauge,
     pending_bytes: Gauge,
+    paused: Gauge,
     create: WriteMetrics,
     patch: WriteMetrics,
     caches: [CacheMetrics; 3],
-    /// This sink's part of the gauges, which all sinks share.
+    age: Age,
+    /// This sink's part of the gauges, which sinks of one name share.
     pending: (u64, usize),
+    is_paused: bool,
 }
 
 struct WriteMetrics {
+    sink: Arc<str>,
+    verb: &'static str,
     ok: Counter,
-    error: Counter,
     seconds: Histogram,
 }
 
@@ -234,17 +283,24 @@ struct CacheMetrics {
 }
 
 impl SinkMetrics {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(sink: &Arc<str>) -> Self {
+        for cause in DropCause::ALL {
+            dropped(*cause, Some(sink)).increment(0);
+        }
         Self {
-            delivered: counter!(DELIVERED),
-            aggregated: counter!(AGGREGATED),
-            filtered: counter!(FILTERED),
-            pending_events: gauge!(PENDING_EVENTS),
-            pending_bytes: gauge!(PENDING_BYTES),
-            create: WriteMetrics::new("create"),
-            patch: WriteMetrics::new("patch"),
-            caches: ["aggregate", "count", "spam"].map(CacheMetrics::new),
+            delivered: counter!(DELIVERED, "sink" => Arc::clone(sink)),
+            aggregated: counter!(AGGREGATED, "sink" => Arc::clone(sink)),
+            filtered: counter!(FILTERED, "sink" => Arc::clone(sink)),
+            retries: counter!(RETRIES, "sink" => Arc::clone(sink)),
+            pending_events: gauge!(PENDING_EVENTS, "sink" => Arc::clone(sink)),
+            pending_bytes: gauge!(PENDING_BYTES, "sink" => Arc::clone(sink)),
+            paused: gauge!(PAUSED, "sink" => Arc::clone(sink)),
+            create: WriteMetrics::new(sink, "create"),
+            patch: WriteMetrics::new(sink, "patch"),
+            caches: ["aggregate", "count", "spam"].map(|cache| CacheMetrics::new(sink, cache)),
+            age: Age::new(sink),
             pending: (0, 0),
+            is_paused: false,
         }
     }
 
@@ -260,8 +316,12 @@ impl SinkMetrics {
         self.filtered.increment(events);
     }
 
-    /// Updates the gauges, which are sums over all sinks, by the difference.
-    pub(crate) fn pending(&mut self, events: u64, bytes: usize) {
+    pub(crate) fn retried(&self) {
+        self.retries.increment(1);
+    }
+
+    /// Updates the gauges, which are sums over sinks of one name, by the difference.
+    pub(crate) fn pending(&mut self, events: u64, bytes: usize, is_paused: bool) {
         let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
         if last_events != events {
             self.pending_events
@@ -271,17 +331,31 @@ impl SinkMetrics {
             self.pending_bytes
                 .increment(bytes as f64 - last_bytes as f64);
         }
+        match (std::mem::replace(&mut self.is_paused, is_paused), is_paused) {
+            (false, true) => self.paused.increment(1.),
+            (true, false) => self.paused.decrement(1.),
+            _ => {}
+        }
     }
 
-    pub(crate) fn answered(&self, kind: OccurrenceKind, ok: bool, nanoseconds: i64) {
+    /// Sets the age of the sink's oldest pending event; zero if there is none.
+    pub(crate) fn oldest_pending(&mut self, age: Duration) {
+        self.age.set(age);
+    }
+
+    pub(crate) fn answered(
+        &self,
+        kind: OccurrenceKind,
+        error: Option<&WriteError>,
+        nanoseconds: i64,
+    ) {
         let write = match kind {
             OccurrenceKind::Create => &self.create,
             OccurrenceKind::Patch => &self.patch,
         };
-        if ok {
-            write.ok.increment(1);
-        } else {
-            write.error.increment(1);
+        match error {
+            None => write.ok.increment(1),
+            Some(error) => write.failed(error),
         }
         write.seconds.record(nanoseconds.max(0) as f64 / 1e9);
     }
@@ -296,26 +370,96 @@ impl SinkMetrics {
 
 impl Drop for SinkMetrics {
     fn drop(&mut self) {
-        self.pending(0, 0);
+        self.pending(0, 0, false);
+        self.oldest_pending(Duration::ZERO);
     }
 }
 
 impl WriteMetrics {
-    fn new(verb: &'static str) -> Self {
+    fn new(sink: &Arc<str>, verb: &'static str) -> Self {
         Self {
-            ok: counter!(WRITES, "verb" => verb, "outcome" => "ok"),
-            error: counter!(WRITES, "verb" => verb, "outcome" => "error"),
-            seconds: histogram!(WRITE_SECONDS, "verb" => verb),
+            sink: Arc::clone(sink),
+            verb,
+            ok: counter!(WRITES, "sink" => Arc::clone(sink), "verb" => verb, "outcome" => "ok"),
+            seconds: histogram!(WRITE_SECONDS, "sink" => Arc::clone(sink), "verb" => verb),
         }
+    }
+
+    fn failed(&self, error: &WriteError) {
+        let (sink, verb) = (Arc::clone(&self.sink), self.verb);
+        let code = code(error);
+        counter!(WRITES, "sink" => sink, "verb" => verb, "outcome" => "error", "code" => code)
+            .increment(1);
+    }
+}
+
+/// The label of a failure. No server can cause more than a few hundred.
+fn code(error: &WriteError) -> String {
+    match &error.kind {
+        WriteErrorKind::Status(failure) if (100..600).contains(&failure.code) => {
+            failure.code.to_string()
+        }
+        WriteErrorKind::Status(_) => "other".to_owned(),
+        WriteErrorKind::Transport => "transport".to_owned(),
+        WriteErrorKind::Timeout => "timeout".to_owned(),
+        _ => "invalid".to_owned(),
+    }
+}
+
+type Ages = BTreeSet<(u64, u64)>;
+
+/// The age of one sink's oldest pending event. The gauge shows the greatest age of all sinks of its
+/// name.
+struct Age {
+    sink: Arc<str>,
+    /// This sink among all.
+    id: u64,
+    gauge: Gauge,
+    /// In nanoseconds; 0 without pending events.
+    last: u64,
+}
+
+impl Age {
+    fn new(sink: &Arc<str>) -> Self {
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        Self {
+            sink: Arc::clone(sink),
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed),
+            gauge: gauge!(OLDEST_PENDING, "sink" => Arc::clone(sink)),
+            last: 0,
+        }
+    }
+
+    fn set(&mut self, age: Duration) {
+        /// The ages and ids of all sinks that have pending events, by name.
+        static AGES: Mutex<BTreeMap<Arc<str>, Ages>> = Mutex::new(BTreeMap::new());
+
+        let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+        let last = std::mem::replace(&mut self.last, age);
+        if last == age {
+            return;
+        }
+        let mut ages = AGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_name = ages.entry(Arc::clone(&self.sink)).or_default();
+        of_name.remove(&(last, self.id));
+        if age > 0 {
+            of_name.insert((age, self.id));
+        }
+        let greatest = of_name.last().map_or(0, |(age, _)| *age);
+        if of_name.is_empty() {
+            ages.remove(&self.sink);
+        }
+        // Set under the lock: a smaller age never overtakes a greater one.
+        self.gauge.set(Duration::from_nanos(greatest).as_secs_f64());
     }
 }
 
 impl CacheMetrics {
-    fn new(cache: &'static str) -> Self {
+    fn new(sink: &Arc<str>, cache: &'static str) -> Self {
         Self {
-            hits: counter!(CACHE_HITS, "cache" => cache),
-            misses: counter!(CACHE_MISSES, "cache" => cache),
-            evictions: counter!(CACHE_EVICTIONS, "cache" => cache),
+            hits: counter!(CACHE_HITS, "sink" => Arc::clone(sink), "cache" => cache),
+            misses: counter!(CACHE_MISSES, "sink" => Arc::clone(sink), "cache" => cache),
+            evictions: counter!(CACHE_EVICTIONS, "sink" => Arc::clone(sink), "cache" => cache),
             last: CacheStats::default(),
         }
     }

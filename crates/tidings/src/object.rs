@@ -20,7 +20,36 @@ use crate::error::ReferenceError;
 /// - lists, of which kind, apiVersion and resourceVersion are known,
 /// - `Arc`, `Rc`, `Box`, and `Option` of each of these.
 ///
-/// The compiler needs `Kind` to distinguish these implementations; it is always inferred.
+/// The compiler needs `Kind` to distinguish these implementations; it is always inferred. A generic
+/// helper passes it on:
+///
+/// ```
+/// use std::fmt::Display;
+///
+/// use k8s_openapi::api::core::v1::Pod;
+/// use tidings::{Recorder, ToReference, testing};
+///
+/// /// Records a warning if `result` is an error.
+/// fn record_error<Kind, E: Display>(
+///     recorder: &Recorder,
+///     object: &impl ToReference<Kind>,
+///     result: &Result<(), E>,
+/// ) {
+///     if let Err(error) = result {
+///         recorder.warning(object, "ReconcileFailed", error);
+///     }
+/// }
+///
+/// let (recorder, mut events) = testing::recorder();
+/// record_error(&recorder, &Pod::default(), &Err("out of disk space"));
+/// events.assert_lines(&["Warning ReconcileFailed out of disk space"]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "events cannot be recorded about `{Self}`",
+    label = "not an object of Kubernetes, nor a reference to one",
+    note = "accepted are types with kube's `Resource` (those of k8s-openapi, `CustomResource`, `PartialObjectMeta`), `DynamicObject`, `ObjectReference`, `tidings::Reference`, and `Arc`, `Rc`, `Box`, `&` and `Option` of these",
+    note = "in a generic function, take `object: &impl ToReference<Kind>` with `Kind` as one more parameter: see the documentation of `tidings::ToReference`"
+)]
 pub trait ToReference<Kind> {
     /// A reference to this object: kind, apiVersion, namespace, name, uid and resourceVersion.
     fn to_reference(&self) -> Result<Reference, ReferenceError>;

@@ -105,9 +105,14 @@ impl Registry {
         }
     }
 
-    /// Registers a new task that reads a queue with these counts. The task has ended when the
-    /// returned guard is dropped.
-    pub(crate) fn open(&self, place: Place, queue: Arc<QueueCounts>) -> (Arc<Progress>, Ending) {
+    /// Registers a new task, of a sink of this name if it is one, that reads a queue with these
+    /// counts. The task has ended when the returned guard is dropped.
+    pub(crate) fn open(
+        &self,
+        place: Place,
+        sink: Option<&Arc<str>>,
+        queue: Arc<QueueCounts>,
+    ) -> (Arc<Progress>, Ending) {
         let progress = Arc::new(Progress {
             kind: place.kind,
             queue,
@@ -116,7 +121,7 @@ impl Registry {
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
-            dropped: Drops::default(),
+            dropped: Drops::of(sink.cloned()),
             left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
             last_error: Arc::clone(&self.last_error),
@@ -127,7 +132,7 @@ impl Registry {
         drop(books);
         let ending = Ending {
             progress: Arc::clone(&progress),
-            abandoned: (place.kind == TaskKind::Sink).then(abandoned),
+            abandoned: sink.map(abandoned),
             place,
         };
         (progress, ending)
@@ -385,7 +390,7 @@ mod tests {
             let mux = Mux::new(QueueOptions::default());
             let place = registry.reserve(TaskKind::Sink);
             let mut receiver = mux.watch_by_task(true).unwrap();
-            let (progress, ending) = registry.open(place, Arc::clone(receiver.counts()));
+            let (progress, ending) = registry.open(place, None, Arc::clone(receiver.counts()));
             let publish = || mux.publish(Event::from_wire(v1::Event::default()));
             publish();
             publish();

@@ -116,12 +116,12 @@ impl Rules {
         match self {
             Self::Series(series) => {
                 series.handle_event(now, event);
-                offer(series, delivery);
+                offer(now.monotonic, series, delivery);
             }
             Self::Counts(correlator) => {
                 // Functions of the user are called here, which may panic.
                 match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
-                    Ok(Correlated::Write(occurrence)) => delivery.offer(occurrence),
+                    Ok(Correlated::Write(occurrence)) => delivery.offer(now.monotonic, occurrence),
                     Ok(Correlated::Filtered) => return Taken::Dropped(DropCause::SpamFiltered),
                     Ok(Correlated::HeldBack { first, count }) => {
                         return Taken::HeldBack { first, count };
@@ -159,14 +159,14 @@ impl Rules {
                 while room.is_left_by(delivery) && series.poll_timeout().is_some_and(|at| at <= now)
                 {
                     series.handle_timeout(now, 1);
-                    offer(series, delivery);
+                    offer(now, series, delivery);
                 }
             }
             Self::Counts(correlator) => {
                 while room.is_left_by(delivery)
                     && let Some(occurrence) = correlator.poll_refresh(now)
                 {
-                    delivery.offer(occurrence);
+                    delivery.offer(now, occurrence);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Rules {
         {
             let busy_from = room.events.min(EARLY_WRITES);
             series.write_early(now, busy_from.saturating_sub(untried(delivery).0));
-            offer(series, delivery);
+            offer(now, series, delivery);
         }
     }
 
@@ -214,12 +214,12 @@ impl Rules {
             let is_all = match self {
                 Self::Series(series) => {
                     let is_all = series.finish(1);
-                    offer(series, delivery);
+                    offer(now, series, delivery);
                     is_all
                 }
                 Self::Counts(correlator) => match correlator.poll_last(now) {
                     Some(occurrence) => {
-                        delivery.offer(occurrence);
+                        delivery.offer(now, occurrence);
                         false
                     }
                     None => true,
@@ -257,8 +257,8 @@ impl Rules {
     }
 }
 
-fn offer(series: &mut Series, delivery: &mut Delivery<Occurrence>) {
+fn offer(now: Monotonic, series: &mut Series, delivery: &mut Delivery<Occurrence>) {
     while let Some(occurrence) = series.poll_write() {
-        delivery.offer(occurrence);
+        delivery.offer(now, occurrence);
     }
 }

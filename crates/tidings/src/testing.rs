@@ -11,15 +11,26 @@
 //! assert_eq!(event.message(), "restarting failed container");
 //! events.assert_no_more();
 //! ```
+//!
+//! Where several tasks record, the order is not known: [`RecordedEvents::assert_contains`] and
+//! [`RecordedEvents::assert_about`] find an event wherever it is, and
+//! [`RecordedEvents::wait_for`] waits for one. [`report`] makes reports.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
+use std::time::Duration;
 
-use tidings_core::{Event, EventSource, EventType, Reference};
+use tidings_core::{DropCause, Event, EventSource, EventType, Reference};
 
 use crate::config::BroadcasterOptions;
 use crate::intake::Intake;
+use crate::object::ToReference;
 use crate::recorder::Recorder;
+use crate::report::{Counts, FlushReport};
 use crate::watcher::EventWatcher;
+
+/// How long [`RecordedEvents::wait_for`] waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,
 /// with events instead of strings.
@@ -28,20 +39,17 @@ use crate::watcher::EventWatcher;
 /// for a repeat, because nothing is correlated here. Up to 32,768 unread events are kept; later
 /// ones are counted as missed, and a waiting caller gets an error.
 pub fn recorder() -> (Recorder, RecordedEvents) {
-    recorder_with(
-        &BroadcasterOptions::default(),
-        EventSource::component("testing"),
-    )
+    recorder_with(&BroadcasterOptions::default(), "testing")
 }
 
 /// The same with options (a manual clock, a namespace policy, a queue's length) and a source of the
 /// caller's choice. The options are not checked; those of sinks have no effect.
 pub fn recorder_with(
     options: &BroadcasterOptions,
-    source: EventSource,
+    source: impl Into<EventSource>,
 ) -> (Recorder, RecordedEvents) {
     let intake = Intake::delivering(options);
-    let recorder = Recorder::new(std::sync::Arc::clone(&intake), source);
+    let recorder = Recorder::new(std::sync::Arc::clone(&intake), source.into());
     let events = RecordedEvents {
         // A new broadcaster is not shut down.
         watcher: intake
@@ -49,25 +57,61 @@ pub fn recorder_with(
             .watch_to_write()
             .ok()
             .map(|receiver| EventWatcher::new(std::sync::Arc::clone(&intake.mux), receiver)),
+        passed: VecDeque::new(),
     };
     (recorder, events)
+}
+
+/// A report with these outcomes, whose counts add up, for tests of code that reads reports.
+///
+/// ```
+/// use tidings::{DropCause, FlushReport, testing};
+///
+/// fn exit_code(report: &FlushReport) -> u8 {
+///     if report.is_complete() { 0 } else { 1 }
+/// }
+///
+/// assert_eq!(exit_code(&testing::report(3, &[], 0)), 0);
+/// assert_eq!(exit_code(&testing::report(3, &[(DropCause::QueueFull, 2)], 0)), 1);
+/// assert_eq!(exit_code(&testing::report(3, &[], 1)), 1);
+/// ```
+///
+/// Other counts are fields: `report.aggregated = 2; report.offered += 2;`.
+pub fn report(delivered: u64, dropped: &[(DropCause, u64)], pending: u64) -> FlushReport {
+    let mut sinks = Counts {
+        delivered,
+        pending,
+        ..Counts::default()
+    };
+    for (cause, events) in dropped {
+        sinks.dropped.add(*cause, *events);
+    }
+    sinks.offered = delivered + sinks.dropped.total() + pending;
+    FlushReport::new(sinks, Counts::default())
 }
 
 /// The events of a recorder of this module, in order. Reading an event removes it.
 #[derive(Debug)]
 pub struct RecordedEvents {
     watcher: Option<EventWatcher>,
+    /// Read from the watcher, in search of another: the next events.
+    passed: VecDeque<Event>,
 }
 
 impl RecordedEvents {
     /// The next event, if one was recorded.
     pub fn next_event(&mut self) -> Option<Event> {
-        self.watcher.as_mut().and_then(EventWatcher::try_recv)
+        self.passed
+            .pop_front()
+            .or_else(|| self.watcher.as_mut().and_then(EventWatcher::try_recv))
     }
 
     /// Waits for the next event. Never returns `None`, as recorders of this module are not shut
     /// down.
     pub async fn recv(&mut self) -> Option<Event> {
+        if let Some(event) = self.passed.pop_front() {
+            return Some(event);
+        }
         match &mut self.watcher {
             Some(watcher) => watcher.recv().await,
             None => None,
@@ -98,11 +142,7 @@ impl RecordedEvents {
     #[track_caller]
     pub fn assert_recorded(&mut self, event_type: EventType, reason: &str) -> Event {
         match self.next_event() {
-            Some(event)
-                if event.event_type() == event_type.as_str() && event.reason() == reason =>
-            {
-                event
-            }
+            Some(event) if is(&event, event_type, reason) => event,
             Some(event) => panic!(
                 "expected the event \"{event_type} {reason} …\", but \"{}\" was recorded",
                 line(&event)
@@ -112,6 +152,124 @@ impl RecordedEvents {
                 self.missed_note()
             ),
         }
+    }
+
+    /// Returns the first event of this type and reason, wherever it is among the recorded ones.
+    /// The others stay, in order.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// use tidings::{EventType::{Normal, Warning}, testing};
+    ///
+    /// let (recorder, mut events) = testing::recorder();
+    /// recorder.normal(&Pod::default(), "Started", "up");
+    /// recorder.warning(&Pod::default(), "BackOff", "down");
+    /// events.assert_contains(Warning, "BackOff");
+    /// events.assert_contains(Normal, "Started");
+    /// events.assert_no_more();
+    /// ```
+    ///
+    /// # Panics
+    /// If there is none.
+    #[track_caller]
+    pub fn assert_contains(&mut self, event_type: EventType, reason: &str) -> Event {
+        self.find(|event| is(event, event_type, reason))
+            .unwrap_or_else(|| {
+                panic!(
+                    "expected the event \"{event_type} {reason} …\", but {}",
+                    self.others()
+                )
+            })
+    }
+
+    /// The same of an event about `object`: its kind, namespace, name and uid.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// # let (mut web, mut other) = (Pod::default(), Pod::default());
+    /// # (web.metadata.name, other.metadata.name) = (Some("web-0".into()), Some("web-1".into()));
+    /// use tidings::{EventType::Warning, testing};
+    ///
+    /// let (recorder, mut events) = testing::recorder();
+    /// recorder.warning(&other, "BackOff", "restarting web-1");
+    /// recorder.warning(&web, "BackOff", "restarting web-0");
+    /// let event = events.assert_about(&web, Warning, "BackOff");
+    /// assert_eq!(event.message(), "restarting web-0");
+    /// ```
+    ///
+    /// # Panics
+    /// If there is none, or no event can be about `object`.
+    #[track_caller]
+    pub fn assert_about<Kind>(
+        &mut self,
+        object: &impl ToReference<Kind>,
+        event_type: EventType,
+        reason: &str,
+    ) -> Event {
+        let object = match object.to_reference() {
+            Ok(object) => object,
+            Err(error) => panic!("no event can be about this object: {error}"),
+        };
+        let identity = |object: &Reference| {
+            let (namespace, name) = (object.namespace(), object.name());
+            [object.kind(), namespace, name, object.uid()].map(str::to_owned)
+        };
+        let wanted = identity(&object);
+        self.find(|event| is(event, event_type, reason) && identity(event.regarding()) == wanted)
+            .unwrap_or_else(|| {
+                panic!(
+                    "expected the event \"{event_type} {reason} …\" about {object}, but {}",
+                    self.others()
+                )
+            })
+    }
+
+    /// Waits for an event of this type and reason, and returns the first one. The others stay, in
+    /// order.
+    ///
+    /// # Panics
+    /// If none is recorded within 30 s, which tokio's paused time skips; outside a tokio runtime.
+    pub async fn wait_for(&mut self, event_type: EventType, reason: &str) -> Event {
+        if let Some(event) = self.find(|event| is(event, event_type, reason)) {
+            return event;
+        }
+        let Self { watcher, passed } = self;
+        let search = async {
+            // Without a watcher nothing is ever recorded.
+            while let Some(event) = watcher.as_mut()?.recv().await {
+                if is(&event, event_type, reason) {
+                    return Some(event);
+                }
+                passed.push_back(event);
+            }
+            None
+        };
+        let found = tokio::time::timeout(PATIENCE, search).await;
+        found.ok().flatten().unwrap_or_else(|| {
+            panic!(
+                "waited for the event \"{event_type} {reason} …\", but {}",
+                self.others()
+            )
+        })
+    }
+
+    /// Removes the first event that `is_wanted`.
+    fn find(&mut self, is_wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+        let watcher = self.watcher.as_mut();
+        let queued = watcher.map(|watcher| std::iter::from_fn(|| watcher.try_recv()));
+        self.passed.extend(queued.into_iter().flatten());
+        let place = self.passed.iter().position(is_wanted)?;
+        self.passed.remove(place)
+    }
+
+    /// What was recorded in place of an event, for a message.
+    fn others(&mut self) -> String {
+        let recorded = self.take_lines();
+        if recorded.is_empty() {
+            return format!("none was recorded{}", self.missed_note());
+        }
+        let (recorded, missed) = (recorded.join("\n  "), self.missed_note());
+        format!("these were recorded:\n  {recorded}{missed}")
     }
 
     /// Asserts that the remaining events, as lines, are exactly these.
@@ -150,6 +308,10 @@ impl RecordedEvents {
             missed => format!(" ({missed} were missed: the queue was full)"),
         }
     }
+}
+
+fn is(event: &Event, event_type: EventType, reason: &str) -> bool {
+    event.event_type() == event_type.as_str() && event.reason() == reason
 }
 
 /// `<type> <reason> <message>`, and ` map[key:value …]` where there are annotations: the line of
@@ -306,11 +468,8 @@ mod tests {
 
     #[test]
     fn what_is_not_looked_at_never_blocks() {
-        let options = BroadcasterOptions::default().queue(QueueOptions {
-            events_max: 2,
-            ..QueueOptions::default()
-        });
-        let (recorder, mut events) = recorder_with(&options, EventSource::component("test"));
+        let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(2));
+        let (recorder, mut events) = recorder_with(&options, "test");
         for message in ["1", "2", "3"] {
             recorder.normal(&Pod::default(), "Counted", message);
         }
@@ -323,11 +482,8 @@ mod tests {
     async fn whoever_waits_is_told_at_once() {
         use crate::{Acknowledgement, RecordError};
 
-        let options = BroadcasterOptions::default().queue(QueueOptions {
-            events_max: 2,
-            ..QueueOptions::default()
-        });
-        let (recorder, mut events) = recorder_with(&options, EventSource::component("test"));
+        let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(2));
+        let (recorder, mut events) = recorder_with(&options, "test");
         let pod = Pod::default();
         for message in ["1", "1"] {
             let told = recorder.record_and_wait(&pod, Normal, "Counted", message);
@@ -349,6 +505,51 @@ mod tests {
         assert_eq!(told.await, Err(RecordError::NoSink));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_found_whatever_came_before_it_and_awaited_if_it_comes_later() {
+        let pod = |name: &str| Pod {
+            metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                name: Some(name.to_owned()),
+                resource_version: Some("7".to_owned()),
+                ..Default::default()
+            },
+            ..Pod::default()
+        };
+        let (recorder, mut events) = recorder();
+        for (name, reason) in [("a", "1"), ("b", "2"), ("a", "2"), ("b", "3")] {
+            recorder.warning(&pod(name), reason, name);
+        }
+        let mut other_version = pod("a");
+        other_version.metadata.resource_version = None;
+        let event = events.assert_about(&other_version, Warning, "2");
+        assert_eq!(event.message(), "a");
+        assert_eq!(events.assert_contains(Warning, "3").message(), "b");
+        assert_eq!(events.wait_for(Warning, "2").await.message(), "b");
+        let later = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            recorder.normal(&pod("a"), "4", "no warning");
+            recorder.warning(&pod("a"), "4", "later");
+        };
+        let (event, ()) = tokio::join!(events.wait_for(Warning, "4"), later);
+        assert_eq!(event.message(), "later");
+        let left: Vec<_> = [events.recv().await.unwrap()]
+            .into_iter()
+            .chain(events.take())
+            .collect();
+        let left: Vec<_> = left.iter().map(line).collect();
+        assert_eq!(left, ["Warning 1 a", "Normal 4 no warning"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(
+        expected = "waited for the event \"Warning BackOff …\", but these were recorded:\n  Normal Started up"
+    )]
+    async fn a_wait_for_what_does_not_come_ends() {
+        let (recorder, mut events) = recorder();
+        recorder.normal(&Pod::default(), "Started", "up");
+        events.wait_for(Warning, "BackOff").await;
+    }
+
     fn panic_of(test: impl FnOnce() + std::panic::UnwindSafe) -> String {
         *std::panic::catch_unwind(test)
             .unwrap_err()
@@ -366,6 +567,29 @@ mod tests {
             }),
             "expected the event \"Warning BackOff …\", but \"Normal Started up\" was recorded"
         );
+        let (recorder, mut events) = super::recorder();
+        recorder.normal(&Pod::default(), "Started", "up");
+        assert_eq!(
+            panic_of(move || {
+                events.assert_about(&Node::default(), Normal, "Started");
+            }),
+            "expected the event \"Normal Started …\" about node, but these were recorded:\n  Normal Started up"
+        );
+        let (recorder, mut events) = super::recorder();
+        assert_eq!(
+            panic_of(move || {
+                events.assert_contains(Normal, "Started");
+            }),
+            "expected the event \"Normal Started …\", but none was recorded"
+        );
+        assert_eq!(
+            panic_of(move || {
+                let (_, mut events) = super::recorder();
+                events.assert_about(&None::<Pod>, Normal, "Started");
+            }),
+            "no event can be about this object: there is no object to refer to: the given option is None"
+        );
+        drop(recorder);
         let (recorder, mut events) = super::recorder();
         assert_eq!(
             panic_of(move || events.assert_lines(&["Normal Started up"])),

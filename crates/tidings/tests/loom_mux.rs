@@ -12,7 +12,7 @@ mod mux;
 
 /// What the mux uses of its crate.
 mod config {
-    pub(crate) use tidings::{QueueOptions, WhenFull};
+    pub(crate) use tidings::advanced::{QueueOptions, WhenFull};
 }
 mod error {
     pub(crate) use tidings::BroadcasterStopped;
@@ -34,7 +34,8 @@ use std::sync::{Arc, LazyLock};
 
 use loom::future::block_on;
 use loom::thread;
-use tidings::{Event, QueueOptions, WhenFull, testing};
+use tidings::advanced::{QueueOptions, WhenFull};
+use tidings::{Event, testing};
 
 use mux::{Mux, Published, Receiver};
 
@@ -46,11 +47,11 @@ const ACCEPTED: Published = Published::Accepted {
 };
 
 fn mux(events_max: usize, when_full: WhenFull) -> Arc<Mux> {
-    Mux::new(QueueOptions {
-        events_max,
-        when_full,
-        ..QueueOptions::default()
-    })
+    Mux::new(
+        QueueOptions::default()
+            .events_max(events_max)
+            .when_full(when_full),
+    )
 }
 
 /// Events whose messages are their numbers, made outside the model.

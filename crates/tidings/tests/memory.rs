@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use tidings::advanced::CorrelatorOptions;
 use tidings::{
-    Broadcaster, BroadcasterOptions, CorrelatorOptions, DropCause, EventSource, FlushReport,
-    MemorySink, Reference, ReferenceFields, SinkOptions,
+    Broadcaster, BroadcasterOptions, DropCause, EventSource, FlushReport, MemorySink, Reference,
+    ReferenceFields, SinkOptions,
 };
 use tidings_testing::allocations::{COUNTING, Counting, Peak};
 

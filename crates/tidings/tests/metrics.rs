@@ -16,9 +16,11 @@ use metrics::{
     SharedString, Unit,
 };
 use tidings::EventType::{Normal, Warning};
+use tidings::advanced::SeriesOptions;
 use tidings::{
-    Broadcaster, DropCause, EventSource, MemorySink, Occurrence, Reference, ReferenceFields,
-    SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError,
+    Broadcaster, BroadcasterOptions, Clock, DropCause, EventSource, MemorySink, Occurrence,
+    Reference, ReferenceFields, Sink, SinkAnswer, SinkOptions, SpillOptions, StatusFailure,
+    WriteError,
 };
 
 use tokio::sync::Notify;
@@ -170,10 +172,10 @@ async fn every_stage_and_every_cause_is_counted() {
     }
     // The gauges are set when the task has its next turn.
     tokio::task::yield_now().await;
-    let pending = kept.read()["tidings_recorder_pending_events{}"];
+    let pending = kept.read()["tidings_recorder_pending_events{sink=default}"];
     assert_eq!(pending, 25, "one is being written, one waits for 24");
     assert_eq!(broadcaster.report().aggregated, 0, "none is at the sink");
-    assert!(kept.read()["tidings_recorder_pending_bytes{}"] > 200);
+    assert!(kept.read()["tidings_recorder_pending_bytes{sink=default}"] > 200);
     drop(held);
     recorder.event(&pod("bar"), Normal, "Started", "up");
     panicking.ended().await;
@@ -183,25 +185,52 @@ async fn every_stage_and_every_cause_is_counted() {
     assert_eq!((report.delivered, report.aggregated), (3, 23), "{report}");
     let values = kept.read();
     let expected = [
-        ("tidings_recorder_aggregated_total{}", 23),
-        ("tidings_recorder_cache_hits_total{cache=aggregate}", 29),
-        ("tidings_recorder_cache_hits_total{cache=count}", 29),
-        ("tidings_recorder_cache_hits_total{cache=spam}", 29),
-        ("tidings_recorder_cache_misses_total{cache=aggregate}", 2),
-        ("tidings_recorder_cache_misses_total{cache=count}", 2),
-        ("tidings_recorder_cache_misses_total{cache=spam}", 2),
-        ("tidings_recorder_delivered_total{}", 3),
+        ("tidings_recorder_aggregated_total{sink=default}", 23),
+        (
+            "tidings_recorder_cache_hits_total{sink=default,cache=aggregate}",
+            29,
+        ),
+        (
+            "tidings_recorder_cache_hits_total{sink=default,cache=count}",
+            29,
+        ),
+        (
+            "tidings_recorder_cache_hits_total{sink=default,cache=spam}",
+            29,
+        ),
+        (
+            "tidings_recorder_cache_misses_total{sink=default,cache=aggregate}",
+            2,
+        ),
+        (
+            "tidings_recorder_cache_misses_total{sink=default,cache=count}",
+            2,
+        ),
+        (
+            "tidings_recorder_cache_misses_total{sink=default,cache=spam}",
+            2,
+        ),
+        ("tidings_recorder_delivered_total{sink=default}", 3),
         ("tidings_recorder_dropped_total{cause=invalid_reference}", 1),
         ("tidings_recorder_dropped_total{cause=stopped}", 1),
         ("tidings_recorder_events_total{type=Normal}", 1),
         ("tidings_recorder_events_total{type=Warning}", 30),
-        ("tidings_recorder_filtered_total{}", 5),
+        ("tidings_recorder_filtered_total{sink=default}", 5),
         ("tidings_recorder_handled_total{}", 31),
         ("tidings_recorder_handler_panics_total{}", 1),
-        ("tidings_recorder_write_seconds{verb=create}", 2),
-        ("tidings_recorder_write_seconds{verb=patch}", 2),
-        ("tidings_recorder_writes_total{verb=create,outcome=ok}", 2),
-        ("tidings_recorder_writes_total{verb=patch,outcome=ok}", 2),
+        (
+            "tidings_recorder_write_seconds{sink=default,verb=create}",
+            2,
+        ),
+        ("tidings_recorder_write_seconds{sink=default,verb=patch}", 2),
+        (
+            "tidings_recorder_writes_total{sink=default,verb=create,outcome=ok}",
+            2,
+        ),
+        (
+            "tidings_recorder_writes_total{sink=default,verb=patch,outcome=ok}",
+            2,
+        ),
     ]
     .map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values, BTreeMap::from(expected));
@@ -219,7 +248,10 @@ async fn every_stage_and_every_cause_is_counted() {
     while broadcaster.report().delivered == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(kept.read()["tidings_recorder_pending_events{}"], 1);
+    assert_eq!(
+        kept.read()["tidings_recorder_pending_events{sink=default}"],
+        1
+    );
     broadcaster.shutdown(Duration::from_secs(60)).await;
 
     // Events that remain at a deadline are not in gauges any more, but are counted. Events on disk
@@ -233,7 +265,11 @@ async fn every_stage_and_every_cause_is_counted() {
         .start_recording_to_sink_with(Slow(Arc::clone(&slow)), spill)
         .unwrap();
     let recorder = broadcaster.recorder(EventSource::component("eventTest"));
-    let on_disk = || kept.read().get("tidings_recorder_spill_bytes{}").copied();
+    let on_disk = || {
+        kept.read()
+            .get("tidings_recorder_spill_bytes{sink=default}")
+            .copied()
+    };
     recorder.warning(&pod("slow"), "BackOff", "x".repeat(150_000));
     while on_disk().is_none() {
         tokio::task::yield_now().await;
@@ -248,11 +284,14 @@ async fn every_stage_and_every_cause_is_counted() {
     assert!(on_disk().is_some_and(|bytes| bytes > 150_000));
     broadcaster.shutdown(Duration::ZERO).await;
     let values = kept.read();
-    assert_eq!(values["tidings_recorder_abandoned_total{}"], 1);
+    assert_eq!(values["tidings_recorder_abandoned_total{sink=default}"], 1);
     for gauge in ["pending_events", "pending_bytes", "spill_bytes"] {
-        let gauge = format!("tidings_recorder_{gauge}{{}}");
+        let gauge = format!("tidings_recorder_{gauge}{{sink=default}}");
         assert_eq!(values.get(&gauge), None, "{gauge}");
     }
+
+    failures_are_counted_by_code(&kept).await;
+    a_blocked_sink_keeps_its_events(&kept).await;
 
     let described = kept.described.lock().unwrap();
     for name in values.keys() {
@@ -262,4 +301,129 @@ async fn every_stage_and_every_cause_is_counted() {
             "{name}"
         );
     }
+}
+
+/// While a server is away: failures by code, tries, and how long the oldest event has waited; of
+/// two sinks of one name, the oldest counts.
+async fn failures_are_counted_by_code(kept: &Kept) {
+    let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
+    let options = BroadcasterOptions::default().clock(clock);
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    let named = || SinkOptions::default().name("cluster-2");
+    let (sink, other) = (MemorySink::new(), MemorySink::new());
+    let status = |code| {
+        let failure = StatusFailure {
+            code,
+            ..StatusFailure::default()
+        };
+        SinkAnswer::Fail(WriteError::status(failure, "no"))
+    };
+    sink.answer_next([status(500), status(999)]);
+    let refused = SinkAnswer::Fail(WriteError::transport("connection refused"));
+    sink.answer_next(vec![refused; 100]);
+    for sink in [&sink, &other] {
+        broadcaster
+            .start_recording_to_sink_with(sink.clone(), named())
+            .unwrap();
+    }
+    let of = |name: &str| {
+        let name = format!("tidings_recorder_{name}");
+        kept.read().get(&name).copied().unwrap_or(0)
+    };
+    let error = |code: &str| {
+        of(&format!(
+            "writes_total{{sink=cluster-2,verb=create,outcome=error,code={code}}}"
+        ))
+    };
+    let recorder = broadcaster.recorder("eventTest");
+    for number in 0..6 {
+        recorder.warning(&pod(&format!("away-{number}")), "BackOff", "again");
+    }
+    let held = other.hold();
+    while of("paused{sink=cluster-2}") == 0 {
+        hand.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    recorder.warning(&pod("held"), "BackOff", "again");
+    for _ in 0..60 {
+        hand.advance(Duration::from_secs(1));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let waited = of("oldest_pending_seconds{sink=cluster-2}");
+    assert!((55..=75).contains(&waited), "{waited} s");
+    assert_eq!((error("500"), error("other")), (1, 1));
+    let away = error("transport");
+    assert!(away >= 4, "{away}");
+    assert_eq!(of("retries_total{sink=cluster-2}"), away + 2);
+
+    sink.answer_next([]);
+    drop(held);
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    let abandoned = of("abandoned_total{sink=cluster-2}");
+    assert_eq!(abandoned, report.pending, "{report}");
+    for gauge in [
+        "paused",
+        "oldest_pending_seconds",
+        "pending_events",
+        "pending_bytes",
+    ] {
+        assert_eq!(of(&format!("{gauge}{{sink=cluster-2}}")), 0, "{gauge}");
+    }
+}
+
+/// Blocks its thread until the gate closes.
+struct Blocked {
+    gate: Mutex<std::sync::mpsc::Receiver<()>>,
+    entered: Arc<Notify>,
+}
+
+impl Sink for Blocked {
+    async fn create(&self, _: &Occurrence) -> Result<(), WriteError> {
+        self.entered.notify_one();
+        let _ = self.gate.lock().unwrap().recv();
+        Ok(())
+    }
+
+    async fn patch(&self, _: &Occurrence) -> Result<(), WriteError> {
+        Ok(())
+    }
+}
+
+/// A shutdown reports its events as pending; metrics, too, until it returns.
+async fn a_blocked_sink_keeps_its_events(kept: &Kept) {
+    let (gate, closed) = std::sync::mpsc::channel();
+    let entered = Arc::new(Notify::new());
+    let broadcaster = Broadcaster::new();
+    let blocked = Blocked {
+        gate: Mutex::new(closed),
+        entered: Arc::clone(&entered),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let watch = {
+        let _entered = runtime.enter();
+        let named = SinkOptions::default().name("blocked");
+        broadcaster.start_recording_to_sink_with(blocked, named)
+    };
+    let recorder = broadcaster.recorder("eventTest");
+    recorder.warning(&pod("foo"), "BackOff", "again");
+    recorder.warning(&pod("bar"), "BackOff", "again");
+    entered.notified().await;
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    assert_eq!(report.pending, 2, "{report}");
+    let of = |name: &str| {
+        let name = format!("tidings_recorder_{name}{{sink=blocked}}");
+        kept.read().get(&name).copied().unwrap_or(0)
+    };
+    assert_eq!(of("abandoned_total"), 0);
+    drop(gate);
+    watch.unwrap().ended().await;
+    assert_eq!(of("abandoned_total") + of("delivered_total"), 2);
+    assert_eq!(of("pending_events"), 0);
+    runtime.shutdown_background();
 }

@@ -11,9 +11,10 @@ use k8s_openapi::api::events::v1;
 use kube::api::{Api, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tidings::EventType::Warning;
+use tidings::advanced::SeriesOptions;
 use tidings::{
     Broadcaster, BroadcasterOptions, Clock, EventSource, KubeSink, Occurrence, Reference,
-    ReferenceFields, SeriesOptions, Sink, SinkOptions, WriteError,
+    ReferenceFields, Sink, SinkOptions, WriteError,
 };
 
 use super::kube_apiserver::KubeApiserver;
@@ -175,7 +176,7 @@ async fn an_hour_costs_a_server_no_more_than_with_client_go_and_every_event_is_c
 }
 
 /// Waits for the namespace of the hours: kube-apiserver creates it after it begins to answer.
-async fn namespace(kubeconfig: Kubeconfig) {
+pub(crate) async fn namespace(kubeconfig: Kubeconfig) {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
     let client = kube::Client::try_from(config.unwrap()).unwrap();

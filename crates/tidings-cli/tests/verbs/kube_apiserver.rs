@@ -27,11 +27,16 @@ pub(crate) struct KubeApiserver {
 
 impl KubeApiserver {
     /// Starts them, if both programs exist.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(None)
+    }
+
+    /// The same, with these limits of EventRateLimit.
     #[expect(
         clippy::disallowed_methods,
         reason = "waiting for a program of others to be ready"
     )]
-    pub(crate) fn start() -> Option<Self> {
+    pub(crate) fn start_with(event_rate_limit: Option<&Value>) -> Option<Self> {
         let kube_apiserver = programs::kube_apiserver()?;
         let etcd = etcd::Cluster::start(1, &[])?;
         let folder = tempfile::tempdir().unwrap();
@@ -79,6 +84,19 @@ impl KubeApiserver {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        if let Some(limits) = event_rate_limit {
+            let admission = json!({
+                "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+                "plugins": [{"name": "EventRateLimit", "configuration": {
+                    "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration",
+                    "limits": limits,
+                }}],
+            });
+            std::fs::write(place.join("admission.json"), admission.to_string()).unwrap();
+            command
+                .args(["--enable-admission-plugins", "EventRateLimit"])
+                .args(["--admission-control-config-file", "admission.json"]);
+        }
         let server = Self {
             server: format!("https://127.0.0.1:{port}"),
             _process: Process::start(&mut command).unwrap(),

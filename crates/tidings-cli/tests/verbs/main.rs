@@ -6,6 +6,7 @@ mod archive;
 mod connection;
 mod deploy;
 mod documents;
+mod event_rate_limit;
 mod events;
 mod export;
 mod help;

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tidings::advanced::SeriesOptions;
 use tidings::{
     Acknowledgement, Broadcaster, BroadcasterOptions, EventSource, EventType, KubeSink, Reference,
-    ReferenceFields, SeriesOptions, SinkOptions,
+    ReferenceFields, SinkOptions,
 };
 use tidings_server::{AuthorizationMode, SecurityOptions, StartOptions};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::tests::{Bench, create, status};
+use super::tests::{Bench, create, item, status};
 use super::*;
 use crate::RetryPolicy;
 
@@ -175,4 +175,32 @@ fn events_that_fail_alone_are_given_up_when_they_fill_the_room() {
         );
         assert_eq!(bench.delivery.failed(), ROOM - 1 - lost);
     }
+}
+
+/// What replaces an event has waited for as long as that one.
+#[test]
+fn the_oldest_pending_event_is_the_first_that_was_offered_and_is_not_settled() {
+    let mut bench = Bench::new(DeliveryOptions::default());
+    assert_eq!(bench.delivery.oldest(), None);
+    let second = |second: u64| Monotonic::ZERO.saturating_add(Duration::from_secs(second));
+    let offers = [
+        (1, item(1, 1, OccurrenceKind::Create)),
+        (2, item(1, 2, OccurrenceKind::Patch)),
+        (3, create(2)),
+        (4, item(1, 3, OccurrenceKind::Patch)),
+    ];
+    for (at, item) in offers {
+        bench.now = second(at);
+        bench.offer(item);
+    }
+    assert_eq!(bench.delivery.oldest(), Some(second(1)));
+    let write = bench.delivery.poll_write(bench.now).unwrap();
+    assert_eq!(bench.delivery.oldest(), Some(second(1)));
+    bench.delivery.handle_written(bench.now, write.id, Ok(()));
+    assert_eq!(bench.delivery.oldest(), Some(second(3)));
+    bench.now = second(5);
+    bench.offer(create(1));
+    let write = bench.delivery.poll_write(bench.now).unwrap();
+    bench.delivery.handle_written(bench.now, write.id, Ok(()));
+    assert_eq!(bench.delivery.oldest(), Some(second(5)));
 }

@@ -32,6 +32,8 @@ pub(super) enum Unanswered {
 /// One undelivered event.
 pub(super) struct Entry<T> {
     pub(super) occurrence: T,
+    /// When the first of the events that this one stands for was offered.
+    pub(super) since: Monotonic,
     /// The occurrence's, asked for once.
     pub(super) size: usize,
     /// Transient failures that count as tries.
@@ -54,7 +56,7 @@ pub(super) struct Entry<T> {
 
 impl<T: Deliverable> Entry<T> {
     /// `delivered` and `refusals`: of all lanes so far.
-    pub(super) fn new(occurrence: T, delivered: u64, refusals: u64) -> Self {
+    pub(super) fn new(now: Monotonic, occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
             // The outcome of the earlier ones may be forgotten by now.
             Unanswered::Earlier
@@ -66,6 +68,7 @@ impl<T: Deliverable> Entry<T> {
         Self {
             size: occurrence.size(),
             occurrence,
+            since: now,
             tries: 0,
             unauthorized_tries: 0,
             rate_limited_tries: 0,
@@ -118,6 +121,7 @@ impl<T: Deliverable> Entry<T> {
     /// limit would be tried for ever.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
+        later.since = self.since;
         later.rate_limited_tries = self.rate_limited_tries;
         later.refusals_before = self.refusals_before;
         later.refused_since = self.refused_since;

@@ -111,7 +111,7 @@ const TRIES_IF_CROWDED: u32 = 2;
 /// }
 ///
 /// let mut delivery = Delivery::new(DeliveryOptions::default(), 1)?;
-/// delivery.offer(Greeting("hello"));
+/// delivery.offer(Monotonic::ZERO, Greeting("hello"));
 /// let write = delivery.poll_write(Monotonic::ZERO).expect("something to write");
 /// delivery.handle_written(Monotonic::ZERO, write.id, Ok(()));
 /// assert_eq!(delivery.poll_settled().map(|settled| settled.fate), Some(Fate::Delivered));
@@ -177,10 +177,15 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Takes an event to deliver. It is settled at once if there is no room for it, or after
     /// [`Delivery::drain`].
-    pub fn offer(&mut self, occurrence: T) {
+    pub fn offer(&mut self, now: Monotonic, occurrence: T) {
         self.stats.offered += 1;
         let key = occurrence.key();
-        let mut entry = Entry::new(occurrence, self.stats.delivered, self.limits.refusals());
+        let mut entry = Entry::new(
+            now,
+            occurrence,
+            self.stats.delivered,
+            self.limits.refusals(),
+        );
         if self.draining {
             return self.settle(entry.occurrence, Fate::Dropped(DropCause::Stopped), None);
         }
@@ -386,6 +391,12 @@ impl<T: Deliverable> Delivery<T> {
     /// The bytes of these events.
     pub fn failed_bytes(&self) -> usize {
         self.failed_bytes
+    }
+
+    /// When the first pending event was offered, or the first of those that a pending one replaced.
+    /// Visits each key of pending events.
+    pub fn oldest(&self) -> Option<Monotonic> {
+        self.lanes.iter().map(|(_, lane)| lane.head.since).min()
     }
 
     /// The number of writes in flight.

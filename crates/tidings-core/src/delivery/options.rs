@@ -1,5 +1,6 @@
 //! Options of a delivery: bounds and retries.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{Backoff, RetryPolicy};
@@ -21,11 +22,13 @@ pub enum Overflow {
 /// ```
 /// use tidings_core::{DeliveryOptions, Overflow};
 ///
-/// let options = DeliveryOptions { workers: 2, overflow: Overflow::DropOldest, ..DeliveryOptions::default() };
+/// let options = DeliveryOptions::default().workers(2).overflow(Overflow::DropOldest);
 /// options.validate()?;
 /// # Ok::<(), tidings_core::InvalidDeliveryOptions>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct DeliveryOptions {
     /// Maximum concurrent writes, 1 to 1024. Default 8. At most half of them, but at least one, are
     /// of events that failed before, so that writes without an answer leave room for new events.
@@ -109,63 +112,111 @@ impl DeliveryOptions {
         }
     }
 
+    /// Sets [`DeliveryOptions::workers`].
+    pub const fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::pending_events_max`].
+    pub const fn pending_events_max(mut self, events: usize) -> Self {
+        self.pending_events_max = events;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::pending_bytes_max`].
+    pub const fn pending_bytes_max(mut self, bytes: usize) -> Self {
+        self.pending_bytes_max = bytes;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::overflow`].
+    pub const fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::coalesce`].
+    pub const fn coalesce(mut self, coalesce: bool) -> Self {
+        self.coalesce = coalesce;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::retry`].
+    pub const fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets [`DeliveryOptions::pause_after_keys`].
+    pub const fn pause_after_keys(mut self, keys: u32) -> Self {
+        self.pause_after_keys = keys;
+        self
+    }
+
     /// Checks the options.
     ///
     /// # Errors
-    /// The first invalid option, and the values it accepts.
+    /// The first invalid option, its value, and the values it accepts.
     pub fn validate(&self) -> Result<(), InvalidDeliveryOptions> {
-        let check = |ok: bool, option, accepted| {
+        let check = |ok: bool, option, given: &dyn fmt::Display, accepted| {
             if ok {
                 Ok(())
             } else {
-                Err(InvalidDeliveryOptions { option, accepted })
+                Err(InvalidDeliveryOptions {
+                    option,
+                    given: given.to_string(),
+                    accepted,
+                })
             }
         };
-        check((1..=1024).contains(&self.workers), "workers", "1 to 1024")?;
         check(
-            self.pending_events_max > 0,
-            "pending_events_max",
-            "at least 1",
+            (1..=1024).contains(&self.workers),
+            "workers",
+            &self.workers,
+            "1 to 1024",
         )?;
-        check(
-            self.pending_bytes_max > 0,
-            "pending_bytes_max",
-            "at least 1",
-        )?;
-        check(self.retry.tries_max > 0, "retry.tries_max", "at least 1")?;
-        check(
-            self.retry.unauthorized_tries_max > 0,
-            "retry.unauthorized_tries_max",
-            "at least 1",
-        )?;
-        check(
-            self.retry.rate_limited_tries_max > 0,
-            "retry.rate_limited_tries_max",
-            "at least 1",
-        )?;
-        match self.retry.backoff {
+        for (option, given) in [
+            ("pending_events_max", self.pending_events_max),
+            ("pending_bytes_max", self.pending_bytes_max),
+        ] {
+            check(given > 0, option, &given, "at least 1")?;
+        }
+        let retry = &self.retry;
+        for (option, given) in [
+            ("retry.tries_max", retry.tries_max),
+            ("retry.unauthorized_tries_max", retry.unauthorized_tries_max),
+            ("retry.rate_limited_tries_max", retry.rate_limited_tries_max),
+        ] {
+            check(given > 0, option, &given, "at least 1")?;
+        }
+        match retry.backoff {
             Backoff::Exponential { first, max } => check(
                 first > Duration::ZERO && first <= max,
                 "retry.backoff",
+                &format_args!("{first:?} to {max:?}"),
                 "a first wait above zero and not above the longest",
-            )?,
+            ),
             Backoff::Between { least, most } => check(
                 least <= most,
                 "retry.backoff",
+                &format_args!("{least:?} to {most:?}"),
                 "a shortest wait not above the longest",
-            )?,
-            Backoff::Constant(_) => {}
+            ),
+            Backoff::Constant(_) => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// An invalid option of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid delivery option {option}: accepted is {accepted}")]
+#[error("delivery option {option} is {given}: accepted is {accepted}")]
+#[non_exhaustive]
 pub struct InvalidDeliveryOptions {
     /// The option's name.
     pub option: &'static str,
+    /// The given value.
+    pub given: String,
     /// The values it accepts.
     pub accepted: &'static str,
 }
@@ -210,5 +261,16 @@ mod tests {
                 wrong
             );
         }
+        let workers = good().workers(2000).validate().unwrap_err();
+        assert_eq!(
+            workers.to_string(),
+            "delivery option workers is 2000: accepted is 1 to 1024"
+        );
+        let backoff = good().retry(backoff(second * 2, second)).validate();
+        let error = backoff.unwrap_err().to_string();
+        assert!(
+            error.starts_with("delivery option retry.backoff is 2s to 1s: "),
+            "{error}"
+        );
     }
 }

@@ -103,7 +103,7 @@ impl Bench {
     }
 
     pub(super) fn offer(&mut self, item: Item) {
-        self.delivery.offer(item);
+        self.delivery.offer(self.now, item);
         self.collect();
     }
 
@@ -417,7 +417,7 @@ fn no_key_of_an_event_that_is_gone_is_kept() {
     let kept: Vec<_> = (0..6).map(|_| Arc::new(())).collect();
     let mut delivery = Delivery::new(DeliveryOptions::default(), 7).unwrap();
     let offer = |delivery: &mut Delivery<_>, number: usize| {
-        delivery.offer(Shared(Arc::clone(&kept[number])));
+        delivery.offer(Monotonic::ZERO, Shared(Arc::clone(&kept[number])));
         while delivery.poll_settled().is_some() {}
         kept.iter()
             .map(|event| Arc::strong_count(event) > 1)

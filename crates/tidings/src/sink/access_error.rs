@@ -4,6 +4,8 @@ use std::fmt;
 
 use tidings_core::EventApi;
 
+use super::response;
+
 /// Why events cannot be written, or why that is not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -19,7 +21,7 @@ pub enum AccessError {
         namespace: String,
     },
     /// The cluster did not answer, or not with an access review.
-    #[error("could not ask the cluster whether events may be written: {0}")]
+    #[error("could not ask the cluster whether events may be written: {}", response::explain(.0))]
     Unknown(#[source] Box<kube::Error>),
 }
 

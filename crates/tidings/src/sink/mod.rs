@@ -52,7 +52,7 @@ pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
 /// # Errors
 /// The kind of the [`WriteError`] decides what happens next: an event is tried again after a
 /// failure that may pass, created after a patch was answered with 404, and dropped and counted
-/// otherwise. The table is at [`RetryPolicy`](crate::RetryPolicy).
+/// otherwise. The table is at [`RetryPolicy`](crate::advanced::RetryPolicy).
 pub trait Sink: Send + Sync + 'static {
     /// Writes a new event: [`Occurrence::create_body`].
     fn create(

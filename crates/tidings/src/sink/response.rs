@@ -101,7 +101,7 @@ fn is_object(body: &Value) -> bool {
 
 /// A request that got no answer, or one that says no.
 pub(super) fn failure(error: &kube::Error) -> WriteError {
-    let message = chain(error);
+    let message = explain(error);
     match error {
         kube::Error::Api(status) => {
             let failure = StatusFailure {
@@ -113,6 +113,23 @@ pub(super) fn failure(error: &kube::Error) -> WriteError {
         }
         kube::Error::HttpError(_) | kube::Error::BuildRequest(_) => WriteError::invalid(message),
         _ => WriteError::transport(message),
+    }
+}
+
+/// What a person should read of an error: the server's answer, or the error and its causes.
+pub(super) fn explain(error: &kube::Error) -> String {
+    match error {
+        // kube shows the whole Status as Rust code.
+        kube::Error::Api(status) => {
+            let said = if status.message.is_empty() {
+                &status.reason
+            } else {
+                &status.message
+            };
+            let separator = if said.is_empty() { "" } else { ": " };
+            format!("the server answered {}{separator}{said}", status.code)
+        }
+        error => chain(error),
     }
 }
 

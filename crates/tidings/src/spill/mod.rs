@@ -90,8 +90,9 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// A spill whose folder is not open yet. Until it is, events are in memory only, and counted.
-    pub(crate) fn new(options: SpillOptions) -> Self {
+    /// The spill of the sink of this name, whose folder is not open yet. Until it is, events are in
+    /// memory only, and counted.
+    pub(crate) fn new(options: SpillOptions, sink: &Arc<str>) -> Self {
         Self {
             options,
             open_at: Some(Monotonic::from_nanos(i64::MIN)),
@@ -106,7 +107,7 @@ impl Spill {
             behind: false,
             awaited: BTreeMap::new(),
             left: Arc::default(),
-            metrics: SpillMetrics::new(),
+            metrics: SpillMetrics::new(sink),
         }
     }
 

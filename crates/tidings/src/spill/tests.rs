@@ -145,7 +145,10 @@ fn only_file(folder: &Path) -> std::path::PathBuf {
 async fn what_finds_no_room_on_disk_overtakes_nothing() {
     for makes_room in [false, true] {
         let folder = tempfile::tempdir().unwrap();
-        let mut spill = Spill::new(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+        let mut spill = Spill::new(
+            SpillOptions::new(folder.path()).bytes_max(1 << 20),
+            &"test".into(),
+        );
         spill.open().unwrap();
         let long = "x".repeat(100_000);
         let messages = |range: std::ops::Range<usize>| range.map(|number| event(number, &long));
@@ -233,7 +236,7 @@ fn a_folder_is_synced_when_its_files_change() {
 #[tokio::test]
 async fn a_disk_that_gives_no_answer_is_asked_again() {
     let folder = tempfile::tempdir().unwrap();
-    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    let mut spill = Spill::new(SpillOptions::new(folder.path()), &"test".into());
     spill.open().unwrap();
     let events = (0..3).map(|number| event(number, "m")).collect();
     assert!(spill.append(events, false).await.is_empty());
@@ -257,7 +260,7 @@ async fn a_disk_that_gives_no_answer_is_asked_again() {
 #[tokio::test]
 async fn what_is_damaged_is_counted_and_makes_room() {
     let folder = tempfile::tempdir().unwrap();
-    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    let mut spill = Spill::new(SpillOptions::new(folder.path()), &"test".into());
     spill.open().unwrap();
     let events = (0..4).map(|number| event(number, "m")).collect();
     assert!(spill.append(events, false).await.is_empty());
@@ -285,7 +288,7 @@ async fn what_is_damaged_is_counted_and_makes_room() {
 
 /// A spill with four events in one file, of which none is in memory.
 async fn spilled(folder: &Path) -> Spill {
-    let mut spill = Spill::new(SpillOptions::new(folder));
+    let mut spill = Spill::new(SpillOptions::new(folder), &"test".into());
     spill.open().unwrap();
     let events = (0..4).map(|number| event(number, "m")).collect();
     assert!(spill.append(events, false).await.is_empty());
@@ -353,7 +356,7 @@ async fn what_was_damaged_before_the_start_costs_itself_only() {
     let second = bytes.len() / 4 + 40;
     bytes[second] ^= 1;
     fs::write(&path, bytes).unwrap();
-    let mut spill = Spill::new(SpillOptions::new(folder.path()));
+    let mut spill = Spill::new(SpillOptions::new(folder.path()), &"test".into());
     spill.open().unwrap();
     assert_eq!((spill.take_recovered(), spill.take_lost()), (4, 1));
     let mut read = Vec::new();

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidings::EventType::{Normal, Warning};
+use tidings::advanced::{DeliveryOptions, QueueOptions, SeriesOptions, WhenFull};
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, EventApi, MemorySink, Occurrence,
-    QueueOptions, RecordError, SeriesOptions, Sink, SinkAnswer, SinkOptions, SinkVerb,
-    StatusFailure, WhenFull, WriteError,
+    Broadcaster, BroadcasterOptions, DropCause, EventApi, MemorySink, Occurrence, RecordError,
+    Sink, SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WriteError,
 };
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
@@ -105,12 +105,10 @@ fn forbidden() -> WriteError {
 
 #[tokio::test]
 async fn every_loss_has_its_cause() {
-    let options =
-        BroadcasterOptions::default().sink(SinkOptions::default().delivery(DeliveryOptions {
-            workers: 1,
-            pending_events_max: 3,
-            ..DeliveryOptions::default()
-        }));
+    let options = BroadcasterOptions::default().sink(
+        SinkOptions::default()
+            .delivery(DeliveryOptions::default().workers(1).pending_events_max(3)),
+    );
     let (broadcaster, recorder, _hand) = manual(options);
     let sink = MemorySink::new();
     sink.answer_next([SinkAnswer::Fail(forbidden())]);
@@ -162,10 +160,7 @@ async fn every_loss_has_its_cause() {
 /// Events merged into a write share its outcome.
 #[tokio::test]
 async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
-    let options = SinkOptions::default().delivery(DeliveryOptions {
-        workers: 1,
-        ..DeliveryOptions::default()
-    });
+    let options = SinkOptions::default().delivery(DeliveryOptions::default().workers(1));
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default().sink(options));
     let sink = MemorySink::new();
     sink.answer_next([SinkAnswer::Serve, SinkAnswer::Fail(forbidden())]);
@@ -276,15 +271,10 @@ async fn sinks_are_independent() {
 /// A recorder learns that a sink is slow, and events reported as under way arrive.
 #[tokio::test]
 async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
-    let queue = QueueOptions {
-        events_max: 8,
-        when_full: WhenFull::Wait,
-        ..QueueOptions::default()
-    };
-    let delivery = DeliveryOptions {
-        pending_events_max: 8,
-        ..DeliveryOptions::default()
-    };
+    let queue = QueueOptions::default()
+        .events_max(8)
+        .when_full(WhenFull::Wait);
+    let delivery = DeliveryOptions::default().pending_events_max(8);
     let options = BroadcasterOptions::default()
         .queue(queue)
         .sink(unfiltered().delivery(delivery));
@@ -324,10 +314,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
 /// An event that no sink has room for is not pending, even if other watchers saw it.
 #[tokio::test]
 async fn an_event_that_every_sink_misses_is_refused() {
-    let options = BroadcasterOptions::default().queue(QueueOptions {
-        events_max: 2,
-        ..QueueOptions::default()
-    });
+    let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(2));
     let broadcaster = Broadcaster::with_options(options).unwrap();
     let recorder = broadcaster.recorder(source());
     let try_send = || {
@@ -405,27 +392,23 @@ fn load() -> impl Strategy<Value = Load> {
 /// Records from several threads while a shutdown runs, and compares the report with what the sink
 /// really holds.
 async fn run(load: Load) {
-    let queue = QueueOptions {
-        events_max: load.queue,
-        when_full: if load.waits {
+    let queue = QueueOptions::default()
+        .events_max(load.queue)
+        .when_full(if load.waits {
             WhenFull::Wait
         } else {
             WhenFull::Drop
-        },
-        ..QueueOptions::default()
-    };
+        });
     let sink_options = unfiltered();
-    let delivery = DeliveryOptions {
-        workers: 3,
-        pending_events_max: load.pending,
-        coalesce: load.coalesce,
-        retry: tidings::RetryPolicy {
-            tries_max: 3,
-            backoff: tidings::Backoff::Constant(Duration::ZERO),
-            ..tidings::RetryPolicy::default()
-        },
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default()
+        .workers(3)
+        .pending_events_max(load.pending)
+        .coalesce(load.coalesce)
+        .retry(
+            tidings::advanced::RetryPolicy::default()
+                .tries_max(3)
+                .backoff(tidings::advanced::Backoff::Constant(Duration::ZERO)),
+        );
     let options = BroadcasterOptions::default()
         .queue(queue)
         .sink(sink_options.delivery(delivery));

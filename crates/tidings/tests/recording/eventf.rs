@@ -4,10 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidings::EventType::Normal;
-use tidings::{
-    BroadcasterOptions, ClusterScopedNamespace, MemorySink, Recorder, Reference, ReferenceFields,
-    SinkVerb,
-};
+use tidings::advanced::ClusterScopedNamespace;
+use tidings::{BroadcasterOptions, MemorySink, Recorder, Reference, ReferenceFields, SinkVerb};
 
 use super::{LONG, assert_adds_up, manual, pod};
 

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use tidings::EventType::Warning;
+use tidings::advanced::SeriesOptions;
 use tidings::{
     Broadcaster, BroadcasterOptions, EventSource, MemorySink, Reference, ReferenceFields,
-    SeriesOptions, SinkOptions, SinkVerb,
+    SinkOptions, SinkVerb,
 };
 
 use tidings_testing::hours::{AFTERWARDS, HOURS, Hour, Seen, every};
@@ -75,7 +76,39 @@ async fn an_hour_costs_no_more_writes_than_with_client_go() {
             "{name}: {written:?} writes, {client_go:?} by client-go"
         );
     }
+    // The preset, whose series show their last note.
+    let preset = few_writes().await;
+    assert_eq!(preset, 4, "as every second above");
     // The same freshness at the same cost, by an option.
     let minute = SeriesOptions::default().heartbeat(Duration::from_secs(60));
     assert_eq!(hour(minute, |second| every(1, second)).await, (1, 61));
+}
+
+/// The writes of an hour of one event a second, each with its own note, with
+/// `BroadcasterOptions::few_writes`.
+async fn few_writes() -> usize {
+    let sink = MemorySink::new();
+    let broadcaster = Broadcaster::with_options(BroadcasterOptions::few_writes()).unwrap();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let recorder = broadcaster.recorder("hour");
+    let pod = Reference::new(ReferenceFields {
+        kind: "Pod",
+        namespace: "default",
+        name: "web-0",
+        ..ReferenceFields::default()
+    });
+    for second in 0..3600 {
+        recorder.warning(&pod, "BackOff", format_args!("attempt {second}"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    tokio::time::sleep(AFTERWARDS).await;
+    let events = sink.events();
+    let [event] = &events[..] else {
+        panic!("{events:?}");
+    };
+    let count = event.series.as_ref().and_then(|series| series.count);
+    assert_eq!(count, Some(3600));
+    let annotations = event.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations[tidings::LAST_NOTE_ANNOTATION], "attempt 3599");
+    sink.calls().len()
 }

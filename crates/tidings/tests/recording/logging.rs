@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidings::EventType::{Normal, Warning};
 use tidings::{
@@ -60,11 +61,12 @@ impl MakeWriter<'_> for Log {
 async fn structured_lines_have_client_go_s_fields() {
     let (log, _guard) = Log::capture();
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
-    broadcaster.start_structured_logging(Level::INFO);
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    broadcaster.start_structured_logging();
     let container = pod("foo", "bar").with_field_path("spec.containers[2]");
     recorder.event(&container, Normal, "Started", "some verbose message: 1");
     broadcaster.shutdown(LONG).await;
-    broadcaster.start_structured_logging(Level::INFO);
+    broadcaster.start_structured_logging();
     assert_eq!(
         log.lines(),
         [
@@ -78,7 +80,7 @@ async fn structured_lines_have_client_go_s_fields() {
 async fn structured_lines_have_action_and_related_object_where_there_are_some() {
     let (log, _guard) = Log::capture();
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
-    broadcaster.start_structured_logging(Level::INFO);
+    broadcaster.start_structured_logging();
     let builder = recorder.build(&pod("foo", ""), Normal, "Bound");
     builder.action("Binding").related(&pod("bar", "")).send();
     broadcaster.shutdown(LONG).await;
@@ -146,26 +148,53 @@ async fn a_lost_write_is_logged_with_all_its_events_under_the_stored_name() {
     assert!(line.contains("dropped=19 "), "{line}");
 }
 
+/// Warnings are louder, and a repeat is quiet for ten minutes, however often it comes.
 #[tokio::test]
-async fn every_level_can_be_chosen() {
-    for level in [
-        Level::ERROR,
-        Level::WARN,
-        Level::INFO,
-        Level::DEBUG,
-        Level::TRACE,
-    ] {
-        let (log, _guard) = Log::capture();
-        let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
-        broadcaster.start_structured_logging(level);
-        recorder.event(&pod("foo", "bar"), Warning, "Failed", "no");
-        broadcaster.shutdown(LONG).await;
-        assert!(
-            log.lines()[0].starts_with(&format!("{level} Event occurred object=baz/foo")),
-            "{:?}",
-            log.lines()
-        );
+async fn structured_lines_have_the_level_of_their_type_and_repeats_are_quiet() {
+    let (log, _guard) = Log::capture();
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default());
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    let watch = broadcaster.start_structured_logging();
+    let mut handled = 0;
+    // Each is logged before the clock moves.
+    let mut record = async |reason: &str, message: &str| {
+        recorder.warning(&pod("foo", "bar"), reason, message);
+        handled += 1;
+        while watch.counts().delivered < handled {
+            tokio::task::yield_now().await;
+        }
+    };
+    for _ in 0..3 {
+        record("BackOff", "again").await;
+        hand.advance(Duration::from_secs(299));
     }
+    record("BackOff", "another").await;
+    hand.advance(Duration::from_secs(2 * 299));
+    record("BackOff", "again").await;
+    record("BackOff", "again").await;
+    recorder.normal(&pod("foo", "bar"), "Started", "up");
+    broadcaster.shutdown(LONG).await;
+    let lines: Vec<_> = log
+        .lines()
+        .iter()
+        .map(|line| {
+            let (level, _) = line.split_once(' ').unwrap();
+            let (_, rest) = line.split_once("reason=").unwrap();
+            format!("{level} {rest}")
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            r#"WARN "BackOff" note="again""#,
+            r#"DEBUG "BackOff" count=2 note="again""#,
+            r#"DEBUG "BackOff" count=3 note="again""#,
+            r#"WARN "BackOff" note="another""#,
+            r#"WARN "BackOff" count=4 note="again""#,
+            r#"DEBUG "BackOff" count=5 note="again""#,
+            r#"INFO "Started" note="up""#,
+        ]
+    );
 }
 
 #[tokio::test]
@@ -223,7 +252,7 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
     assert_eq!(
         log.lines(),
         [
-            "WARN event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown pending=1"
+            "WARN event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown pending=0 unhandled=1"
         ]
     );
     // It processes the recorded events, and ends.

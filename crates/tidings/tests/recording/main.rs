@@ -20,11 +20,12 @@ mod watchers;
 
 use std::time::Duration;
 
-use tidings::{
-    Backoff, BroadcasterOptions, Clock, CorrelatorOptions, DeliveryOptions, EventSource,
-    ManualClock, Recorder, Reference, ReferenceFields, RetryPolicy, SinkOptions,
-};
+use tidings::advanced::{Backoff, CorrelatorOptions, DeliveryOptions, RetryPolicy};
 use tidings::{Broadcaster, FlushReport};
+use tidings::{
+    BroadcasterOptions, Clock, EventSource, ManualClock, Recorder, Reference, ReferenceFields,
+    SinkOptions,
+};
 
 /// Long enough for everything here; nothing waits for it to pass.
 const LONG: Duration = Duration::from_secs(60);
@@ -56,13 +57,10 @@ fn manual(options: BroadcasterOptions) -> (Broadcaster, Recorder, ManualClock) {
 fn unfiltered() -> SinkOptions {
     SinkOptions::default()
         .correlator(CorrelatorOptions::default().without_spam_filter())
-        .delivery(DeliveryOptions {
-            retry: RetryPolicy {
-                backoff: Backoff::Constant(Duration::ZERO),
-                ..RetryPolicy::default()
-            },
-            ..DeliveryOptions::default()
-        })
+        .delivery(
+            DeliveryOptions::default()
+                .retry(RetryPolicy::default().backoff(Backoff::Constant(Duration::ZERO))),
+        )
 }
 
 /// offered = delivered + aggregated + filtered + dropped + pending, for sinks and for handlers.

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use tidings::EventType::Warning;
+use tidings::advanced::{DeliveryOptions, SeriesOptions};
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, SeriesOptions,
-    SinkAnswer, SinkOptions, SinkVerb, StatusFailure, WriteError,
+    Broadcaster, BroadcasterOptions, DropCause, MemorySink, SinkAnswer, SinkOptions, SinkVerb,
+    StatusFailure, WriteError,
 };
 
 use crate::{LONG, assert_adds_up, manual, pod};
@@ -119,10 +120,7 @@ async fn what_a_lost_write_stood_for_is_counted_as_dropped() {
 async fn counts_wait_for_room_and_none_is_lost() {
     const PODS: u64 = 200;
     let minute = Duration::from_secs(60);
-    let delivery = DeliveryOptions {
-        pending_events_max: 8,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(8);
     let sink_options = SinkOptions::default()
         .events_v1(SeriesOptions::default().heartbeat(minute))
         .delivery(delivery);
@@ -165,10 +163,7 @@ async fn counts_wait_for_room_and_none_is_lost() {
 #[tokio::test]
 async fn the_counts_of_a_pass_wait_for_room() {
     const PODS: u64 = 20;
-    let delivery = DeliveryOptions {
-        pending_events_max: 8,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(8);
     let options = SinkOptions::default()
         .events_v1(SeriesOptions::client_go())
         .delivery(delivery);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings::EventType::Normal;
+use tidings::advanced::{DeliveryOptions, QueueOptions, SeriesOptions, WhenFull};
 use tidings::{
-    Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink, QueueOptions,
-    RecordError, SeriesOptions, SinkAnswer, SinkOptions, SpillOptions, StartSinkError, WhenFull,
-    WriteError,
+    Broadcaster, BroadcasterOptions, DropCause, MemorySink, RecordError, SinkAnswer, SinkOptions,
+    SpillOptions, StartSinkError, WriteError,
 };
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ async fn test_broadcaster_shutdown() {
     let broadcaster = Broadcaster::new();
     let (sink, handler) = (
         broadcaster.start_recording_to_sink(MemorySink::new()),
-        broadcaster.start_structured_logging(tracing::Level::INFO),
+        broadcaster.start_structured_logging(),
     );
     let cancelled = Arc::new(Notify::new());
     let signal = Arc::clone(&cancelled);
@@ -36,7 +36,7 @@ async fn test_broadcaster_shutdown() {
 #[tokio::test]
 async fn test_start_event_watcher_exits_on_direct_shutdown() {
     let broadcaster = Broadcaster::new();
-    let watch = broadcaster.start_structured_logging(tracing::Level::INFO);
+    let watch = broadcaster.start_structured_logging();
     broadcaster.shutdown(LONG).await;
     assert!(watch.is_ended());
     assert!(broadcaster.start_event_watcher(|_| {}).is_ended());
@@ -174,19 +174,13 @@ async fn shutdown_does_not_sit_out_the_waits_between_tries() {
 async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
     const PODS: u64 = 40;
     for series in [None, Some(SeriesOptions::default())] {
-        let delivery = DeliveryOptions {
-            pending_events_max: 8,
-            ..DeliveryOptions::default()
-        };
+        let delivery = DeliveryOptions::default().pending_events_max(8);
         let options = SinkOptions::default().delivery(delivery);
         let options = match series {
             Some(series) => options.events_v1(series),
             None => options,
         };
-        let queue = QueueOptions {
-            when_full: WhenFull::Wait,
-            ..QueueOptions::default()
-        };
+        let queue = QueueOptions::default().when_full(WhenFull::Wait);
         let options = BroadcasterOptions::default().sink(options).queue(queue);
         let (broadcaster, recorder, _hand) = manual(options);
         let sink = MemorySink::new();
@@ -270,10 +264,7 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     for options in [QueueOptions::default(), {
-        QueueOptions {
-            when_full: WhenFull::Wait,
-            ..QueueOptions::default()
-        }
+        QueueOptions::default().when_full(WhenFull::Wait)
     }] {
         let gone = runtime();
         let broadcaster =

@@ -32,6 +32,23 @@ async fn a_broadcaster_without_a_sink_says_so() {
     );
 }
 
+/// The README's program without its sink: the log alone shows that something is missing.
+#[tokio::test]
+async fn a_log_without_a_sink_says_so_once() {
+    let (log, _guard) = Log::capture();
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_structured_logging();
+    let recorder = broadcaster.recorder(source());
+    for reason in ["BackOff", "Killing"] {
+        recorder.warning(&pod("foo", ""), reason, "m");
+    }
+    broadcaster.shutdown(LONG).await;
+    let lines = log.lines();
+    let said = |line: &&String| line.starts_with("WARN events are logged, but no sink writes them");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(lines.iter().filter(said).count(), 1, "{lines:?}");
+}
+
 #[tokio::test]
 async fn a_dropped_broadcaster_says_what_to_do_for_later_events() {
     let (log, _guard) = Log::capture();

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1;
 use tidings::EventType::Warning;
+use tidings::advanced::{
+    Backoff, DeliveryOptions, QueueOptions, RetryPolicy, SeriesOptions, WhenFull,
+};
 use tidings::{
-    Backoff, Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, EventApi,
-    InvalidSinkOptions, MemorySink, Occurrence, QueueOptions, Recorder, Reference, ReferenceFields,
-    RetryPolicy, SeriesOptions, Sink, SinkAnswer, SinkOptions, SpillError, SpillOptions,
-    StartSinkError, WhenFull, WriteError,
+    Broadcaster, BroadcasterOptions, DropCause, EventApi, InvalidSinkOptions, MemorySink,
+    Occurrence, Recorder, Reference, ReferenceFields, Sink, SinkAnswer, SinkOptions, SpillError,
+    SpillOptions, StartSinkError, WriteError,
 };
 use tokio::sync::watch;
 
@@ -62,16 +64,10 @@ fn stored(sink: &MemorySink) -> Vec<usize> {
 async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     const EVENTS: usize = 3000;
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_events_max: 64,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(64);
     let sink = MemorySink::new();
     // One worker, so that the order of creation is the order of delivery.
-    let delivery = DeliveryOptions {
-        workers: 1,
-        ..delivery
-    };
+    let delivery = delivery.workers(1);
     let (broadcaster, recorder) = start(folder.path(), unfiltered().delivery(delivery), &sink);
     let held = sink.hold();
     for number in 0..EVENTS {
@@ -98,11 +94,7 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
 async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     const EVENTS: usize = 3000;
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_events_max: 64,
-        workers: 1,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(64).workers(1);
     let options = unfiltered()
         .delivery(delivery)
         .spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
@@ -138,10 +130,7 @@ async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
 async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     const BYTES: usize = 64 << 10;
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_bytes_max: BYTES,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_bytes_max(BYTES);
     let sink = MemorySink::new();
     let (broadcaster, recorder) = start(folder.path(), unfiltered().delivery(delivery), &sink);
     let mut watcher = broadcaster.watch().unwrap();
@@ -170,10 +159,7 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
 async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
     const EVENTS: usize = 100;
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_events_max: 16,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(16);
     let options = SinkOptions::default()
         .delivery(delivery)
         .spill(SpillOptions::new(folder.path()));
@@ -217,16 +203,12 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
         let sink = MemorySink::new();
         // There is no retry before the end.
-        let waits = DeliveryOptions {
-            retry: RetryPolicy {
-                backoff: Backoff::Exponential {
-                    first: LONG * 20,
-                    max: LONG * 20,
-                },
-                ..RetryPolicy::default()
+        let waits = DeliveryOptions::default().retry(RetryPolicy::default().backoff(
+            Backoff::Exponential {
+                first: LONG * 20,
+                max: LONG * 20,
             },
-            ..DeliveryOptions::default()
-        };
+        ));
         let (broadcaster, recorder) = start(folder.path(), options().delivery(waits), &sink);
         // The create is done, and its answer is lost.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
@@ -293,12 +275,11 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     let folder = tempfile::tempdir().unwrap();
     let sink = MemorySink::new();
     let start = || {
-        let options = BroadcasterOptions::default().queue(QueueOptions {
-            events_max: 64,
-            // Nothing is lost, and the recorder is told that there is no room.
-            when_full: WhenFull::Wait,
-            ..QueueOptions::default()
-        });
+        // Nothing is lost, and the recorder is told that there is no room.
+        let queue = QueueOptions::default()
+            .events_max(64)
+            .when_full(WhenFull::Wait);
+        let options = BroadcasterOptions::default().queue(queue);
         let broadcaster = Broadcaster::with_options(options).unwrap();
         let (answer, answers) = watch::channel(false);
         let options = unfiltered()
@@ -522,14 +503,9 @@ impl Sink for Deaf {
 async fn events_that_fail_alone_keep_no_other_on_disk() {
     const EVENTS: usize = 100;
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_events_max: 64,
-        retry: RetryPolicy {
-            backoff: Backoff::Constant(Duration::from_millis(1)),
-            ..RetryPolicy::default()
-        },
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default()
+        .pending_events_max(64)
+        .retry(RetryPolicy::default().backoff(Backoff::Constant(Duration::from_millis(1))));
     let options = unfiltered()
         .delivery(delivery)
         .spill(SpillOptions::new(folder.path()));
@@ -611,10 +587,7 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
     let spilled = on_disk();
 
     let sink = MemorySink::new();
-    let delivery = DeliveryOptions {
-        workers: 1,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().workers(1);
     let (broadcaster, _) = start(folder.path(), unfiltered().delivery(delivery), &sink);
     let report = broadcaster.shutdown(LONG).await;
     assert_adds_up(&report);

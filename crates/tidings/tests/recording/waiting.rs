@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidings::EventType::Warning;
+use tidings::advanced::{DeliveryOptions, QueueOptions, SeriesOptions};
 use tidings::{
-    Acknowledgement, Broadcaster, BroadcasterOptions, DeliveryOptions, DropCause, MemorySink,
-    QueueOptions, RecordError, Recorder, SeriesOptions, SinkAnswer, SinkOptions, SpillOptions,
-    StatusFailure, WriteError,
+    Acknowledgement, Broadcaster, BroadcasterOptions, DropCause, MemorySink, RecordError, Recorder,
+    SinkAnswer, SinkOptions, SpillOptions, StatusFailure, WriteError,
 };
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -151,10 +151,7 @@ async fn nobody_waits_for_ever() {
 /// And a watcher that only reads events delays no caller.
 #[tokio::test]
 async fn what_no_sink_had_room_for_is_said_at_once() {
-    let options = BroadcasterOptions::default().queue(QueueOptions {
-        events_max: 1,
-        ..QueueOptions::default()
-    });
+    let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(1));
     let broadcaster = Broadcaster::with_options(options).unwrap();
     broadcaster.start_recording_to_sink(MemorySink::new());
     let mut watcher = broadcaster.watch().unwrap();
@@ -173,10 +170,7 @@ async fn what_no_sink_had_room_for_is_said_at_once() {
 #[tokio::test]
 async fn what_waits_on_disk_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
-    let delivery = DeliveryOptions {
-        pending_events_max: 8,
-        ..DeliveryOptions::default()
-    };
+    let delivery = DeliveryOptions::default().pending_events_max(8);
     let sink = MemorySink::new();
     let options = unfiltered()
         .delivery(delivery)
@@ -250,7 +244,7 @@ async fn what_is_logged_of_an_event_is_logged_in_its_span() {
             .follow_spans(follow)
             .sink(unfiltered());
         let broadcaster = Broadcaster::with_options(options).unwrap();
-        broadcaster.start_structured_logging(tracing::Level::INFO);
+        broadcaster.start_structured_logging();
         let sink = MemorySink::new();
         sink.answer_next([refused(503), refused(403)]);
         broadcaster.start_recording_to_sink(sink);

@@ -4,7 +4,8 @@ use std::sync::mpsc;
 
 use futures::StreamExt;
 use tidings::EventType::Normal;
-use tidings::{Broadcaster, BroadcasterOptions, QueueOptions, WhenFull};
+use tidings::advanced::{QueueOptions, WhenFull};
+use tidings::{Broadcaster, BroadcasterOptions};
 
 use super::{LONG, assert_adds_up, manual, pod, source};
 
@@ -85,12 +86,10 @@ async fn a_stopped_watcher_sees_what_came_before_and_nothing_after() {
 
 #[tokio::test]
 async fn a_raw_watcher_is_read_one_by_one_in_batches_or_as_a_stream() {
-    let broadcaster =
-        Broadcaster::with_options(BroadcasterOptions::default().queue(QueueOptions {
-            events_max: 6,
-            ..QueueOptions::default()
-        }))
-        .unwrap();
+    let broadcaster = Broadcaster::with_options(
+        BroadcasterOptions::default().queue(QueueOptions::default().events_max(6)),
+    )
+    .unwrap();
     let mut watcher = broadcaster.watch().unwrap();
     let recorder = broadcaster.recorder(source());
     assert!(watcher.try_recv().is_none());
@@ -136,12 +135,10 @@ async fn a_raw_watcher_is_read_one_by_one_in_batches_or_as_a_stream() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_may_do_anything_with_its_broadcaster() {
     for when_full in [WhenFull::Drop, WhenFull::Wait] {
-        let (broadcaster, recorder, _hand) =
-            manual(BroadcasterOptions::default().queue(QueueOptions {
-                events_max: 1,
-                when_full,
-                ..QueueOptions::default()
-            }));
+        let (broadcaster, recorder, _hand) = manual(
+            BroadcasterOptions::default()
+                .queue(QueueOptions::default().events_max(1).when_full(when_full)),
+        );
         let inner = (broadcaster.clone(), recorder.clone());
         let mut left = 20;
         let watch = broadcaster.start_event_watcher(move |_| {

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{occurrences, states};
+use tidings::advanced::{Backoff, CorrelatorOptions, DeliveryOptions, RetryPolicy};
 use tidings::{
-    Backoff, Broadcaster, CorrelatorOptions, DeliveryOptions, EventSource, EventType, KubeSink,
-    Occurrence, Reference, ReferenceFields, RetryPolicy, Sink, SinkOptions, StatusFailure,
-    WriteError, WriteErrorKind,
+    Broadcaster, EventSource, EventType, KubeSink, Occurrence, Reference, ReferenceFields, Sink,
+    SinkOptions, StatusFailure, WriteError, WriteErrorKind,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -503,14 +503,8 @@ async fn one_call_is_one_request() {
 async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
     let failures = [429, 500, 501, 504].map(|code| answer(code, ""));
     let server = Server::start(failures.into_iter().chain([answer(201, "{}")])).await;
-    let retry = RetryPolicy {
-        backoff: Backoff::Constant(Duration::ZERO),
-        ..RetryPolicy::default()
-    };
-    let options = SinkOptions::default().delivery(DeliveryOptions {
-        retry,
-        ..DeliveryOptions::default()
-    });
+    let retry = RetryPolicy::default().backoff(Backoff::Constant(Duration::ZERO));
+    let options = SinkOptions::default().delivery(DeliveryOptions::default().retry(retry));
     let broadcaster = Broadcaster::new();
     broadcaster
         .start_recording_to_sink_with(server.sink(), options)
@@ -578,14 +572,11 @@ async fn only_an_answer_decides_about_the_api_group() {
         let server = Server::start(replies).await;
         let broadcaster = Broadcaster::new();
         let options = SinkOptions::default()
-            .events_v1_if_served(tidings::SeriesOptions::default())
-            .delivery(DeliveryOptions {
-                retry: RetryPolicy {
-                    backoff: Backoff::Constant(Duration::ZERO),
-                    ..retry.clone()
-                },
-                ..DeliveryOptions::default()
-            });
+            .events_v1_if_served(tidings::advanced::SeriesOptions::default())
+            .delivery(
+                DeliveryOptions::default()
+                    .retry(retry.clone().backoff(Backoff::Constant(Duration::ZERO))),
+            );
         broadcaster
             .start_recording_to_sink_with(server.sink(), options)
             .unwrap();
@@ -628,7 +619,8 @@ async fn a_group_that_is_never_known_keeps_no_shutdown() {
     let (gone, mut hung_up) = mpsc::unbounded_channel();
     let server = Server::start([Reply::Hang(gone)]).await;
     let broadcaster = Broadcaster::new();
-    let options = SinkOptions::default().events_v1_if_served(tidings::SeriesOptions::default());
+    let options =
+        SinkOptions::default().events_v1_if_served(tidings::advanced::SeriesOptions::default());
     broadcaster
         .start_recording_to_sink_with(server.sink(), options)
         .unwrap();
@@ -716,13 +708,10 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
         answer(201, "{}"),
     ])
     .await;
-    let options = SinkOptions::default().delivery(DeliveryOptions {
-        retry: RetryPolicy {
-            backoff: Backoff::Constant(Duration::ZERO),
-            ..RetryPolicy::default()
-        },
-        ..DeliveryOptions::default()
-    });
+    let options = SinkOptions::default().delivery(
+        DeliveryOptions::default()
+            .retry(RetryPolicy::default().backoff(Backoff::Constant(Duration::ZERO))),
+    );
     let broadcaster = Broadcaster::new();
     let sink = server.sink().check_access_at_start(["shop", "kube-system"]);
     broadcaster
@@ -784,7 +773,8 @@ async fn what_keeps_from_events_v1_is_said_with_the_rule_to_add() {
     // The requests to core/v1, before and at the start, and the event.
     replies.extend((0..5).map(|_| review(true)));
     let server = Server::start(replies).await;
-    let options = SinkOptions::default().events_v1_if_served(tidings::SeriesOptions::default());
+    let options =
+        SinkOptions::default().events_v1_if_served(tidings::advanced::SeriesOptions::default());
     let broadcaster = Broadcaster::new();
     broadcaster
         .start_recording_to_sink_with(server.sink().check_access_at_start([""]), options)

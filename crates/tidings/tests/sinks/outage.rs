@@ -12,9 +12,10 @@ use std::time::Duration;
 use k8s_openapi::api::events::v1;
 use kube::api::{Api, ListParams};
 use kube::config::Config;
+use tidings::advanced::{Backoff, CorrelatorOptions, DeliveryOptions, RetryPolicy, SeriesOptions};
 use tidings::{
-    Backoff, Broadcaster, CorrelatorOptions, DeliveryOptions, EventSource, FlushReport, KubeSink,
-    Recorder, Reference, ReferenceFields, RetryPolicy, SeriesOptions, SinkOptions,
+    Broadcaster, EventSource, FlushReport, KubeSink, Recorder, Reference, ReferenceFields,
+    SinkOptions,
 };
 use tidings_testing::serving::{config, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -159,21 +160,14 @@ async fn no_fault_that_passes_costs_an_event() {
     });
     let config = Config::new(format!("http://{address}").parse().unwrap());
     let broadcaster = Broadcaster::new();
-    let retry = RetryPolicy {
-        backoff: Backoff::Exponential {
-            first: Duration::from_millis(1),
-            max: Duration::from_millis(20),
-        },
+    let (first, max) = (Duration::from_millis(1), Duration::from_millis(20));
+    let retry = RetryPolicy::default()
+        .backoff(Backoff::Exponential { first, max })
         // A second is requested this often here.
-        retry_after_max: Duration::from_millis(20),
-        ..RetryPolicy::default()
-    };
+        .retry_after_max(max);
     let options = SinkOptions::default()
         .correlator(CorrelatorOptions::default().without_spam_filter())
-        .delivery(DeliveryOptions {
-            retry,
-            ..DeliveryOptions::default()
-        });
+        .delivery(DeliveryOptions::default().retry(retry));
     broadcaster
         .start_recording_to_sink_with(KubeSink::from_config(config).unwrap(), options)
         .unwrap();

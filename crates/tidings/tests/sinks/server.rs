@@ -8,10 +8,11 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::json;
+use tidings::advanced::{Backoff, CorrelatorOptions, DeliveryOptions, RetryPolicy, SeriesOptions};
 use tidings::{
-    Backoff, Broadcaster, BroadcasterOptions, Clock, CorrelatorOptions, DeliveryOptions, DropCause,
-    EventApi, EventSource, EventType, KubeSink, Occurrence, Reference, ReferenceFields,
-    RetryPolicy, SeriesOptions, Sink, SinkOptions, SpillOptions, WriteError, WriteErrorKind,
+    Broadcaster, BroadcasterOptions, Clock, DropCause, EventApi, EventSource, EventType, KubeSink,
+    Occurrence, Reference, ReferenceFields, Sink, SinkOptions, SpillOptions, WriteError,
+    WriteErrorKind,
 };
 use tidings_server::{AuditOptions, EventRateLimitOptions, Running, StartOptions, start};
 use tidings_testing::serving::config;
@@ -131,14 +132,8 @@ async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
         limits: [{type: SourceAndObject, qps: 1, burst: 5, cacheSize: 100}]";
     let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
     let folder = tempfile::tempdir().unwrap();
-    let retry = RetryPolicy {
-        backoff: Backoff::Constant(Duration::ZERO),
-        ..RetryPolicy::default()
-    };
-    let delivery = DeliveryOptions {
-        retry,
-        ..DeliveryOptions::default()
-    };
+    let retry = RetryPolicy::default().backoff(Backoff::Constant(Duration::ZERO));
+    let delivery = DeliveryOptions::default().retry(retry);
     let options = SinkOptions::default()
         .correlator(
             CorrelatorOptions::default()
@@ -193,18 +188,13 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
         limits: [{type: Server, qps: 20, burst: 10}]";
     let cluster = Cluster::start_with(EventRateLimitOptions::parse(limits).unwrap()).await;
     let folder = tempfile::tempdir().unwrap();
-    let retry = RetryPolicy {
-        backoff: Backoff::Exponential {
-            first: Duration::from_millis(20),
-            max: Duration::from_millis(100),
-        },
-        ..RetryPolicy::default()
-    };
-    let delivery = DeliveryOptions {
-        pending_events_max: 40,
-        retry,
-        ..DeliveryOptions::default()
-    };
+    let retry = RetryPolicy::default().backoff(Backoff::Exponential {
+        first: Duration::from_millis(20),
+        max: Duration::from_millis(100),
+    });
+    let delivery = DeliveryOptions::default()
+        .pending_events_max(40)
+        .retry(retry);
     let options = SinkOptions::default()
         .delivery(delivery)
         .spill(SpillOptions::new(folder.path()));
@@ -565,7 +555,8 @@ async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
         Some("Sending kubernetes to detention")
     );
     assert_eq!(first.reporting_controller.as_deref(), Some("kube"));
-    assert_eq!(first.reporting_instance.as_deref(), Some("kube"));
+    let theirs = kube::runtime::events::Reporter::from("kube");
+    assert_eq!(first.reporting_instance, theirs.instance, "the host");
     assert_eq!(first.regarding, Some(service.clone()));
     assert_eq!(first.related, Some(service.clone()));
     assert!(first.series.is_none());
@@ -670,4 +661,170 @@ async fn a_rotated_token_costs_no_event() {
     let report = broadcaster.shutdown(Duration::from_secs(30)).await;
     assert_eq!((report.offered, report.delivered), (2, 2), "{report}");
     server.shutdown().await;
+}
+
+/// kube's own text of an error answer has the whole Status as Rust code.
+#[tokio::test]
+async fn an_error_of_the_access_check_is_one_readable_line() {
+    let cluster = Cluster::start().await;
+    let mut config = cluster.config.clone();
+    config.auth_info.token = Some("wrong".to_owned().into());
+    let sink = KubeSink::from_config(config).unwrap();
+    let error = sink.check_access(EventApi::Core, "").await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "could not ask the cluster whether events may be written: the server answered 401: Unauthorized"
+    );
+    cluster.server.shutdown().await;
+}
+
+/// Go's zero time is no time, in neither version: events.k8s.io/v1 requires one, which is that of
+/// the record then.
+#[tokio::test]
+async fn a_time_of_the_year_1_is_accepted_as_none() {
+    let cluster = Cluster::start().await;
+    let zero = "0001-01-01T00:00:00Z".parse().unwrap();
+    let started: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let (clock, _hand) = Clock::manual(started);
+    let options = BroadcasterOptions::default().clock(clock);
+    let broadcaster = Broadcaster::with_options(options).unwrap();
+    for options in [
+        SinkOptions::default(),
+        SinkOptions::default().events_v1(SeriesOptions::default()),
+    ] {
+        let watch = broadcaster
+            .start_recording_to_sink_with(cluster.sink(), options)
+            .unwrap();
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: "web-0",
+            ..ReferenceFields::default()
+        });
+        let recorder = broadcaster.recorder("c");
+        recorder.past(&pod, zero, EventType::Normal, "Imported", "m");
+        watch.stop();
+        watch.ended().await;
+    }
+    let report = broadcaster.shutdown(Duration::from_secs(60)).await;
+    assert_eq!((report.delivered, report.offered), (2, 2), "{report}");
+    let stored = cluster.events().list(&ListParams::default()).await.unwrap();
+    let mut times: Vec<_> = stored
+        .iter()
+        .map(|event| {
+            assert_eq!(event.first_timestamp, None);
+            event.event_time.as_ref().map(|time| time.0)
+        })
+        .collect();
+    times.sort();
+    assert_eq!(times, [None, Some(started)]);
+    cluster.server.shutdown().await;
+}
+
+/// The writes of kube-rs's own recorder, beside which docs/from-kube-rs.md shows ours: one for each
+/// event.
+#[tokio::test]
+async fn kube_rs_s_own_recorder_writes_once_for_each_event() {
+    use kube::runtime::events::{Event, EventType, Recorder};
+
+    let cluster = Cluster::start().await;
+    let client = Client::try_from(cluster.config.clone()).unwrap();
+    let recorder = Recorder::new(client, "example.com/test".into());
+    let event = Event {
+        type_: EventType::Warning,
+        reason: "BackOff".into(),
+        note: Some("restarting failed container".into()),
+        action: "Restarting".into(),
+        secondary: None,
+    };
+    let pod = |number: usize| {
+        Reference::new(ReferenceFields {
+            kind: "Pod",
+            api_version: "v1",
+            namespace: "default",
+            name: &format!("web-{number}"),
+            ..ReferenceFields::default()
+        })
+        .to_object_reference()
+    };
+    // One object again and again, and several in a loop.
+    for number in (0..30).map(|_| 0).chain((0..3).flat_map(|_| 1..=10)) {
+        recorder.publish(&event, &pod(number)).await.unwrap();
+    }
+    let folder = cluster.folder.path().join("audit.log");
+    cluster.server.shutdown().await;
+    let log = std::fs::read_to_string(folder).unwrap();
+    let of = |verb: &str| {
+        let verb = format!(r#""verb":"{verb}""#);
+        log.lines().filter(|line| line.contains(&verb)).count()
+    };
+    assert_eq!((of("create"), of("patch")), (11, 49));
+}
+
+/// `publish` waits for no server, and neither does a drop, which says what is lost if the program
+/// ends then.
+#[tokio::test]
+async fn a_dropped_recorder_of_kube_rs_waits_for_nothing_and_says_what_is_pending() {
+    use tidings::kube_rs::{Event, EventType, Recorder, Reference};
+
+    let lines = Lines::default();
+    let written = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || written.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    // Connections are accepted by the machine, and nothing is ever answered.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let recorder = Recorder::from_config(
+        Config::new(address.parse().unwrap()),
+        "example.com/test".into(),
+    )
+    .unwrap();
+    let event = Event {
+        type_: EventType::Normal,
+        reason: "Started".into(),
+        note: None,
+        action: "Starting".into(),
+        secondary: None,
+    };
+    for number in 0..3 {
+        let pod = Reference {
+            kind: Some("Pod".into()),
+            namespace: Some("default".into()),
+            name: Some(format!("web-{number}")),
+            ..Reference::default()
+        };
+        recorder.publish(&event, &pod).await.unwrap();
+    }
+    let clone = recorder.clone();
+    drop(recorder);
+    assert_eq!(lines.text(), "", "one is left");
+    drop(clone);
+    let text = lines.text();
+    assert!(text.contains("recorder dropped without shutdown"), "{text}");
+    assert!(text.contains("call its shutdown"), "{text}");
+    assert!(text.contains("pending=3"), "{text}");
+}
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Lines {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings::{
-    ClusterScopedNamespace, CorrelatorOptions, Event, EventSource, EventType, Occurrence,
-    Reference, ReferenceFields,
-};
+use tidings::advanced::{ClusterScopedNamespace, CorrelatorOptions};
+use tidings::{Event, EventSource, EventType, Occurrence, Reference, ReferenceFields};
 use tidings_core::{Correlated, Correlator, NameStamps, NewEvent, Now, TEXT_BYTES_MAX};
 
 /// The first and the second state of one event about a pod, a second apart.

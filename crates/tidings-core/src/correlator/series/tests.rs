@@ -409,7 +409,7 @@ impl World {
     /// What follows every input.
     fn settle(&mut self) {
         while let Some(write) = self.bench.series.poll_write() {
-            self.delivery.offer(write);
+            self.delivery.offer(Monotonic::ZERO, write);
         }
         while let Some(settled) = self.delivery.poll_settled() {
             let events = settled.occurrence.events();

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
+use tidings::advanced::{DeliveryOptions, RetryPolicy};
 use tidings::{
-    Broadcaster, DeliveryOptions, DropCause, EventSource, EventType, FlushReport, KubeSink,
-    Occurrence, Reference, ReferenceFields, Sink, SinkOptions, WriteError,
+    Broadcaster, DropCause, EventSource, EventType, FlushReport, KubeSink, Occurrence, Reference,
+    ReferenceFields, Sink, SinkOptions, WriteError,
 };
 use tidings_cli::kinds::{Kind, Named};
 use tidings_cli::times;
@@ -179,11 +180,11 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
 
 /// What may pass is tried until --wait is over, however often that is.
 fn delivery() -> SinkOptions {
-    let mut delivery = DeliveryOptions::default();
-    delivery.retry.tries_max = u32::MAX;
-    delivery.retry.unauthorized_tries_max = u32::MAX;
-    delivery.retry.rate_limited_tries_max = u32::MAX;
-    SinkOptions::default().delivery(delivery)
+    let retry = RetryPolicy::default()
+        .tries_max(u32::MAX)
+        .unauthorized_tries_max(u32::MAX)
+        .rate_limited_tries_max(u32::MAX);
+    SinkOptions::default().delivery(DeliveryOptions::default().retry(retry))
 }
 
 /// The objects the event is about. While the server is away, what they are is asked for again until

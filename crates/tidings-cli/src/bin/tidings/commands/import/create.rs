@@ -205,11 +205,9 @@ impl Creator {
 }
 
 fn retries() -> RetryPolicy {
-    RetryPolicy {
-        tries_max: TRIES,
-        unauthorized_tries_max: UNAUTHORIZED_TRIES,
-        ..RetryPolicy::default()
-    }
+    RetryPolicy::default()
+        .tries_max(TRIES)
+        .unauthorized_tries_max(UNAUTHORIZED_TRIES)
 }
 
 fn write_error(failure: &kube::Error) -> WriteError {
