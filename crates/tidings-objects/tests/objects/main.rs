@@ -12,6 +12,7 @@ mod ledger;
 mod reading;
 mod restored;
 mod sealing;
+mod seeds;
 mod sought;
 mod storage;
 mod turns;

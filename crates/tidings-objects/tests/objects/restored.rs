@@ -86,8 +86,8 @@ async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
     world.seal(&place, SealOptions::default()).await.unwrap();
     let last = checked(&place).await;
     // What was observed while it was away, or is observed again as something else.
-    for (restored, sealed) in copies.iter().step_by(one_of) {
-        let (mut restored, storage) = (restored.copy(), storage.copy());
+    for (copy, sealed) in copies.iter().step_by(one_of) {
+        let (mut restored, storage) = (copy.copy(), storage.copy());
         let place = storage.place();
         restored.observed = 2010;
         restored.observe(2).await;
@@ -117,6 +117,11 @@ async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
             matches!(former, Err(SealError::Foreign { .. })),
             "{former:?}"
         );
+        // The same copy is put back once more, when another one has continued the archive.
+        let again = copy.copy();
+        let rows = checked(&place).await.rows();
+        continued(&again, &place).await;
+        assert_eq!(checked(&place).await.rows(), rows);
     }
 }
 
