@@ -28,6 +28,10 @@ pub(crate) struct Args {
     /// Without faults: ten sources, memory, and seconds since progress of a frozen one
     #[arg(long, conflicts_with = "faults")]
     soak: bool,
+    /// In memory instead: this number of seeded histories in which folders are restored, clocks
+    /// are wrong, buckets forged, and one namespace writes more than its quota
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["short", "faults", "soak"])]
+    seeds: Option<u64>,
     /// Events written per second
     #[arg(long, default_value_t = 200, conflicts_with = "faults")]
     per_second: u64,
@@ -46,6 +50,9 @@ enum Source {
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    if let Some(seeds) = args.seeds {
+        return histories(root, seeds);
+    }
     // A long run judges an optimised build.
     let is_long = !args.short && !args.faults;
     let mut judge = suite(root, if is_long { "release" } else { "debug" })?;
@@ -79,6 +86,19 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         judge.args(["--seed", &seed.to_string()]);
     }
     command::run(&mut judge)
+}
+
+/// The tests of seeded histories, with this number of seeds.
+fn histories(root: &Path, seeds: u64) -> Result {
+    for test in [
+        ["-p", "tidings-archive", "--lib", "simulation"],
+        ["-p", "tidings-objects", "--test=objects", "ledger"],
+    ] {
+        let mut tests = cargo(root, &["test"]);
+        tests.args(test);
+        command::run(tests.env("TIDINGS_ARCHIVE_RUNS", seeds.to_string()))?;
+    }
+    Ok(())
 }
 
 /// The suite and the program to judge, which are built.
