@@ -120,6 +120,12 @@ fn the_roles_are_those_the_program_asks_for() {
         let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
         let access = documents(&folder().join("kubernetes").join(file));
         assert!(access.contains(&printed), "{printed} is not in {access:?}");
+        // The archive reads the uid of one namespace, by which it knows the cluster.
+        let rules = printed["rules"].as_array().unwrap().iter();
+        for rule in rules.filter(|rule| rule["resources"][0] == "namespaces") {
+            assert_eq!(rule["resourceNames"], serde_json::json!(["kube-system"]));
+            assert_eq!(rule["verbs"], serde_json::json!(["get"]));
+        }
     }
 }
 

@@ -69,6 +69,8 @@ pub(crate) enum Use {
 pub(crate) struct Rule {
     pub(crate) group: &'static str,
     pub(crate) resources: &'static [&'static str],
+    /// The objects; all, if none is named.
+    names: &'static [&'static str],
     pub(crate) verbs: &'static [&'static str],
 }
 
@@ -80,7 +82,19 @@ const fn rule(
     Rule {
         group,
         resources,
+        names: &[],
         verbs,
+    }
+}
+
+impl Rule {
+    fn to_json(&self) -> Value {
+        let mut rule = json!({"apiGroups": [self.group], "resources": self.resources});
+        if !self.names.is_empty() {
+            rule["resourceNames"] = json!(self.names);
+        }
+        rule["verbs"] = json!(self.verbs);
+        rule
     }
 }
 
@@ -114,7 +128,11 @@ impl Use {
                 const {
                     &[
                         rule("events.k8s.io", EVENTS, &["list", "watch"]),
-                        rule("", &["namespaces"], &["get"]),
+                        // Its uid is the cluster's identity.
+                        Rule {
+                            names: &["kube-system"],
+                            ..rule("", &["namespaces"], &["get"])
+                        },
                     ]
                 }
             }
@@ -196,12 +214,7 @@ fn objects(args: &Args) -> Vec<Value> {
         }
         None => "ClusterRole",
     };
-    let rules: Vec<Value> = args
-        .uses
-        .rules()
-        .iter()
-        .map(|rule| json!({"apiGroups": [rule.group], "resources": rule.resources, "verbs": rule.verbs}))
-        .collect();
+    let rules: Vec<Value> = args.uses.rules().iter().map(Rule::to_json).collect();
     let mut objects = vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })];
