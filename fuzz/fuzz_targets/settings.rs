@@ -32,7 +32,7 @@ const SETTINGS: &[fn(&str)] = &[
     |text| drop(times::moment(text, Timestamp::UNIX_EPOCH)),
     |text| {
         if let Ok(template) = text.parse::<Template>() {
-            template.render(event());
+            let _ = template.render(event());
         }
     },
     |text| {

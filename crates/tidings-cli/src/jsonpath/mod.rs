@@ -4,7 +4,8 @@
 //! What is understood is what kubectl's reference documents (`k8s.io/client-go/util/jsonpath`): `$`
 //! and `@`, `.name`, `['name']`, `..name`, `*`, `[n]`, `[from:to:step]`, `[a,b]`,
 //! `[?(@.name=="value")]` with `==`, `!=`, `<`, `<=`, `>`, `>=` or none, `{range}`…`{end}`, and
-//! quoted text. What is not there prints as nothing.
+//! quoted text. A field that is not there prints as nothing, and an index that is not there is an
+//! error, as in kubectl.
 
 mod parse;
 mod syntax;
@@ -27,7 +28,7 @@ use self::syntax::{Comparison, Node, Operand, Step};
 ///     {"type": "Warning", "reason": "BackOff", "count": 7},
 ///     {"type": "Normal", "reason": "Pulled"},
 /// ]});
-/// assert_eq!(template.render(&list), "BackOff\t7\n");
+/// assert_eq!(template.render(&list).unwrap(), "BackOff\t7\n");
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -52,21 +53,54 @@ impl std::str::FromStr for Path {
     }
 }
 
+/// Why a template or a path cannot be filled in from a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluationError {
+    /// An array has no such item.
+    #[error("array index out of bounds: index {index}, length {length}")]
+    OutOfBounds {
+        /// The index, from the beginning.
+        index: i64,
+        /// The length of the array.
+        length: usize,
+    },
+    /// A slice ends before it begins.
+    #[error("starting index {from} is greater than ending index {to}")]
+    Backwards {
+        /// Where the slice begins.
+        from: i64,
+        /// Where it ends.
+        to: i64,
+    },
+    /// An index, a slice or a filter is applied to something else.
+    #[error("{0} is no array")]
+    NoArray(&'static str),
+}
+
 impl Template {
     /// The template filled in from a value.
-    pub fn render(&self, value: &Value) -> String {
+    ///
+    /// # Errors
+    /// What an index, a slice or a filter cannot be applied to.
+    pub fn render(&self, value: &Value) -> Result<String, EvaluationError> {
         let mut out = String::new();
-        render(&self.nodes, value, value, &mut out);
-        out
+        render(&self.nodes, value, value, &mut out)?;
+        Ok(out)
     }
 }
 
-fn render(nodes: &[Node], root: &Value, current: &Value, out: &mut String) {
+fn render(
+    nodes: &[Node],
+    root: &Value,
+    current: &Value,
+    out: &mut String,
+) -> Result<(), EvaluationError> {
     for node in nodes {
         match node {
             Node::Text(text) => out.push_str(text),
             Node::Path(path) => {
-                for (index, value) in path.find(root, current).into_iter().enumerate() {
+                for (index, value) in path.find(root, current)?.into_iter().enumerate() {
                     if index > 0 {
                         out.push(' ');
                     }
@@ -74,12 +108,13 @@ fn render(nodes: &[Node], root: &Value, current: &Value, out: &mut String) {
                 }
             }
             Node::Range(path, nodes) => {
-                for value in path.find(root, current) {
-                    render(nodes, root, value, out);
+                for value in path.find(root, current)? {
+                    render(nodes, root, value, out)?;
                 }
             }
         }
     }
+    Ok(())
 }
 
 /// A value as it is printed: text without quotes, everything else as JSON.
@@ -94,82 +129,124 @@ pub fn print(value: &Value, out: &mut String) {
 
 impl Path {
     /// All values at this path.
-    pub fn find<'a>(&self, root: &'a Value, current: &'a Value) -> Vec<&'a Value> {
+    ///
+    /// # Errors
+    /// What an index, a slice or a filter cannot be applied to.
+    pub fn find<'a>(
+        &self,
+        root: &'a Value,
+        current: &'a Value,
+    ) -> Result<Vec<&'a Value>, EvaluationError> {
         let start = if self.from_root { root } else { current };
         let mut values = vec![start];
         for step in &self.steps {
             let mut next = Vec::new();
             for value in values {
-                step.take(root, value, &mut next);
+                step.take(root, value, &mut next)?;
             }
             values = next;
         }
-        values
+        Ok(values)
     }
 }
 
 impl Step {
-    fn take<'a>(&self, root: &'a Value, value: &'a Value, found: &mut Vec<&'a Value>) {
+    fn take<'a>(
+        &self,
+        root: &'a Value,
+        value: &'a Value,
+        found: &mut Vec<&'a Value>,
+    ) -> Result<(), EvaluationError> {
         match self {
             Self::Field(name) => found.extend(value.get(name)),
             Self::Wildcard => found.extend(children(value)),
             Self::Descend => descend(value, found),
             Self::Index(index) => {
-                if let Value::Array(items) = value {
-                    let index = position(*index, items.len());
-                    found.extend(
-                        usize::try_from(index)
-                            .ok()
-                            .and_then(|index| items.get(index)),
-                    );
+                if let Some(items) = array(value)? {
+                    let index = from_start(*index, items.len());
+                    let item = usize::try_from(index).ok().and_then(|at| items.get(at));
+                    let length = items.len();
+                    found.push(item.ok_or(EvaluationError::OutOfBounds { index, length })?);
                 }
             }
             Self::Slice { from, to, step } => {
-                if let Value::Array(items) = value {
-                    let end = |bound: i64| {
-                        let bound = position(bound, items.len()).max(0);
-                        usize::try_from(bound).unwrap_or(0).min(items.len())
-                    };
-                    let from = from.map_or(0, end);
-                    let to = to.map_or(items.len(), end);
-                    let taken = items.get(from..to.max(from)).unwrap_or_default();
-                    found.extend(taken.iter().step_by(*step));
+                if let Some(items) = array(value)? {
+                    found.extend(slice(items, *from, *to)?.iter().step_by(*step));
                 }
             }
             Self::Union(paths) => {
                 for path in paths {
-                    found.extend(path.find(root, value));
+                    found.extend(path.find(root, value)?);
                 }
             }
             Self::Filter(left, comparison) => {
-                for child in children(value) {
-                    let is_selected = match comparison {
-                        None => !left.values(root, child).is_empty(),
-                        Some((comparison, right)) => {
-                            let (left, right) =
-                                (left.values(root, child), right.values(root, child));
-                            match (left.first(), right.first()) {
-                                (Some(left), Some(right)) => comparison.holds(left, right),
-                                _ => false,
-                            }
-                        }
-                    };
-                    if is_selected {
+                for child in array(value)?.unwrap_or_default() {
+                    if is_selected(left, comparison.as_ref(), root, child)? {
                         found.push(child);
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 
-/// From the end where negative.
-fn position(index: i64, len: usize) -> i64 {
+/// The items of an array; none of what is not there.
+fn array(value: &Value) -> Result<Option<&[Value]>, EvaluationError> {
+    let what = match value {
+        Value::Array(items) => return Ok(Some(items)),
+        Value::Null => return Ok(None),
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Object(_) => "an object",
+    };
+    Err(EvaluationError::NoArray(what))
+}
+
+/// Items from an index to before another one; a slice of nothing may lie anywhere.
+fn slice(items: &[Value], from: Option<i64>, to: Option<i64>) -> Result<&[Value], EvaluationError> {
+    let length = items.len();
+    let from = from.map_or(0, |from| from_start(from, length));
+    let end = i64::try_from(length).unwrap_or(i64::MAX);
+    let to = to.map_or(end, |to| from_start(to, length));
+    if from == to {
+        return Ok(&[]);
+    }
+    let out_of_bounds = |index: i64| EvaluationError::OutOfBounds { index, length };
+    let start = usize::try_from(from).ok().filter(|start| *start < length);
+    let start = start.ok_or_else(|| out_of_bounds(from))?;
+    let end = usize::try_from(to).ok().filter(|end| *end <= length);
+    let end = end.ok_or_else(|| out_of_bounds(to.saturating_sub(1)))?;
+    let backwards = EvaluationError::Backwards { from, to };
+    items.get(start..end).ok_or(backwards)
+}
+
+/// An index from the beginning, of one that is from the end where it is negative.
+fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 {
-        index.saturating_add_unsigned(len as u64)
+        index.saturating_add_unsigned(length as u64)
     } else {
         index
     }
+}
+
+/// Whether a filter selects an item. Where only existence is asked for, what cannot be looked up is
+/// taken to exist, as kubectl does it.
+fn is_selected(
+    left: &Operand,
+    comparison: Option<&(Comparison, Operand)>,
+    root: &Value,
+    item: &Value,
+) -> Result<bool, EvaluationError> {
+    let Some((comparison, right)) = comparison else {
+        return Ok(!matches!(left.values(root, item), Ok(found) if found.is_empty()));
+    };
+    let (left, right) = (left.values(root, item)?, right.values(root, item)?);
+    Ok(match (left.first(), right.first()) {
+        (Some(left), Some(right)) => comparison.holds(left, right),
+        _ => false,
+    })
 }
 
 fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
@@ -189,10 +266,14 @@ fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 }
 
 impl Operand {
-    fn values<'a>(&'a self, root: &'a Value, current: &'a Value) -> Vec<&'a Value> {
+    fn values<'a>(
+        &'a self,
+        root: &'a Value,
+        current: &'a Value,
+    ) -> Result<Vec<&'a Value>, EvaluationError> {
         match self {
             Self::Path(path) => path.find(root, current),
-            Self::Literal(value) => vec![value],
+            Self::Literal(value) => Ok(vec![value]),
         }
     }
 }
