@@ -51,6 +51,39 @@ pub struct Filter {
     pub until: Option<Timestamp>,
     /// With each of these texts in the message, the reason or the object's name; in lower case.
     pub texts: Vec<String>,
+    /// A field selector and a label selector in Kubernetes' notation, which only the server
+    /// applies.
+    pub selectors: Selectors,
+}
+
+/// Selectors in Kubernetes' notation; the empty one selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// By fields of core/v1: `reason=BackOff,type!=Normal`.
+    pub fields: String,
+    /// By labels: `app=web,tier in (front, back)`.
+    pub labels: String,
+}
+
+impl Selectors {
+    /// Whether both select everything.
+    pub fn are_empty(&self) -> bool {
+        self.fields.is_empty() && self.labels.is_empty()
+    }
+
+    /// The field selector in the words of events.k8s.io/v1.
+    pub fn fields_of_events_v1(&self) -> String {
+        let terms = self.fields.split(',').map(|term| {
+            if let Some(rest) = term.strip_prefix("involvedObject.") {
+                format!("regarding.{rest}")
+            } else if let Some(rest) = term.strip_prefix("reportingComponent") {
+                format!("reportingController{rest}")
+            } else {
+                term.to_owned()
+            }
+        });
+        terms.collect::<Vec<_>>().join(",")
+    }
 }
 
 impl Filter {
@@ -103,6 +136,9 @@ impl Filter {
                 term("involvedObject.kind", &kind.kind);
             }
             term("involvedObject.name", &named.name);
+        }
+        if !self.selectors.fields.is_empty() {
+            terms.push(self.selectors.fields.clone());
         }
         terms.join(",")
     }
@@ -295,6 +331,18 @@ mod tests {
             ),
             (
                 Filter {
+                    types: words(&["Warning"]),
+                    selectors: Selectors {
+                        fields: "involvedObject.uid=1,reportingComponent!=a\\,b".to_owned(),
+                        labels: "app=web".to_owned(),
+                    },
+                    ..all()
+                },
+                true,
+                "type=Warning,involvedObject.uid=1,reportingComponent!=a\\,b",
+            ),
+            (
+                Filter {
                     targets: vec![target("widgets.example.com/web")],
                     ..all()
                 },
@@ -305,6 +353,19 @@ mod tests {
             assert_eq!(filter.selects(&event()), expected, "{filter:?}");
             assert_eq!(filter.field_selector(), selector, "{filter:?}");
         }
+    }
+
+    #[test]
+    fn a_field_selector_is_translated_for_the_other_group() {
+        let selectors = Selectors {
+            fields: "involvedObject.kind=Pod,type!=Normal,reportingComponent=kubelet".to_owned(),
+            ..Selectors::default()
+        };
+        assert_eq!(
+            selectors.fields_of_events_v1(),
+            "regarding.kind=Pod,type!=Normal,reportingController=kubelet"
+        );
+        assert!(!selectors.are_empty());
     }
 
     #[test]

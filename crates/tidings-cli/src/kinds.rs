@@ -65,6 +65,36 @@ impl std::str::FromStr for Named {
     }
 }
 
+impl Named {
+    /// The objects that words name, as in kubectl: `KIND/NAME…`, or one `KIND` and then `NAME…`.
+    ///
+    /// # Errors
+    /// For anything else, with what is accepted.
+    ///
+    /// ```
+    /// use tidings_cli::kinds::Named;
+    ///
+    /// let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    /// let apart = Named::all(&words(&["pod", "web-0", "web-1"]));
+    /// assert_eq!(apart, Named::all(&words(&["pod/web-0", "pod/web-1"])));
+    /// assert!(Named::all(&words(&["pod"])).is_err());
+    /// ```
+    pub fn all(words: &[String]) -> Result<Vec<Self>, String> {
+        let has_slash = |word: &String| word.contains('/');
+        match words {
+            [kind, names @ ..] if !names.is_empty() && !words.iter().any(has_slash) => {
+                let names = names.iter();
+                names.map(|name| format!("{kind}/{name}").parse()).collect()
+            }
+            [_, _, ..] if !words.iter().all(has_slash) => Err(
+                "expected KIND/NAME for each object, or one KIND and names without a slash"
+                    .to_owned(),
+            ),
+            words => words.iter().map(|word| word.parse()).collect(),
+        }
+    }
+}
+
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.kind, self.name)
@@ -367,6 +397,32 @@ mod tests {
         assert!(named("policies/a").may_be("Policy", ""));
         assert!(!named("widgets.example.org/a").may_be("Widget", "example.com"));
         assert!(!named("gadget/a").may_be("Widget", ""));
+    }
+
+    #[test]
+    fn objects_are_named_by_words_as_in_kubectl() {
+        let named = |words: &str| {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            let named = Named::all(&words).ok()?;
+            let names: Vec<_> = named.iter().map(ToString::to_string).collect();
+            Some(names.join(" "))
+        };
+        for (words, expected) in [
+            ("pod/a", Some("pod/a")),
+            ("pod a", Some("pod/a")),
+            (
+                "deployments.apps a b",
+                Some("deployments.apps/a deployments.apps/b"),
+            ),
+            ("pod/a deploy/b", Some("pod/a deploy/b")),
+            ("pod", None),
+            ("pod pod/a", None),
+            ("pod/a b", None),
+            ("pod/a/b", None),
+            ("/a", None),
+        ] {
+            assert_eq!(named(words).as_deref(), expected, "{words}");
+        }
     }
 
     #[test]

@@ -15,14 +15,14 @@ use tidings_testing::programs;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that is ended with the test.
-struct Server {
+pub(super) struct Server {
     process: Process,
-    folder: TempDir,
+    pub(super) folder: TempDir,
     kubectl: PathBuf,
 }
 
 impl Server {
-    fn start() -> Option<Self> {
+    pub(super) fn start() -> Option<Self> {
         let kubectl = programs::kubectl()?;
         Some(Self::start_in(tempfile::tempdir().unwrap(), kubectl))
     }
@@ -45,7 +45,7 @@ impl Server {
         }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.kubectl);
         command
             .arg("--kubeconfig")
@@ -59,7 +59,7 @@ impl Server {
 
     /// Runs kubectl, and returns its output.
     #[track_caller]
-    fn kubectl(&self, args: &[&str]) -> String {
+    pub(super) fn kubectl(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "kubectl {args:?}: {errors}");
@@ -68,7 +68,7 @@ impl Server {
 
     /// Runs kubectl, which must fail, and returns its error.
     #[track_caller]
-    fn kubectl_fails(&self, args: &[&str]) -> String {
+    pub(super) fn kubectl_fails(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         assert!(!output.status.success(), "kubectl {args:?} did not fail");
         String::from_utf8(output.stderr).unwrap()
@@ -89,7 +89,7 @@ impl Server {
     }
 }
 
-fn event(name: &str) -> Value {
+pub(super) fn event(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Event",

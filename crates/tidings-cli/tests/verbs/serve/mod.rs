@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod access;
+mod habits;
 mod kubectl;
 mod watchers;
 

@@ -1,6 +1,6 @@
 //! `tidings record`: one event, for scripts and jobs, through the library.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +23,7 @@ use super::cluster::{
     permissions_hint, tell,
 };
 use super::objects;
+use super::terminal::output;
 use crate::clock;
 
 /// How long after an attempt to find the object that failed the next one is made.
@@ -49,9 +50,9 @@ Exit codes:
   2    a wrong command line or kubeconfig
   3    the event was not written in time: the server cannot be reached or rejects the credentials"))]
 pub(crate) struct Args {
-    /// Object, such as job/backup or deployments.apps/web
-    #[arg(value_name = "KIND/NAME")]
-    object: Named,
+    /// Object, such as job/backup or deployments.apps/web; also as job backup
+    #[arg(value_name = "KIND/NAME", required = true)]
+    object: Vec<String>,
     /// Reason: one word in UpperCamelCase, for programs
     #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
     reason: String,
@@ -84,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = api_version)]
     api_version: Option<String>,
     /// Namespace of the object [default: the context's, or default]
-    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
     /// Maximum time to find the object and deliver the event
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = times::positive_duration)]
@@ -142,7 +143,14 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
     server.timeout = Some(request);
     // However long it is to be, this is a moment there is.
     let over = tokio::time::sleep(args.wait).deadline();
-    let (regarding, related) = look_up(&server, args, over).await?;
+    let object = match Named::all(&args.object).map_err(CommandError::of_words)? {
+        mut one if one.len() == 1 => one.remove(0),
+        _ => {
+            let why = "expected one object: an event is about one".to_owned();
+            return Err(CommandError::of_words(why));
+        }
+    };
+    let (regarding, related) = look_up(&server, args, &object, over).await?;
 
     let failure = Arc::default();
     let sink = Remembering {
@@ -175,7 +183,7 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    Ok(outcome(&report, failure, args))
+    Ok(outcome(&report, failure, args, &object))
 }
 
 /// What may pass is tried until --wait is over, however often that is.
@@ -192,6 +200,7 @@ fn delivery() -> SinkOptions {
 async fn look_up(
     server: &Server,
     args: &Args,
+    object: &Named,
     over: Instant,
 ) -> Result<(Reference, Option<Reference>), CommandError> {
     let look_up = LookUp {
@@ -199,13 +208,14 @@ async fn look_up(
         namespace: args
             .namespace
             .as_deref()
+            .filter(|name| !name.is_empty())
             .unwrap_or(server.client.default_namespace()),
         wait: args.wait,
         over,
         uids_over: tokio::time::sleep(args.wait / 4 * UID_QUARTERS).deadline(),
         is_told: AtomicBool::new(false),
     };
-    let regarding = look_up.kind(&args.object, args.api_version.as_deref());
+    let regarding = look_up.kind(object, args.api_version.as_deref());
     let regarding = regarding.await?;
     let related = match &args.related {
         Some(named) => Some((named, look_up.kind(named, None).await?)),
@@ -217,20 +227,14 @@ async fn look_up(
             None => Ok(None),
         }
     };
-    let (regarding, related) =
-        tokio::try_join!(look_up.reference(&args.object, &regarding), related)?;
+    let (regarding, related) = tokio::try_join!(look_up.reference(object, &regarding), related)?;
     Ok((regarding.with_field_path(&args.field_path), related))
 }
 
-fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
+fn outcome(report: &FlushReport, failure: Option<String>, args: &Args, object: &Named) -> u8 {
     if report.is_complete() && report.delivered > 0 {
         // A missing reader is no failure of the event.
-        let _ = writeln!(
-            io::stdout(),
-            "recorded {} about {}",
-            args.reason,
-            args.object
-        );
+        let _ = writeln!(output(), "recorded {} about {}", args.reason, object);
         return DONE;
     }
     let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
@@ -243,7 +247,7 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args) -> u8 {
     };
     tell(&format!(
         "error: failed to record {} about {}: {words}{why}",
-        args.reason, args.object
+        args.reason, object
     ));
     if report.dropped.get(DropCause::RejectedForbidden) > 0 {
         tell(&format!("hint: {}", permissions_hint("record")));

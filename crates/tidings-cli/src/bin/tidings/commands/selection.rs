@@ -1,7 +1,7 @@
 //! The flags that say which events are wanted: the same for every verb that reads.
 
 use jiff::Timestamp;
-use tidings_cli::filter::Filter;
+use tidings_cli::filter::{Filter, Selectors};
 use tidings_cli::kinds::Named;
 use tidings_cli::times;
 
@@ -40,6 +40,12 @@ pub(crate) struct SelectionFlags {
     /// Events with this text in message, reason, source or object, ignoring case; may be repeated
     #[arg(long, short = 'g', value_name = "TEXT")]
     grep: Vec<String>,
+    /// Events with these labels, in kubectl's notation: app=web,tier!=front
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    selector: Option<String>,
+    /// Events with these fields, in kubectl's notation: reason=BackOff,type!=Normal
+    #[arg(long, value_name = "SELECTOR")]
+    field_selector: Option<String>,
 }
 
 fn event_type(text: &str) -> Result<String, String> {
@@ -76,8 +82,17 @@ impl SelectionFlags {
             targets: Vec::new(),
             since: moment("since", &self.since)?,
             until: moment("until", &self.until)?,
-            texts: self.grep.iter().map(|text| text.to_lowercase()).collect(),
+            texts: self.texts(),
+            selectors: Selectors {
+                fields: self.field_selector.clone().unwrap_or_default(),
+                labels: self.selector.clone().unwrap_or_default(),
+            },
         })
+    }
+
+    /// The texts that events must have, in lower case.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.grep.iter().map(|text| text.to_lowercase()).collect()
     }
 
     /// A reader of what is wanted. What is to be said about it is told.
@@ -93,9 +108,9 @@ impl SelectionFlags {
             found.push((named.clone(), objects::kind(&server, named).await?));
         }
         let mut kinds = found.iter().filter_map(|(_, kind)| kind.as_ref());
-        let namespace = match &namespaces.namespace {
+        let namespace = match namespaces.name() {
             _ if namespaces.all_namespaces => String::new(),
-            Some(namespace) => namespace.clone(),
+            Some(namespace) => namespace.to_owned(),
             // Events of objects that are in no namespace may be in any.
             None if kinds.any(|kind| !kind.namespaced) => String::new(),
             None => server.client.default_namespace().to_owned(),
@@ -169,6 +184,12 @@ impl SelectionFlags {
             words.extend(when.iter().map(|when| format!("--{flag}={when}")));
         }
         words.extend(self.grep.iter().map(|text| format!("--grep={text:?}")));
+        for (flag, selector) in [
+            ("selector", &self.selector),
+            ("field-selector", &self.field_selector),
+        ] {
+            words.extend(selector.iter().map(|text| format!("--{flag}={text:?}")));
+        }
         words.join(" ")
     }
 }

@@ -22,6 +22,8 @@ pub(crate) const EVENTS_MAX: usize = 250_000;
 /// Asks for the events last seen first. Servers that do not know it answer in the order of names,
 /// and without the header.
 const NEWEST_FIRST: &str = "tidings-newest-first";
+/// The parameter that has the server select by fields.
+pub(super) const FIELD_SELECTOR: &str = "fieldSelector";
 /// Says that a list is in the order of objects and not of names: it is one of a sealed archive.
 const ORDER: &str = "tidings-order";
 
@@ -145,9 +147,22 @@ impl Reader {
         parameters: &[(&str, &str)],
     ) -> kube::Result<http::Request<Vec<u8>>> {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        // Fields have other names in the other group. What is read is selected once more here.
-        let is_sent = |name: &str| name != "fieldSelector" || !self.group.is_events();
-        let parameters = parameters.iter().filter(|(name, _)| is_sent(name));
+        // Fields have other names in the other group. What is read is selected once more here, but
+        // for what only the server can select by.
+        let selectors = &self.filter.selectors;
+        let all_fields = parameters.iter().find(|(name, _)| *name == FIELD_SELECTOR);
+        let fields = match all_fields {
+            _ if self.group.is_events() => selectors.fields_of_events_v1(),
+            Some((_, fields)) => (*fields).to_owned(),
+            None => selectors.fields.clone(),
+        };
+        let others = parameters.iter().copied();
+        let others = others.filter(|(name, _)| *name != FIELD_SELECTOR);
+        let of_server = [
+            (FIELD_SELECTOR, fields.as_str()),
+            ("labelSelector", selectors.labels.as_str()),
+        ];
+        let parameters = of_server.into_iter().chain(others);
         query.extend_pairs(parameters.filter(|(_, value)| !value.is_empty()));
         let uri = format!("{}?{}", self.path(), query.finish());
         http::Request::get(uri)

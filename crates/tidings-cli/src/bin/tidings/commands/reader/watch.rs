@@ -16,7 +16,7 @@ use tidings_cli::event::Event;
 
 use super::super::cluster::{CommandError, with_sources};
 use super::list::Unlisted;
-use super::page::{Reader, is_reached};
+use super::page::{FIELD_SELECTOR, Reader, is_reached};
 
 /// The server is asked to end a watch after this time, so that a dead connection is noticed.
 const WATCH: Duration = Duration::from_secs(240);
@@ -121,7 +121,7 @@ impl Reader {
     ) -> Result<(), Ended> {
         let seconds = WATCH.as_secs().to_string();
         let request = self.request(&[
-            ("fieldSelector", &self.filter.field_selector()),
+            (FIELD_SELECTOR, &self.filter.field_selector()),
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", &position.text),

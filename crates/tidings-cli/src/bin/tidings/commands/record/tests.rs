@@ -145,8 +145,9 @@ fn a_message_may_begin_with_a_hyphen() {
     }
 }
 
-#[test]
-fn an_empty_namespace_is_refused() {
-    let words = ["record", "pod/web", "--reason=A", "-m=x", "-n", ""];
-    assert!(Line::try_parse_from(words).is_err());
+#[tokio::test(start_paused = true)]
+async fn an_empty_namespace_is_that_of_the_context() {
+    let (code, taken) = recorded(&["pod", "web", "-n", ""], 404, &[]).await;
+    assert_eq!(code, DONE);
+    assert_eq!(taken.unwrap()["metadata"]["namespace"], "default");
 }
