@@ -7,13 +7,17 @@ use jiff::{SignedDuration, Timestamp};
 use tidings_cli::event::{self, Event};
 
 use super::super::cluster::CommandError;
-use super::page::{Listed, PAGE, Page, Reader, is_reached};
+use super::page::{FIELD_SELECTOR, Listed, PAGE, Page, Reader, is_reached};
 
 /// What is sealed was seen no longer ago, as a rule.
 const SEALED_LATER: SignedDuration = SignedDuration::from_hours(1);
 /// A list that expires while it is read is begun again so often, without having brought anything
 /// new.
 const EXPIRED_MAX: u32 = 5;
+
+/// Events read beyond those that are wanted. A server gives out those seen last by the bare time;
+/// within the second of the earliest one that is wanted, the [order](Event::order) is another one.
+const BEYOND: usize = 20;
 
 /// Why there is no list.
 pub(super) enum Unlisted {
@@ -128,13 +132,18 @@ impl Reader {
         let is_sealed = first.is_sealed;
         let begun = Begun::of(&first);
         let mut next = Some(first);
+        let mut is_rest = false;
         while let Some(page) = next.take() {
+            let reached = page.events.last().and_then(Event::last_seen);
             let wanted = page.events.into_iter();
             events.extend(wanted.filter(|event| self.filter.selects(event)));
             if last.is_none() && events.len() > self.events_max {
                 return Err(Unlisted::TooMany);
             }
-            let is_enough = last.is_some_and(|last| events.len() >= last);
+            let is_enough = last.is_some_and(|last| {
+                let is_rest = std::mem::replace(&mut is_rest, events.len() >= last);
+                events.len() >= last && (is_rest || !is_within_second(&mut events, last, reached))
+            });
             if let Some(token) = page.next.filter(|_| !is_enough) {
                 next = self.newest_from(&since, Some(&token)).await?;
             }
@@ -216,7 +225,7 @@ impl Reader {
             return Ok(None);
         }
         // A server that does not know the order is asked for no more than these few in vain.
-        for limit in [last, PAGE] {
+        for limit in [(last + BEYOND).min(PAGE), PAGE] {
             let mut page = self.newest_page(limit, "").await?;
             if !page.is_newest_first {
                 return Ok(None);
@@ -224,6 +233,7 @@ impl Reader {
             let revision = page.revision;
             let is_sealed = page.is_sealed;
             let mut events = Vec::new();
+            let mut is_rest = false;
             loop {
                 let is_short = page.events.len() < limit;
                 let is_before = |event: &Event| {
@@ -231,9 +241,19 @@ impl Reader {
                     since.is_some_and(|since| event.last_seen() < Some(since))
                 };
                 let reaches_back = page.events.last().is_some_and(is_before);
+                let reached = page.events.last().and_then(Event::last_seen);
                 let wanted = page.events.into_iter();
                 events.extend(wanted.filter(|event| self.filter.selects(event)));
-                if page.next.is_none() || reaches_back || events.len() >= last {
+                let is_enough = events.len() >= last;
+                if is_enough && !is_rest && is_within_second(&mut events, last, reached) {
+                    // One page of the rest of that second; a second with more is cut by bare times.
+                    is_rest = true;
+                    if let Some(token) = &page.next {
+                        page = self.newest_page(PAGE, token).await?;
+                        continue;
+                    }
+                }
+                if page.next.is_none() || reaches_back || is_enough {
                     keep_last(&mut events, last);
                     return Ok(Some(Listed {
                         events,
@@ -375,7 +395,7 @@ impl Reader {
     /// A page of the list in the order of keys, with what the server could not leave out.
     async fn page(&self, next: Option<&str>) -> kube::Result<Page> {
         self.answered(&[
-            ("fieldSelector", &self.filter.field_selector()),
+            (FIELD_SELECTOR, &self.filter.field_selector()),
             ("limit", &PAGE.to_string()),
             ("continue", next.unwrap_or_default()),
         ])
@@ -435,6 +455,16 @@ fn unordered(is_continued: bool) -> CommandError {
 
 fn is_expired(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 410)
+}
+
+/// Whether the earliest of the last few that are wanted was seen in the second that is reached:
+/// more of that second may be unread, and belong before it.
+fn is_within_second(events: &mut [Event], last: usize, reached: Option<Timestamp>) -> bool {
+    event::sort(events);
+    let earliest = events.len().checked_sub(last).and_then(|at| events.get(at));
+    let second = |time: Timestamp| time.as_nanosecond().div_euclid(1_000_000_000);
+    let earliest = earliest.and_then(Event::last_seen).map(second);
+    earliest.is_some() && earliest == reached.map(second)
 }
 
 /// Keeps those seen last.

@@ -190,7 +190,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     let listed = reader.list(Some(2)).await.unwrap();
     let names: Vec<_> = listed.events.iter().map(Event::name).collect();
     assert_eq!(names, ["event.998", "event.999"]);
-    assert_eq!(*limits.lock().unwrap(), [2, PAGE, PAGE, PAGE, PAGE]);
+    assert_eq!(*limits.lock().unwrap(), [22, PAGE, PAGE, PAGE, PAGE]);
 
     // What cannot be put in order because it is too much is refused as soon as it is.
     limits.lock().unwrap().clear();
@@ -546,4 +546,54 @@ async fn what_is_written_after_a_list_is_left_to_its_watch() {
     });
     watch.await.unwrap();
     assert_eq!(names, ["a", "b"]);
+}
+
+/// The server's pages go by the bare time: 26.25 comes before 26. The names have the clocks, by
+/// which what has no fraction is the later one.
+#[tokio::test]
+async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
+    let event = |name: &str, time: &str| {
+        let mut event = event(name, 5);
+        event["lastTimestamp"] = json!(format!("2026-03-04T05:06:{time}Z"));
+        event
+    };
+    let page = |events: Vec<Value>, next: &str| json!({"metadata": {"resourceVersion": "9", "continue": next}, "kind": "EventList", "items": events});
+    let pages = || {
+        let fractions = (1..=3).map(|number| {
+            let name = format!("web-{number}.18a200000000000{number}");
+            event(&name, &format!("26.25{}", 4 - number))
+        });
+        vec![
+            page(
+                vec![event("late", "27")]
+                    .into_iter()
+                    .chain(fractions)
+                    .collect(),
+                "more",
+            ),
+            page(
+                vec![
+                    event("web-4.18a2000000000004", "26"),
+                    event("web-5.18a2000000000005", "26"),
+                    event("old", "25"),
+                ],
+                "further",
+            ),
+        ]
+    };
+    for since in [None, Some("2026-03-04T05:00:00Z")] {
+        let mut pages = pages();
+        // What was seen meanwhile is asked for as well.
+        pages.push(page(Vec::new(), ""));
+        let (mut reader, asked) = newest_first("true", pages);
+        reader.filter.since = since.map(|since| since.parse().unwrap());
+        let mut listed = reader.list(Some(3)).await.unwrap().events;
+        tidings_cli::event::sort(&mut listed);
+        let names: Vec<_> = listed.iter().map(Event::name).collect();
+        assert_eq!(
+            names,
+            ["web-4.18a2000000000004", "web-5.18a2000000000005", "late"]
+        );
+        assert_eq!(asked.lock().unwrap()[..2], ["", "more"]);
+    }
 }
