@@ -8,7 +8,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tidings_core::validate::check_dns1123_label;
 
-use crate::values;
+use crate::{times, values};
 
 /// Longest name of a cluster.
 pub const NAME_LEN_MAX: usize = 63;
@@ -57,7 +57,9 @@ struct File {
 
 fn event_ttl<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<String>::deserialize(value)?;
-    let time = text.map(|text| values::days(&text)).transpose();
+    let time = text
+        .map(|text| times::duration_of_seconds(&text))
+        .transpose();
     time.map_err(|why| D::Error::custom(format_args!("eventTTL: {why}")))
 }
 

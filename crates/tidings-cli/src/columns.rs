@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::jsonpath::{self, Path};
-use crate::text::Cell;
+use crate::jsonpath::{self, EvaluationError, Path};
+use crate::table::{Cell, Column, Look};
 
 /// Columns that were understood.
 ///
@@ -37,25 +37,28 @@ impl std::str::FromStr for Columns {
 }
 
 impl Columns {
-    /// The headings.
-    pub fn headings(&self) -> Vec<Cell> {
-        self.0
-            .iter()
-            .map(|(heading, _)| Cell::new(heading))
+    /// The columns of the table.
+    pub fn columns(&self) -> Vec<Column> {
+        let columns = self.0.iter();
+        columns
+            .map(|(heading, _)| Column::new(heading).look(Look::Plain))
             .collect()
     }
 
     /// The cells of one object; what is not there is `<none>`.
-    pub fn row(&self, value: &Value) -> Vec<Cell> {
+    ///
+    /// # Errors
+    /// What an index or a filter cannot be applied to.
+    pub fn row(&self, value: &Value) -> Result<Vec<Cell>, EvaluationError> {
         let cell = |path: &Path| {
             let mut text = String::new();
-            for (index, found) in path.find(value, value).into_iter().enumerate() {
+            for (index, found) in path.find(value, value)?.into_iter().enumerate() {
                 if index > 0 {
                     text.push(',');
                 }
                 jsonpath::print(found, &mut text);
             }
-            Cell::new(if text.is_empty() { "<none>" } else { &text })
+            Ok(Cell::new(if text.is_empty() { "<none>" } else { &text }))
         };
         self.0.iter().map(|(_, path)| cell(path)).collect()
     }
@@ -70,10 +73,20 @@ mod tests {
     #[test]
     fn columns() {
         let columns: Columns = "NAME:metadata.name,NONE:.x,ALL:.list[*]".parse().unwrap();
-        let texts = |cells: Vec<Cell>| cells.into_iter().map(|cell| cell.text).collect::<Vec<_>>();
-        assert_eq!(texts(columns.headings()), ["NAME", "NONE", "ALL"]);
+        assert_eq!(columns.columns().len(), 3);
         let object = json!({"metadata": {"name": "web.1"}, "list": [1, "b\u{1b}"]});
-        assert_eq!(texts(columns.row(&object)), ["web.1", "<none>", "1,b^["]);
+        let row = columns.row(&object).unwrap().into_iter();
+        let texts: Vec<_> = row.map(|cell| cell.text).collect();
+        assert_eq!(texts, ["web.1", "<none>", "1,b^["]);
+        // As in kubectl, an index is an error where there is an array without it.
+        for (columns, is_error) in [
+            ("A:.list[1]", false),
+            ("A:.list[2]", true),
+            ("A:.x[0]", false),
+        ] {
+            let columns: Columns = columns.parse().unwrap();
+            assert_eq!(columns.row(&object).is_err(), is_error);
+        }
         for text in ["", "NAME", "NAME:", ":x", "A:.b,,"] {
             assert!(text.parse::<Columns>().is_err(), "{text}");
         }

@@ -82,7 +82,11 @@ impl Event {
     }
 
     fn time(&self, pointer: &str) -> Option<Timestamp> {
-        self.text(pointer).parse().ok().filter(|at| is_set(*at))
+        let text = self.text(pointer);
+        // Kubernetes' times reach a day further than ours.
+        let last_day = || text.starts_with("9999-12-3").then_some(Timestamp::MAX);
+        let time = text.parse().ok().or_else(last_day);
+        time.filter(|at| is_set(*at))
     }
 
     fn times(&self) -> EventTimes<Timestamp> {
@@ -236,26 +240,23 @@ impl Event {
         is_warning(self.event_type())
     }
 
-    /// The time since it was last seen, in kubectl's form: `12m (x3 over 20m)`. How long it was
-    /// repeated is left out where that is not known.
-    pub fn age(&self, now: Timestamp) -> String {
-        let last = age(self.last_seen(), now);
-        let count = self.count();
+    /// Since when it is known to happen: `firstTimestamp`, or else `eventTime`.
+    pub fn known_since(&self) -> Option<Timestamp> {
         let times = self.times();
-        match times.first_timestamp.or(times.event_time) {
-            _ if !self.is_repeated() => last,
-            Some(first) => format!("{last} (x{count} over {})", age(Some(first), now)),
-            None => format!("{last} (x{count})"),
-        }
+        times.first_timestamp.or(times.event_time)
     }
-}
 
-/// The time since a moment, as kubectl prints it.
-pub fn age(moment: Option<Timestamp>, now: Timestamp) -> String {
-    moment.map_or_else(
-        || "<unknown>".to_owned(),
-        |then| tidings_server::human_duration(now.duration_since(then).as_millis()),
-    )
+    /// `metadata.labels` as kubectl shows them, `a=b,c=d`; `<none>` if there are none.
+    pub fn labels(&self) -> String {
+        let labels = self.value.pointer("/metadata/labels");
+        let labels = labels.and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));
+        let labels: Vec<_> = labels.collect();
+        if labels.is_empty() {
+            return "<none>".to_owned();
+        }
+        labels.join(",")
+    }
 }
 
 /// Puts events in the order of a timeline: last seen last.
@@ -296,6 +297,12 @@ mod tests {
                 1,
             ),
             (
+                json!({"firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "9999-12-31T23:59:59Z"}),
+                time("2026-01-01T00:00:00Z"),
+                time("9999-12-30T22:00:00.999999999Z"),
+                1,
+            ),
+            (
                 json!({"firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:01:00Z", "count": 4}),
                 time("2026-01-01T00:00:00Z"),
                 time("2026-01-01T00:01:00Z"),
@@ -317,18 +324,5 @@ mod tests {
         for (value, first, last, count) in cases {
             assert_eq!(seen(value.clone()), (first, last, count), "{value}");
         }
-    }
-
-    #[test]
-    fn ages_are_kubectls() {
-        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
-        let mut value = json!({"firstTimestamp": "2026-01-01T00:40:00Z", "lastTimestamp": "2026-01-01T00:48:00Z"});
-        assert_eq!(Event::new(value.clone()).age(now), "12m");
-        value["count"] = json!(3);
-        assert_eq!(Event::new(value).age(now), "12m (x3 over 20m)");
-        assert_eq!(Event::new(json!({})).age(now), "<unknown>");
-        // Since when is not known, but it was made at some time.
-        let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:48:00Z"}, "count": 7});
-        assert_eq!(Event::new(made).age(now), "12m (x7)");
     }
 }

@@ -7,11 +7,13 @@ pub mod event;
 pub mod family;
 pub mod filter;
 pub mod format;
-
 pub mod jsonpath;
 pub mod kinds;
 pub mod noise;
 pub mod printer;
+pub mod sort_key;
+pub mod table;
 pub mod text;
+pub mod time_form;
 pub mod times;
 pub mod values;

@@ -10,11 +10,18 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use serde_saphyr::SerializeError;
 
-use crate::event::{Event, age};
+use crate::event::Event;
 use crate::format::{Format, Objects, Rows};
-use crate::text::{Cell, Escaping, Layout, Look, Screen};
+use crate::jsonpath::EvaluationError;
+use crate::table::{Cell, Column, Look, Screen, Table};
+use crate::text::Escaping;
+use crate::time_form::TimeForm;
 
 /// Optional columns.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each column is there or not, whatever others are"
+)]
 #[derive(Clone, Copy, Debug, Default)]
 struct More {
     /// The cluster of an archive.
@@ -22,6 +29,20 @@ struct More {
     namespaces: bool,
     /// Count and resourceVersion.
     versions: bool,
+    /// The events' own labels.
+    labels: bool,
+}
+
+/// Why events cannot be printed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrintError {
+    /// The output cannot be written.
+    #[error("write the output: {0}")]
+    Output(#[from] io::Error),
+    /// A template or a custom column cannot be filled in.
+    #[error("fill in the template: {0}")]
+    Evaluation(#[from] EvaluationError),
 }
 
 /// Prints events.
@@ -31,7 +52,12 @@ pub struct Printer {
     screen: Screen,
     more: More,
     headings: bool,
-    layout: Layout,
+    /// Texts that the events were chosen by, in lower case.
+    wanted: Vec<String>,
+    /// `None` until there are events to choose it for.
+    time_form: Option<TimeForm>,
+    /// `None` until the first rows are printed.
+    table: Option<Table>,
 }
 
 impl Printer {
@@ -58,7 +84,9 @@ impl Printer {
                 ..More::default()
             },
             headings: true,
-            layout: Layout::default(),
+            wanted: Vec::new(),
+            time_form: None,
+            table: None,
         }
     }
 
@@ -76,10 +104,31 @@ impl Printer {
         self
     }
 
+    /// With a column of labels.
+    #[must_use]
+    pub fn with_labels(mut self) -> Self {
+        self.more.labels = true;
+        self
+    }
+
     /// Without headings.
     #[must_use]
     pub fn without_headings(mut self) -> Self {
         self.headings = false;
+        self
+    }
+
+    /// With the line of a message in view that has one of these texts, which are in lower case.
+    #[must_use]
+    pub fn with_wanted(mut self, wanted: &[String]) -> Self {
+        self.wanted = wanted.to_vec();
+        self
+    }
+
+    /// With times in this form; otherwise it is [chosen](TimeForm::of) for the first events.
+    #[must_use]
+    pub fn with_time_form(mut self, form: Option<TimeForm>) -> Self {
+        self.time_form = form;
         self
     }
 
@@ -92,24 +141,34 @@ impl Printer {
         }
     }
 
-    /// Prints a complete list of events.
+    /// Prints a complete list of events, and says if something of it is cut.
     ///
     /// # Errors
-    /// Of the output.
+    /// Of the output, and of a template that cannot be filled in.
     pub fn list(
         &mut self,
         events: Vec<Event>,
         now: Timestamp,
         out: &mut dyn Write,
-    ) -> io::Result<()> {
+    ) -> Result<(), PrintError> {
         match &self.format {
-            Format::Rows(_) => self.rows(&events, now, out),
+            Format::Rows(_) => {
+                self.rows(&events, now, out)?;
+                let cut = self
+                    .table
+                    .as_ref()
+                    .and_then(|table| table.cut("-o wide shows all"));
+                if let Some(cut) = cut {
+                    writeln!(out, "{cut}")?;
+                }
+                Ok(())
+            }
             Format::Objects(Objects::Json) => self.json(&List::of(&events), out),
             Format::Objects(Objects::Yaml) => self.yaml(&List::of(&events), out),
             Format::Objects(Objects::Template(template)) => {
                 let items: Vec<Value> = events.into_iter().map(Event::into_value).collect();
                 let list = json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}});
-                self.text(&template.render(&list), out)
+                self.text(&template.render(&list)?, out)
             }
             Format::Objects(form @ (Objects::JsonLines | Objects::Name)) => events
                 .iter()
@@ -120,13 +179,13 @@ impl Printer {
     /// Prints some events of a watch.
     ///
     /// # Errors
-    /// Of the output.
+    /// Of the output, and of a template that cannot be filled in.
     pub fn some(
         &mut self,
         events: &[Event],
         now: Timestamp,
         out: &mut dyn Write,
-    ) -> io::Result<()> {
+    ) -> Result<(), PrintError> {
         match &self.format {
             Format::Rows(_) => self.rows(events, now, out),
             Format::Objects(form) => events
@@ -135,7 +194,7 @@ impl Printer {
         }
     }
 
-    fn object(&self, form: &Objects, event: &Event, out: &mut dyn Write) -> io::Result<()> {
+    fn object(&self, form: &Objects, event: &Event, out: &mut dyn Write) -> Result<(), PrintError> {
         match form {
             Objects::Json => self.json(event.value(), out),
             Objects::Yaml => {
@@ -144,7 +203,7 @@ impl Printer {
             }
             Objects::JsonLines => self.text(&format!("{}\n", event.value()), out),
             Objects::Name => self.text(&format!("event/{}\n", event.name()), out),
-            Objects::Template(template) => self.text(&template.render(event.value()), out),
+            Objects::Template(template) => self.text(&template.render(event.value())?, out),
         }
     }
 
@@ -153,26 +212,27 @@ impl Printer {
         &self,
         out: &mut dyn Write,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if self.screen.is_terminal {
+    ) -> Result<(), PrintError> {
+        let written = if self.screen.is_terminal {
             write(&mut Escaping::new(out))
         } else {
             write(out)
-        }
+        };
+        Ok(written?)
     }
 
-    fn text(&self, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn text(&self, text: &str, out: &mut dyn Write) -> Result<(), PrintError> {
         self.safely(out, |out| out.write_all(text.as_bytes()))
     }
 
-    fn json(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    fn json(&self, value: &impl Serialize, out: &mut dyn Write) -> Result<(), PrintError> {
         self.safely(out, |out| {
             serde_json::to_writer_pretty(&mut *out, value)?;
             writeln!(out)
         })
     }
 
-    fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+    fn yaml(&self, value: &impl Serialize, out: &mut dyn Write) -> Result<(), PrintError> {
         self.safely(out, |mut out| {
             serde_saphyr::to_io_writer(&mut out, value).map_err(|error| match error {
                 // The reader may have closed the pipe.
@@ -182,102 +242,126 @@ impl Printer {
         })
     }
 
-    /// Rows are made twice, first to measure their width, which costs less than to keep them.
-    fn rows(&mut self, events: &[Event], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
+    fn rows(
+        &mut self,
+        events: &[Event],
+        now: Timestamp,
+        out: &mut dyn Write,
+    ) -> Result<(), PrintError> {
         let Format::Rows(form) = &self.format else {
             return Ok(());
         };
-        let headings = std::mem::take(&mut self.headings).then(|| form.headings(self.more));
-        if let Some(row) = &headings {
-            self.layout.grow(row);
+        let more = self.more;
+        let wanted = &self.wanted;
+        if self.time_form.is_none() && !events.is_empty() {
+            self.time_form = Some(TimeForm::of(events.iter().map(Event::last_seen), now));
         }
-        for event in events {
-            self.layout.grow(&form.row(event, self.more, now));
-        }
-        if let Some(row) = headings {
-            writeln!(out, "{}", self.layout.line(&row, self.screen))?;
-        }
-        for event in events {
-            let row = form.row(event, self.more, now);
-            writeln!(out, "{}", self.layout.line(&row, self.screen))?;
+        let age = TimeForm::Age;
+        let time_form = self.time_form.as_ref().unwrap_or(&age);
+        let (screen, headings) = (self.screen, self.headings);
+        let table = self.table.get_or_insert_with(|| {
+            let table = Table::new(form.columns(more), screen);
+            if headings {
+                table
+            } else {
+                table.without_headings()
+            }
+        });
+        if let Rows::Custom(columns) = form {
+            let rows = events.iter().map(|event| columns.row(event.value()));
+            let rows: Vec<_> = rows.collect::<Result<_, _>>()?;
+            table.print(rows.into_iter(), out)?;
+        } else {
+            let rows = events.iter();
+            let rows = rows.map(|event| form.row(event, more, (time_form, now), wanted));
+            table.print(rows, out)?;
         }
         Ok(())
     }
 }
 
 impl Rows {
-    /// The headings.
-    fn headings(&self, more: More) -> Vec<Cell> {
-        let names: &[&str] = match self {
-            Self::Custom(columns) => return columns.headings(),
-            Self::Wide => &[
-                "LAST SEEN",
-                "TYPE",
-                "REASON",
-                "OBJECT",
-                "SUBOBJECT",
-                "SOURCE",
-                "MESSAGE",
-                "FIRST SEEN",
-                "COUNT",
-                "NAME",
-            ],
-            Self::Table => &["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"],
+    fn columns(&self, more: More) -> Vec<Column> {
+        let is_wide = match self {
+            Self::Custom(columns) => return columns.columns(),
+            Self::Wide => true,
+            Self::Table => false,
         };
-        let more = [
-            (more.clusters, "CLUSTER"),
-            (more.namespaces, "NAMESPACE"),
-            (more.versions, "VERSION"),
-            (more.versions, "COUNT"),
+        let columns = [
+            (more.clusters, Column::of_names("CLUSTER")),
+            (more.namespaces, Column::of_names("NAMESPACE")),
+            (more.versions, Column::new("VERSION")),
+            (more.versions, Column::new("COUNT")),
+            (true, Column::new("LAST SEEN")),
+            (true, Column::of_names("TYPE")),
+            (true, Column::of_names("REASON")),
+            (true, Column::of_names("OBJECT")),
+            (is_wide, Column::of_names("SUBOBJECT")),
+            (is_wide, Column::of_names("SOURCE")),
+            (true, Column::of_texts("MESSAGE")),
+            (is_wide, Column::new("FIRST SEEN")),
+            (is_wide, Column::new("COUNT")),
+            (is_wide, Column::of_names("NAME")),
+            (more.labels, Column::of_names("LABELS")),
         ];
-        let more = more.iter().filter(|(is_there, _)| *is_there);
-        more.map(|(_, name)| name)
-            .chain(names)
-            .map(|name| Cell::new(name).look(Look::Heading))
-            .collect()
+        let columns = columns.into_iter().filter(|(is_there, _)| *is_there);
+        columns.map(|(_, column)| column).collect()
     }
 
-    fn row(&self, event: &Event, more: More, now: Timestamp) -> Vec<Cell> {
-        let look = if event.is_warning() {
-            Look::Warning
-        } else {
-            Look::Plain
-        };
-        let start = || {
-            let cluster = more.clusters.then(|| Cell::new(event.cluster()));
-            let namespace = more.namespaces.then(|| Cell::new(event.namespace()));
-            let versions = more.versions.then(|| {
-                let version = event.revision().unwrap_or_default().to_string();
-                [Cell::new(&version), Cell::new(&event.count().to_string())]
-            });
-            let more = cluster.into_iter().chain(namespace);
-            let more = more.chain(versions.into_iter().flatten());
-            more.chain([
-                Cell::new(&event.age(now)).look(Look::Dim),
-                Cell::new(event.event_type()).look(look),
-                Cell::new(event.reason()).look(look),
-                Cell::new(&event.object()),
-            ])
-        };
-        match self {
-            Self::Custom(columns) => columns.row(event.value()),
-            Self::Table => start().chain([Cell::new(event.message())]).collect(),
-            Self::Wide => {
-                let source = match event.host() {
-                    "" => event.component().to_owned(),
-                    host => format!("{}, {host}", event.component()),
-                };
-                let rest = [
-                    Cell::new(event.field_path()),
-                    Cell::new(&source),
-                    Cell::new(event.message()),
-                    Cell::new(&age(event.first_seen(), now)),
-                    Cell::new(&event.count().to_string()),
-                    Cell::new(event.name()),
-                ];
-                start().chain(rest).collect()
-            }
+    fn row(
+        &self,
+        event: &Event,
+        more: More,
+        (time_form, now): (&TimeForm, Timestamp),
+        wanted: &[String],
+    ) -> Vec<Cell> {
+        let look = look(event);
+        let mut row = Vec::new();
+        if more.clusters {
+            row.push(Cell::new(event.cluster()));
         }
+        if more.namespaces {
+            row.push(Cell::new(event.namespace()));
+        }
+        if more.versions {
+            let version = event.revision().unwrap_or_default().to_string();
+            row.extend([Cell::new(&version), Cell::new(&event.count().to_string())]);
+        }
+        row.extend([
+            Cell::new(&time_form.seen(event, now)).look(Look::Dim),
+            Cell::new(event.event_type()).look(look),
+            Cell::new(event.reason()).look(look),
+            Cell::new(&event.object()),
+        ]);
+        let message = Cell::of_line_with(event.message(), wanted);
+        if matches!(self, Self::Wide) {
+            let source = match event.host() {
+                "" => event.component().to_owned(),
+                host => format!("{}, {host}", event.component()),
+            };
+            row.extend([
+                Cell::new(event.field_path()),
+                Cell::new(&source),
+                message,
+                Cell::new(&time_form.text(event.first_seen(), now)),
+                Cell::new(&event.count().to_string()),
+                Cell::new(event.name()),
+            ]);
+        } else {
+            row.push(message);
+        }
+        if more.labels {
+            row.push(Cell::new(&event.labels()));
+        }
+        row
+    }
+}
+
+fn look(event: &Event) -> Look {
+    if event.is_warning() {
+        Look::Warning
+    } else {
+        Look::Plain
     }
 }
 
@@ -318,34 +402,35 @@ impl<'a> List<'a> {
     }
 }
 
-/// Prints the events section of `kubectl describe` (`DescribeEvents`). The events have to be in
-/// order.
+/// Prints the events section of `kubectl describe` (`DescribeEvents`), in kubectl's form if ages
+/// are. The events have to be in order.
 ///
 /// # Errors
 /// Of the output.
 pub fn describe(
     events: &[Event],
-    now: Timestamp,
+    (time_form, now): (&TimeForm, Timestamp),
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if events.is_empty() {
         return writeln!(out, "Events:  <none>");
     }
-    let headings = ["Type", "Reason", "Age", "From", "Message"];
-    let mut rows = vec![
-        headings.map(Cell::new).to_vec(),
-        // kubectl's own: as long as the headings, but for Age.
-        ["----", "------", "----", "----", "-------"]
-            .map(Cell::new)
-            .to_vec(),
-    ];
-    rows.extend(events.iter().map(|event| {
-        let look = if event.is_warning() {
-            Look::Warning
-        } else {
-            Look::Plain
-        };
+    let (when, line) = match time_form {
+        // kubectl's own: not as long as the heading.
+        TimeForm::Age => ("Age", "----"),
+        TimeForm::Time(_) => ("Last Seen", "---------"),
+    };
+    let columns = ["Type", "Reason", when, "From", "Message"].map(Column::new);
+    let columns = columns.map(|column| column.look(Look::Plain));
+    // A description is printed whole: nothing is fitted.
+    let screen = Screen {
+        width: None,
+        ..screen
+    };
+    let lines = ["----", "------", line, "----", "-------"].map(Cell::new);
+    let rows = events.iter().map(|event| {
+        let look = look(event);
         let lines: Vec<&str> = event.message().lines().map(str::trim).collect();
         let message = match event.field_path() {
             "" => lines.join(" "),
@@ -354,25 +439,14 @@ pub fn describe(
         vec![
             Cell::new(event.event_type()).look(look),
             Cell::new(event.reason()).look(look),
-            Cell::new(&event.age(now)),
+            Cell::new(&time_form.seen(event, now)),
             Cell::new(event.component()),
             Cell::new(&message),
         ]
-    }));
-    let mut layout = Layout::with_gap(2);
-    for row in &rows {
-        layout.grow(row);
-    }
-    // A description is printed whole: nothing is fitted.
-    let screen = Screen {
-        width: None,
-        ..screen
-    };
+    });
     writeln!(out, "Events:")?;
-    for row in &rows {
-        writeln!(out, "  {}", layout.line(row, screen))?;
-    }
-    Ok(())
+    let mut table = Table::new(columns.into(), screen).with_gap(2, "  ");
+    table.print(std::iter::once(lines.to_vec()).chain(rows), out)
 }
 
 #[cfg(test)]
@@ -471,7 +545,8 @@ mod tests {
                 };
                 let mut printer = Printer::new(format.parse().unwrap(), screen, true);
                 let error = printer.list(events(), now, &mut Closed).unwrap_err();
-                assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{format}");
+                let is_closed = matches!(&error, PrintError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe);
+                assert!(is_closed, "{format}: {error}");
             }
         }
     }
@@ -492,12 +567,86 @@ mod tests {
         );
     }
 
+    /// Rows of an incident two weeks ago, at the widths of narrow terminals: what tells them apart
+    /// is there, and it is said what is not.
+    #[test]
+    fn a_narrow_table_tells_rows_apart() {
+        let event = |pod: &str, second: u32| {
+            Event::new(json!({
+                "metadata": {"name": "x", "namespace": "kube-controller-manager-operator"},
+                "involvedObject": {"kind": "Pod", "name": pod},
+                "reason": "FailedCreatePodSandBox", "type": "Warning",
+                "message": format!("Failed to create pod sandbox: rpc error\nplugin type=\"multus\" of {pod}: no route"),
+                "lastTimestamp": format!("2026-02-18T05:06:{second:02}Z"), "count": 1,
+            }))
+        };
+        let pods = [
+            "kube-controller-manager-5d4f8c7b9-x7k2p",
+            "kube-controller-manager-5d4f8c7b9-q2w4e",
+        ];
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        for width in [30, 40, 60, 80, 100, 120, 160] {
+            let screen = Screen {
+                width: Some(width),
+                ..Screen::default()
+            };
+            let mut printer =
+                Printer::new(Format::default(), screen, true).with_wanted(&["no route".to_owned()]);
+            let events = pods
+                .iter()
+                .zip([1, 2])
+                .map(|(pod, second)| event(pod, second));
+            let mut out = Vec::new();
+            printer.list(events.collect(), now, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            for part in [
+                "x7k2p",
+                "q2w4e",
+                "05:06:01Z",
+                "05:06:02Z",
+                "Warning",
+                "andBox",
+                "perator",
+                "no route",
+            ] {
+                assert!(text.contains(part), "{width}: no {part} in\n{text}");
+            }
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            let says_so = text.ends_with("\n… cut: -o wide shows all\n");
+            let cuts = text.matches('…').count();
+            assert_eq!(says_so, cuts > 0, "{width}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn labels_are_a_column_of_their_own() {
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        let mut events = events();
+        let mut labelled = events.remove(1).into_value();
+        labelled["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
+        let events = vec![Event::new(labelled), events.remove(0)];
+        let mut out = Vec::new();
+        let mut printer = Printer::new(Format::default(), Screen::default(), false).with_labels();
+        printer.list(events, now, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let ends = text
+            .lines()
+            .map(|line| line.rsplit("   ").next().unwrap_or_default());
+        assert_eq!(
+            ends.collect::<Vec<_>>(),
+            ["LABELS", "app=web,tier=front", "<none>"]
+        );
+    }
+
     #[test]
     fn a_description_is_kubectls() {
         let now = "2026-03-04T05:20:00Z".parse().unwrap();
         let described = |events: &[Event]| {
             let mut out = Vec::new();
-            describe(events, now, Screen::default(), &mut out).unwrap();
+            let form = TimeForm::of(events.iter().map(Event::last_seen), now);
+            describe(events, (&form, now), Screen::default(), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(
@@ -509,5 +658,16 @@ mod tests {
              \x20 Normal   Ready    10m                node-controller  1\n"
         );
         assert_eq!(described(&[]), "Events:  <none>\n");
+        let incident = ["2026-02-18T05:06:00Z", "2026-02-18T05:06:07Z"].map(|last| {
+            Event::new(json!({"reason": "OOMKilling", "type": "Warning", "message": "out of memory", "lastTimestamp": last}))
+        });
+        assert_eq!(
+            described(&incident),
+            "Events:\n\
+             \x20 Type     Reason      Last Seen             From  Message\n\
+             \x20 ----     ------      ---------             ----  -------\n\
+             \x20 Warning  OOMKilling  2026-02-18T05:06:00Z        out of memory\n\
+             \x20 Warning  OOMKilling  2026-02-18T05:06:07Z        out of memory\n"
+        );
     }
 }

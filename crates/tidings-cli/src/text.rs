@@ -1,4 +1,4 @@
-//! Text in columns, for terminals and for programs.
+//! What others wrote, as a terminal may show it.
 //!
 //! Invariant: what others wrote never reaches a terminal as a command to it, and nothing in it is
 //! unseen there. `tidings_core::is_printable` decides, for every form of output.
@@ -7,15 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 
-use console::{Style, measure_text_width, pad_str, truncate_str};
 use tidings_core::{is_printable, printable};
-
-/// Blank space between two columns.
-const GAP: usize = 3;
-/// A message is not cut below this width; other columns give way.
-const LAST_MIN: usize = 24;
-/// A column that gives way keeps this much.
-const OTHER_MIN: usize = 12;
 
 /// Text of one line that a terminal only prints: what is behind a line break is left out and shown
 /// so, an escape is written `^[` (`k8s.io/cli-runtime/pkg/printers` does both), a tab as a blank,
@@ -41,16 +33,25 @@ pub fn message(text: &str) -> String {
 /// Text of any number of lines that a terminal only prints: a character that is not printable, and
 /// neither a line break nor a tab, is written `\u001b`, as in JSON, where it means the same.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    escaped_but(text, &['\n', '\t'])
+    escaped_but_colors(text, false)
 }
 
-fn escaped_but<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
-    let is_unseen = |character: char| !is_printable(character) && !kept.contains(&character);
+/// As [`escaped`]; colours (`ESC [ … m`) may stay as they are.
+fn escaped_but_colors(text: &str, colors: bool) -> Cow<'_, str> {
+    let is_unseen = |character: char| !is_printable(character) && !matches!(character, '\n' | '\t');
     if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 32);
-    for character in text.chars() {
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let color = if colors { color_len(rest) } else { 0 };
+        if color > 0 {
+            let (color, behind) = rest.split_at(color);
+            safe.push_str(color);
+            rest = behind;
+            continue;
+        }
         if is_unseen(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing to a String does not fail.
@@ -59,15 +60,30 @@ fn escaped_but<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
         } else {
             safe.push(character);
         }
+        rest = rest.get(character.len_utf8()..).unwrap_or_default();
     }
     Cow::Owned(safe)
+}
+
+/// The length of the colour sequence at the beginning of a text; 0 if there is none. A sequence
+/// that is not whole is none.
+fn color_len(text: &str) -> usize {
+    let Some(numbers) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
+    let length = numbers.bytes().take_while(is_number).count();
+    match numbers.as_bytes().get(length) {
+        Some(b'm') => length + 3,
+        _ => 0,
+    }
 }
 
 /// Writes text as [`escaped`] gives it, however it comes in parts.
 #[derive(Debug)]
 pub struct Escaping<W> {
     out: W,
-    kept: &'static [char],
+    colors: bool,
     /// The beginning of a character whose end is yet to come.
     begun: Vec<u8>,
 }
@@ -75,20 +91,18 @@ pub struct Escaping<W> {
 impl<W: io::Write> Escaping<W> {
     /// In front of a terminal.
     pub fn new(out: W) -> Self {
-        Self::keeping(&['\n', '\t'], out)
-    }
-
-    /// In front of a terminal, for text whose writer escapes ESC in what others wrote, and colours
-    /// it.
-    pub fn of_colored(out: W) -> Self {
-        Self::keeping(&['\n', '\t', '\u{1b}'], out)
-    }
-
-    fn keeping(kept: &'static [char], out: W) -> Self {
         Self {
             out,
-            kept,
+            colors: false,
             begun: Vec::new(),
+        }
+    }
+
+    /// In front of a terminal, for text with colours. A colour must come in one piece.
+    pub fn of_colored(out: W) -> Self {
+        Self {
+            colors: true,
+            ..Self::new(out)
         }
     }
 }
@@ -101,8 +115,9 @@ impl<W: io::Write> io::Write for Escaping<W> {
             _ => self.begun.len(),
         };
         let text: Vec<u8> = self.begun.drain(..whole).collect();
+        let text = String::from_utf8_lossy(&text);
         self.out
-            .write_all(escaped_but(&String::from_utf8_lossy(&text), self.kept).as_bytes())?;
+            .write_all(escaped_but_colors(&text, self.colors).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -111,142 +126,50 @@ impl<W: io::Write> io::Write for Escaping<W> {
     }
 }
 
-/// The output of a table.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Screen {
-    /// The width of a terminal, which lines are fitted into; `None` leaves them whole.
-    pub width: Option<usize>,
-    /// Whether colours are wanted.
-    pub colors: bool,
-    /// Whether it is a terminal, which acts on what is in a text; a file or a pipe gets everything
-    /// as it is.
-    pub is_terminal: bool,
-}
-
-/// The style of a cell with colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Look {
-    /// As it is.
-    #[default]
-    Plain,
-    /// Less important.
-    Dim,
-    /// A heading.
-    Heading,
-    /// A warning.
-    Warning,
-}
-
-/// A cell.
-#[derive(Clone, Debug, Default)]
-pub struct Cell {
-    /// One line of printable text.
-    pub text: String,
-    /// Its look.
-    pub look: Look,
-}
-
-impl Cell {
-    /// A cell of text of whatever origin.
-    pub fn new(text: &str) -> Self {
-        Self {
-            text: one_line(text).into_owned(),
-            look: Look::Plain,
-        }
-    }
-
-    /// The same with another look.
-    #[must_use]
-    pub fn look(mut self, look: Look) -> Self {
-        self.look = look;
-        self
-    }
-}
-
-/// The widths of a table's columns. They only grow, so that lines printed later stay in line with
-/// those before.
-#[derive(Clone, Debug, Default)]
-pub struct Layout {
-    widths: Vec<usize>,
-    gap: Option<usize>,
-}
-
-impl Layout {
-    /// Another number of blanks between columns than three.
-    pub fn with_gap(gap: usize) -> Self {
-        Self {
-            gap: Some(gap),
-            ..Self::default()
-        }
-    }
-
-    /// Makes room for a row.
-    pub fn grow(&mut self, row: &[Cell]) {
-        self.widths.resize(self.widths.len().max(row.len()), 0);
-        for (width, cell) in self.widths.iter_mut().zip(row) {
-            *width = (*width).max(measure_text_width(&cell.text));
-        }
-    }
-
-    /// A row as one line, without a line break.
-    pub fn line(&self, row: &[Cell], screen: Screen) -> String {
-        let gap = self.gap.unwrap_or(GAP);
-        let widths = self.fitted(gap, screen.width);
-        let mut line = String::new();
-        let last = row.len().saturating_sub(1);
-        for (index, cell) in row.iter().enumerate() {
-            let width = widths.get(index).copied().unwrap_or(0);
-            let shown = truncate_str(&cell.text, width, "…");
-            let shown = if index == last {
-                shown
-            } else {
-                pad_str(&shown, width, console::Alignment::Left, None)
+/// A message in one line, as [`one_line`] has it. If a text is looked for, and found in another
+/// line than the first, it is that line, and lines before it are left out and shown so.
+///
+/// ```
+/// use tidings_cli::text::line_with;
+///
+/// let message = "upgrade failed\nmissing field: tag\nrolled back";
+/// assert_eq!(line_with(message, &[]), "upgrade failed...");
+/// assert_eq!(line_with(message, &["field".to_owned()]), "...missing field: tag...");
+/// ```
+pub fn line_with<'a>(text: &'a str, wanted: &[String]) -> Cow<'a, str> {
+    // The lines that a terminal has; a carriage return alone ends one.
+    let mut start = 0;
+    for line in text.split(['\n', '\r']) {
+        if wanted.iter().any(|wanted| find(line, wanted).is_some()) {
+            let shown = one_line(text.get(start..).unwrap_or(line));
+            return match start {
+                0 => shown,
+                _ => Cow::Owned(format!("...{shown}")),
             };
-            line.push_str(&paint(&shown, cell.look, screen.colors));
-            if index < last {
-                line.extend(std::iter::repeat_n(' ', gap));
-            }
         }
-        line.truncate(line.trim_end().len());
-        match screen.width {
-            // A screen too narrow even for the least of every column.
-            Some(width) => truncate_str(&line, width, "…").into_owned(),
-            None => line,
-        }
+        start += line.len() + 1;
     }
-
-    /// The widths with which a line fits: the last column is cut first, then the widest of the
-    /// others.
-    fn fitted(&self, gap: usize, width: Option<usize>) -> Vec<usize> {
-        let mut widths = self.widths.clone();
-        let (Some(room), Some((last, others))) = (width, widths.split_last_mut()) else {
-            return widths;
-        };
-        let gaps = gap * others.len();
-        let taken = |others: &[usize]| others.iter().sum::<usize>() + gaps;
-        while taken(others) + LAST_MIN.min(*last) > room {
-            match others.iter_mut().max_by_key(|width| **width) {
-                Some(widest) if *widest > OTHER_MIN => *widest -= 1,
-                _ => break,
-            }
-        }
-        *last = (*last).min(room.saturating_sub(taken(others)).max(1));
-        widths
-    }
+    one_line(text)
 }
 
-fn paint(text: &str, look: Look, colors: bool) -> Cow<'_, str> {
-    let style = match look {
-        Look::Plain => return Cow::Borrowed(text),
-        Look::Dim => Style::new().dim(),
-        Look::Heading => Style::new().bold(),
-        Look::Warning => Style::new().yellow(),
-    };
-    if colors {
-        Cow::Owned(style.force_styling(true).apply_to(text).to_string())
-    } else {
-        Cow::Borrowed(text)
+/// Where a text that is in lower case is found in another one, in whatever case.
+pub fn find(text: &str, wanted: &str) -> Option<std::ops::Range<usize>> {
+    if wanted.is_empty() {
+        return None;
     }
+    // A character may have more bytes in lower case.
+    let mut lower = String::with_capacity(text.len());
+    let mut origins = Vec::with_capacity(text.len());
+    for (at, character) in text.char_indices() {
+        for small in character.to_lowercase() {
+            lower.push(small);
+            origins.resize(lower.len(), (at, at + character.len_utf8()));
+        }
+    }
+    let found = lower.find(wanted)?;
+    let (start, _) = origins.get(found)?;
+    let (_, end) = origins.get(found + wanted.len() - 1)?;
+    Some(*start..*end)
 }
 
 #[cfg(test)]
@@ -254,51 +177,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn row(cells: &[&str]) -> Vec<Cell> {
-        cells.iter().map(|text| Cell::new(text)).collect()
-    }
-
-    fn lines(rows: &[&[&str]], width: Option<usize>) -> Vec<String> {
-        let rows: Vec<_> = rows.iter().map(|cells| row(cells)).collect();
-        let mut layout = Layout::default();
-        for row in &rows {
-            layout.grow(row);
-        }
-        let screen = Screen {
-            width,
-            ..Screen::default()
-        };
-        rows.iter().map(|row| layout.line(row, screen)).collect()
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_fit_the_screen() {
-        let table: [&[&str]; 2] = [
-            &["LAST SEEN", "OBJECT", "MESSAGE"],
-            &[
-                "5m",
-                "Pod/web-5d4f8c7b9-x7k2p",
-                "Back-off restarting failed container",
-            ],
-        ];
-        assert_eq!(
-            lines(&table, None),
-            [
-                "LAST SEEN   OBJECT                    MESSAGE",
-                "5m          Pod/web-5d4f8c7b9-x7k2p   Back-off restarting failed container",
-            ]
-        );
-        assert_eq!(
-            lines(&table, Some(66))[1],
-            "5m          Pod/web-5d4f8c7b9-x7k2p   Back-off restarting failed …"
-        );
-        // The object gives way before the message is of no use.
-        assert_eq!(
-            lines(&table, Some(50))[1],
-            "5m          Pod/web-5d4…   Back-off restarting fa…"
-        );
-    }
 
     #[test]
     fn nothing_is_a_command_to_the_terminal() {
@@ -318,20 +196,51 @@ mod tests {
         );
     }
 
+    /// Colours pass where they are wanted, and nothing else does that begins as they do.
     #[test]
-    fn colours_are_put_on_where_they_are_wanted() {
-        let cells = [Cell::new("Warning").look(Look::Warning), Cell::new("x")];
-        let mut layout = Layout::default();
-        layout.grow(&cells);
-        let screen = |colors| Screen {
-            colors,
-            ..Screen::default()
-        };
-        assert_eq!(layout.line(&cells, screen(false)), "Warning   x");
-        assert_eq!(
-            layout.line(&cells, screen(true)),
-            "\u{1b}[33mWarning\u{1b}[0m   x"
-        );
+    fn a_colour_is_the_only_command_that_passes() {
+        for (text, shown) in [
+            ("\u{1b}[33mWarning\u{1b}[0m", "\u{1b}[33mWarning\u{1b}[0m"),
+            ("\u{1b}[38;5;1mx", "\u{1b}[38;5;1mx"),
+            ("\u{1b}[2Jx", r"\u001b[2Jx"),
+            ("\u{1b}]0;title\u{7}", r"\u001b]0;title\u0007"),
+            ("\u{1b}[31", r"\u001b[31"),
+            ("\u{1b}[31é", r"\u001b[31é"),
+            ("\u{9b}31m", r"\u009b31m"),
+            ("\u{1b}\u{1b}[1m", "\\u001b\u{1b}[1m"),
+        ] {
+            let mut out = Escaping::of_colored(Vec::new());
+            io::Write::write_all(&mut out, text.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(out.out).unwrap(), shown);
+        }
+    }
+
+    #[test]
+    fn the_line_that_has_what_is_looked_for_is_shown() {
+        let failed = "Helm upgrade failed: error one\nerror two: missing field\nerror three";
+        let exit = "Error: exit 1\r\nstdout: foo\r\nstderr: the real cause";
+        for (message, wanted, shown) in [
+            (failed, &[] as &[&str], "Helm upgrade failed: error one..."),
+            (failed, &["upgrade"], "Helm upgrade failed: error one..."),
+            (failed, &["missing"], "...error two: missing field..."),
+            (failed, &["three"], "...error three"),
+            (
+                failed,
+                &["missing", "three"],
+                "...error two: missing field...",
+            ),
+            // Found in the object's name, say.
+            (failed, &["web-0"], "Helm upgrade failed: error one..."),
+            (exit, &["real cause"], "...stderr: the real cause"),
+            (exit, &["exit"], "Error: exit 1..."),
+            ("a\n\u{1b}[2Jb", &["b"], "...^[[2Jb"),
+            ("İX\nÄRGER", &["ärger"], "...ÄRGER"),
+        ] {
+            let wanted: Vec<String> = wanted.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(line_with(message, &wanted), shown, "{wanted:?}");
+        }
+        assert_eq!(find("İstanbul is DOWN", "down"), Some(13..17));
+        assert_eq!(find("a", ""), None);
     }
 
     proptest! {
@@ -346,17 +255,6 @@ mod tests {
             }
             io::Write::write_all(&mut out, rest).unwrap();
             prop_assert_eq!(String::from_utf8(out.out).unwrap(), escaped(&text));
-        }
-
-        // Characters whose width is the same whatever is beside them: of the others, terminals
-        // differ.
-        #[test]
-        fn lines_fit(cells in proptest::collection::vec("[ -~à-ž一-鿿]{0,40}", 1..6), width in 1_usize..200) {
-            let cells: Vec<Cell> = cells.iter().map(|text| Cell::new(text)).collect();
-            let mut layout = Layout::default();
-            layout.grow(&cells);
-            let screen = Screen { width: Some(width), ..Screen::default() };
-            prop_assert!(measure_text_width(&layout.line(&cells, screen)) <= width);
         }
     }
 }

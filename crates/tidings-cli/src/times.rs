@@ -39,7 +39,10 @@ pub fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         .ok_or_else(|| format!("expected {ACCEPTED}"))
 }
 
-/// A duration as Go writes it, of days and weeks too.
+/// A duration as Go writes it, of years, weeks and days too. Every duration that the command prints
+/// is one, such as an age of `2y11d`.
+///
+/// A year is 365 days, as in ages.
 ///
 /// # Errors
 /// For anything else, with what is accepted.
@@ -49,16 +52,19 @@ pub fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 /// use tidings_cli::times::duration;
 ///
 /// assert_eq!(duration("1w2d12h"), Ok(Duration::from_secs((9 * 24 + 12) * 3600)));
+/// assert_eq!(duration("2y11d"), duration("741d"));
 /// assert!(duration("soon").is_err());
 /// ```
 pub fn duration(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 60 * 60;
-    let error = || "expected a duration, such as 90m, 2h30m or 3d".to_owned();
+    let error = || "expected a duration, such as 1h30m, 90m or 3d".to_owned();
     let mut rest = text;
     let mut total = Duration::ZERO;
-    for (unit, seconds) in [('w', 7 * DAY), ('d', DAY)] {
+    for (unit, seconds) in [('y', 365 * DAY), ('w', 7 * DAY), ('d', DAY)] {
         if let Some((number, behind)) = rest.split_once(unit) {
-            let number: u64 = number.parse().map_err(|_| error())?;
+            let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+            let number = number.parse().ok().filter(|_| is_number);
+            let number: u64 = number.ok_or_else(error)?;
             total = number
                 .checked_mul(seconds)
                 .and_then(|seconds| total.checked_add(Duration::from_secs(seconds)))
@@ -87,9 +93,36 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A [`duration`] of at least one second.
+///
+/// # Errors
+/// For anything else, with what is accepted.
+pub fn duration_of_seconds(text: &str) -> Result<Duration, String> {
+    let found = duration(text).ok();
+    found
+        .filter(|found| *found >= Duration::from_secs(1))
+        .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 1h30m or 30s".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn a_period_is_of_a_second_at_least() {
+        for (text, is_good) in [
+            ("1s", true),
+            ("90d", true),
+            ("2y", true),
+            ("999ms", false),
+            ("0", false),
+            ("soon", false),
+        ] {
+            assert_eq!(duration_of_seconds(text).is_ok(), is_good, "{text}");
+        }
+    }
 
     #[test]
     fn a_time_to_wait_is_above_zero() {
@@ -108,6 +141,7 @@ mod tests {
             ("0s", Some("2026-03-04T12:00:00Z")),
             ("1w", Some("2026-02-25T12:00:00Z")),
             ("1d12h", Some("2026-03-03T00:00:00Z")),
+            ("2y11d", Some("2024-02-22T12:00:00Z")),
             ("2026-03-04T05:06:07+02:00", Some("2026-03-04T03:06:07Z")),
             ("2026-03-04T05:06:07.5Z", Some("2026-03-04T05:06:07.5Z")),
             ("2026-03-01", Some("2026-03-01T00:00:00Z")),
@@ -115,6 +149,9 @@ mod tests {
             ("2", None),
             ("d", None),
             ("1h2d", None),
+            ("1d2y", None),
+            ("+1d", None),
+            ("-1d", None),
             ("-1h", None),
             ("yesterday", None),
             ("2026-13-01", None),
@@ -126,6 +163,25 @@ mod tests {
                 expected.map(str::to_owned),
                 "{text}"
             );
+        }
+    }
+
+    proptest! {
+        /// An age is accepted as what it says.
+        #[test]
+        fn every_age_is_a_duration(millis in prop_oneof![0_i128..200_000, 0_i128..100_000_000_000, 0_i128..i128::from(u32::MAX) * 100_000]) {
+            let age = tidings_server::human_duration(millis);
+            let read = duration(&age);
+            prop_assert!(read.is_ok(), "{age}: {read:?}");
+            let again = i128::try_from(read.unwrap().as_millis()).unwrap();
+            prop_assert_eq!(tidings_server::human_duration(again), age);
+        }
+
+        /// As messages print it.
+        #[test]
+        fn every_exact_duration_is_accepted(seconds in 0_u64..1 << 32, nanos in prop_oneof![Just(0_u32), Just(500_000_000), 0_u32..1_000_000_000]) {
+            let exact = Duration::new(seconds, nanos);
+            prop_assert_eq!(duration(&format!("{exact:?}")), Ok(exact));
         }
     }
 }

@@ -1,39 +1,5 @@
 //! Parsers of values: of flags, and of files of settings.
 
-use std::time::Duration;
-
-/// A duration as Go writes it.
-///
-/// # Errors
-/// What is accepted.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    tidings_server::parse_go_duration(text).ok_or_else(|| {
-        "expected a duration in hours, minutes and seconds, such as 1h30m or 500ms".into()
-    })
-}
-
-/// A duration as Go writes it, of at least one second.
-///
-/// # Errors
-/// What is accepted.
-pub fn duration_of_seconds(text: &str) -> Result<Duration, String> {
-    tidings_server::parse_go_duration(text)
-        .filter(|duration| *duration >= Duration::from_secs(1))
-        .ok_or_else(|| {
-            "expected a duration of at least 1s in hours, minutes and seconds, such as 1h30m".into()
-        })
-}
-
-/// A number of days, or a duration as Go writes it, of at least one second.
-///
-/// # Errors
-/// What is accepted.
-pub fn days(text: &str) -> Result<Duration, String> {
-    tidings_server::parse_days(text)
-        .filter(|time| *time >= Duration::from_secs(1))
-        .ok_or_else(|| "expected a duration of at least 1s, such as 90d, 36h or 1d12h".into())
-}
-
 /// A number above zero.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: rules that the compiler does not check: dependencies of crates ([`layers`]),
-//! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), the one file that writes to
-//! a terminal ([`outputs`]), the width of prose ([`columns`]), and existing targets of documents
+//! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), the one file that writes
+//! to a terminal ([`outputs`]), the width of prose ([`columns`]), and existing targets of documents
 //! ([`documents`], [`named_tests`]).
 
 mod circles;

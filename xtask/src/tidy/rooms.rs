@@ -114,7 +114,13 @@ const ROOMS: [(&str, &[Rank]); 11] = [
             &[("captures", &["capture/"])],
             &[(
                 "printing",
-                &["columns.rs", "format.rs", "jsonpath/", "printer.rs"],
+                &[
+                    "columns.rs",
+                    "format.rs",
+                    "jsonpath/",
+                    "printer.rs",
+                    "sort_key.rs",
+                ],
             )],
             &[("events", &["*"])],
         ],

@@ -294,6 +294,18 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
         ),
         (on(&["-o", "xml"]), 2, "expected wide, json"),
         (on(&["-o", "jsonpath={.a"]), 2, "{ without }"),
+        (
+            on(&["-o", "jsonpath={.items[0].reason}"]),
+            1,
+            "failed to fill in the template: array index out of bounds: index 0, length 0",
+        ),
+        (on(&["--sort-by", "{.a"]), 2, "{ without }"),
+        (
+            on(&["--chunk-size=500"]),
+            2,
+            "events are read in pages of 500",
+        ),
+        (on(&["-l", "a b"]), 1, "unable to parse requirement"),
         (on(&["--for", "pod"]), 2, "expected KIND/NAME"),
         (on(&["--types", "Error"]), 2, "expected Normal or Warning"),
         (on(&["--tree"]), 2, "--for"),
@@ -318,7 +330,6 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
             1,
             "failed to see 2 events that are wanted within 1ms (--timeout)",
         ),
-        (on(&["-n", ""]), 2, "a value is required for '--namespace"),
         (on(&["-n", "a b"]), 2, "expected the name of a namespace"),
         (
             on(&["--certificate-authority=x", "--insecure-skip-tls-verify"]),
@@ -435,12 +446,6 @@ async fn a_limit_reads_no_more_than_it_says() {
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
             .unwrap_or(0)
     };
-    let before = read().await;
-    assert_eq!(
-        cluster.lines(&["events", "-n", "shop", "--limit=2", "-o=name"]),
-        ["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"]
-    );
-    assert_eq!(read().await - before, 2);
     // With conditions, a page of the latest is enough if it has the wanted ones.
     let others: Vec<Value> = (0..800)
         .map(|number| {
@@ -451,28 +456,34 @@ async fn a_limit_reads_no_more_than_it_says() {
     cluster.import(&others);
     for (arguments, expected, reads) in [
         (
-            &["--types=Normal", "--limit=1"] as &[&str],
-            &["event/web-5d4f8c7b9-x7k2p.2"] as &[&str],
-            501..=501,
+            &["--limit=2"] as &[&str],
+            &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"] as &[&str],
+            // Twenty more, which may be of the same second as the last one.
+            22..=22,
+        ),
+        (
+            &["--types=Normal", "--limit=1"],
+            &["event/web-5d4f8c7b9-x7k2p.2"],
+            21..=21,
         ),
         (
             &["--types=Warning", "--limit=1"],
             &["event/api.1"],
             // It is the last of all.
-            1..=1,
+            21..=21,
         ),
         (
             // Earlier events are not wanted anyway.
             &["--types=Warning", "--limit=3", "--since=65m"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
-            503..=503,
+            23..=523,
         ),
         (
             // They are not among the latest, so everything is read; the server looks ahead for the
             // end of a list.
             &["--types=Warning", "--limit=3"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
-            503 + 805..=503 + 2 * 805,
+            523 + 805..=523 + 2 * 805,
         ),
         (
             &["--for=pod/web-api-0", "--limit=3"],

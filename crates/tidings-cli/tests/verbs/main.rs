@@ -20,6 +20,7 @@ mod record;
 mod sealed;
 mod serve;
 mod support;
+mod tables;
 mod terminal;
 #[cfg(unix)]
 mod timeline;

@@ -61,8 +61,10 @@ async fn lines_fit_and_warnings_stand_out() {
     let arguments = ["events", "-A", "--types=Warning"];
     for columns in [60, 80, 100, 200] {
         let lines = shown(&cluster, columns, &arguments, &[]);
-        assert_eq!(lines.len(), 3, "{lines:?}");
-        assert!(lines[1].contains("\u{1b}[33mWarning\u{1b}[0m"), "{lines:?}");
+        let warnings = lines
+            .iter()
+            .filter(|line| line.contains("\u{1b}[33mWarning\u{1b}[0m"));
+        assert_eq!(warnings.count(), 2, "{lines:?}");
         for line in &lines {
             let plain = console::strip_ansi_codes(line);
             assert!(
@@ -70,8 +72,18 @@ async fn lines_fit_and_warnings_stand_out() {
                 "{columns}: {plain}"
             );
         }
-        let is_cut = lines[1].contains('…');
-        assert_eq!(is_cut, columns < 130, "{columns}: {lines:?}");
+        // A row takes a line where there is room for one, and a message is never out of sight.
+        assert_eq!(
+            lines.len(),
+            // That something is cut is a line as well.
+            [(200, 3), (100, 4)]
+                .into_iter()
+                .find(|(wide, _)| columns == *wide)
+                .map_or(6, |(_, lines)| lines),
+            "{columns}: {lines:?}"
+        );
+        let is_cut = lines.iter().any(|line| line.contains('…'));
+        assert_eq!(is_cut, columns == 100, "{columns}: {lines:?}");
     }
     // All columns, untruncated.
     let wide = shown(

@@ -5,6 +5,7 @@
 )]
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
 /// The time of day now.
@@ -15,4 +16,9 @@ pub(crate) fn now() -> Timestamp {
 /// The moment now, to measure how long something takes.
 pub(crate) fn moment() -> Instant {
     Instant::now()
+}
+
+/// The time zone of this machine.
+pub(crate) fn zone() -> TimeZone {
+    TimeZone::system()
 }

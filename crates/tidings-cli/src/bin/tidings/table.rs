@@ -1,9 +1,11 @@
 //! Prints what an API server answers to a request for a `Table`, as kubectl does: column names in
 //! upper case, three spaces between columns, and only the columns of priority 0.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+use std::io::{self, Write};
 
 use serde::Deserialize;
+use tidings_cli::table::{self, Cell, Look, Screen};
 
 /// The part of `meta.k8s.io/v1` Table that is printed.
 #[derive(Debug, Deserialize)]
@@ -64,74 +66,38 @@ impl Table {
         self.rows.drain(..self.rows.len().saturating_sub(count));
     }
 
-    /// The text kubectl would print, each line ending in a line break. `width` cuts the lines of a
-    /// terminal; `None` leaves them whole.
-    pub(crate) fn render(&self, width: Option<usize>) -> String {
-        let shown: Vec<usize> = (0..self.column_definitions.len())
-            .filter(|index| {
-                self.column_definitions
-                    .get(*index)
-                    .is_some_and(|column| column.priority == 0)
-            })
-            .collect();
-        let header = shown
-            .iter()
-            .filter_map(|index| self.column_definitions.get(*index))
-            .map(|column| column.name.to_uppercase());
-        let mut lines: Vec<Vec<String>> = vec![header.collect()];
-        for row in &self.rows {
-            lines.push(
-                shown
-                    .iter()
-                    .map(|index| row.cells.get(*index).map(cell).unwrap_or_default())
-                    .collect(),
-            );
-        }
-        let widths: Vec<usize> = (0..shown.len())
-            .map(|column| {
-                lines
-                    .iter()
-                    .filter_map(|line| line.get(column))
-                    .map(|text| text.chars().count())
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-
-        let mut text = String::new();
-        for line in &lines {
-            let mut printed = String::new();
-            for (index, (field, width)) in line.iter().zip(&widths).enumerate() {
-                if index + 1 == line.len() {
-                    printed.push_str(field);
-                } else {
-                    // Writing to a String does not fail.
-                    let _ = write!(printed, "{field:width$}   ");
-                }
-            }
-            match width {
-                Some(width) if printed.chars().count() > width => {
-                    text.extend(printed.chars().take(width.saturating_sub(1)));
-                    text.push('…');
-                }
-                _ => text.push_str(printed.trim_end()),
-            }
-            text.push('\n');
-        }
-        text
+    /// Prints it as kubectl would, fitted into a terminal.
+    ///
+    /// # Errors
+    /// Of the output.
+    pub(crate) fn print(&self, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
+        let definitions = self.column_definitions.iter().enumerate();
+        let shown = definitions.filter(|(_, column)| column.priority == 0);
+        let shown: Vec<_> = shown.collect();
+        let columns = shown.iter().map(|(_, column)| {
+            let heading = column.name.to_uppercase();
+            let column = match heading.as_str() {
+                "MESSAGE" => table::Column::of_texts(&heading),
+                "NAMESPACE" | "REASON" | "OBJECT" => table::Column::of_names(&heading),
+                _ => table::Column::new(&heading),
+            };
+            column.look(Look::Plain)
+        });
+        let rows = self.rows.iter().map(|row| {
+            let cells = shown.iter().map(|(index, _)| row.cells.get(*index));
+            let cells = cells.map(|value| Cell::new(&value.map(text).unwrap_or_default()));
+            cells.collect()
+        });
+        table::Table::new(columns.collect(), screen).print(rows, out)
     }
 }
 
-/// A cell as kubectl prints it: strings as they are up to the first line break, everything else as
-/// JSON.
-fn cell(value: &serde_json::Value) -> String {
+/// A cell as kubectl prints it: strings as they are, everything else as JSON.
+fn text(value: &serde_json::Value) -> Cow<'_, str> {
     match value {
-        serde_json::Value::String(text) => match text.split_once('\n') {
-            Some((first, _)) => format!("{first}..."),
-            None => text.clone(),
-        },
-        serde_json::Value::Null => "<none>".to_owned(),
-        other => other.to_string(),
+        serde_json::Value::String(text) => Cow::Borrowed(text),
+        serde_json::Value::Null => Cow::Borrowed("<none>"),
+        other => Cow::Owned(other.to_string()),
     }
 }
 
@@ -154,13 +120,11 @@ mod tests {
             ],
         }))
         .unwrap();
+        let mut out = Vec::new();
+        table.print(Screen::default(), &mut out).unwrap();
         assert_eq!(
-            table.render(None),
+            String::from_utf8(out).unwrap(),
             "LAST SEEN    MESSAGE\n5m           Back-off...\n12m30s       started\n<unknown>!   <none>\n"
-        );
-        assert_eq!(
-            table.render(Some(16)).lines().nth(1),
-            Some("5m           Ba…")
         );
     }
 }

@@ -35,6 +35,7 @@ use super::serve::limits::LimitFlags;
 use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
+use super::terminal::output;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
 use connected::{Connected, Refused};
@@ -44,7 +45,7 @@ use past::Served;
 use sealing::{SealFlags, Sealing};
 use source::Source;
 use tidings_cli::clusters::{ClusterSetting, parse_quota};
-use tidings_cli::values;
+use tidings_cli::{times, values};
 
 /// The archive ran and was ended by a signal, or a cluster was removed.
 const ENDED: u8 = 0;
@@ -118,7 +119,7 @@ pub(crate) struct Args {
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<String>,
     /// Retention time of an event after it was last observed, such as 90d or 36h
-    #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = values::days)]
+    #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = times::duration_of_seconds)]
     event_ttl: Duration,
     /// File with retention rules in YAML, as for tidings serve, with the further condition cluster.
     /// The first matching rule decides, otherwise --event-ttl
@@ -535,11 +536,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     serve::tell_of_timeline(is_shown, address);
     tracing::info!(%address, clusters, "serving");
     // A missing reader of the path is no reason not to serve.
-    let _ = writeln!(
-        std::io::stdout(),
-        "{}",
-        archive.server.kubeconfig().display()
-    );
+    let _ = writeln!(output(), "{}", archive.server.kubeconfig().display());
     tokio::select! {
         () = signals.wait() => {}
         () = archive.follow_files(args.clusters.as_deref()) => {}
@@ -549,7 +546,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         () = archive.close() => Ok(()),
         () = signals.wait() => {
             // What was kept is on disk; the rest is not waited for.
-            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the archive at once");
+            tell("error: a second signal stopped the archive at once");
             std::process::exit(FAILED.into())
         }
     }

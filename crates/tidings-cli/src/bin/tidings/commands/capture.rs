@@ -46,7 +46,7 @@ impl CaptureFlags {
     ) -> Result<(), CommandError> {
         if self.is_some() {
             cluster.direct_to(Capture::load(&self.files).await?.client);
-            namespaces.all_namespaces |= namespaces.namespace.is_none();
+            namespaces.all_namespaces |= namespaces.name().is_none();
         }
         Ok(())
     }

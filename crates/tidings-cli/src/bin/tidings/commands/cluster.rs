@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::sync::Once;
 use std::time::Duration;
 
-use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
+use clap::builder::{StringValueParser, TypedValueParser};
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
+use tidings_cli::printer::PrintError;
 
 use super::connection;
 use super::connection::answer::Stranger;
@@ -104,12 +105,18 @@ impl fmt::Debug for Captured {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct NamespaceFlags {
     /// Namespace [default: the context's, or default]
-    // An empty name would mean all of them.
-    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
-    pub(crate) namespace: Option<String>,
+    #[arg(long, short, value_name = "NAME", value_parser = StringValueParser::new().try_map(namespace))]
+    namespace: Option<String>,
     /// All namespaces
     #[arg(long, short = 'A')]
     pub(crate) all_namespaces: bool,
+}
+
+impl NamespaceFlags {
+    /// The namespace that is named. An empty name is none, as in kubectl.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|name| !name.is_empty())
+    }
 }
 
 /// A namespace becomes a segment of paths, so nothing else may be in it than what namespaces are
@@ -223,7 +230,21 @@ pub(crate) enum CommandError {
     Output(#[from] std::io::Error),
 }
 
+impl From<PrintError> for CommandError {
+    fn from(error: PrintError) -> Self {
+        match error {
+            PrintError::Output(error) => Self::Output(error),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 impl CommandError {
+    /// Words that name no object.
+    pub(crate) fn of_words(why: String) -> Self {
+        Self::Usage(format!("understand which object is meant: {why}"))
+    }
+
     /// The error of a request; `what` fits after "failed to".
     pub(crate) fn request(what: impl Into<String>, rbac: &'static str, error: kube::Error) -> Self {
         match error {

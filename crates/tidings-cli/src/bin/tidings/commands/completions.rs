@@ -1,11 +1,12 @@
 //! `tidings completions`: completions for a shell, generated from the command.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap_complete::Shell;
 
 use super::cluster::{CommandError, DONE, finish};
+use super::terminal::output;
 
 /// Print the completions of a shell.
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &Args, mut command: clap::Command) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "tidings", &mut text);
     finish(
-        io::stdout()
+        output()
             .write_all(&text)
             .map(|()| DONE)
             .map_err(CommandError::from),

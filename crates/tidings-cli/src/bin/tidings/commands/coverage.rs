@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tidings_cli::text::{Cell, Layout, Look, Screen};
+use tidings_cli::table::{Cell, Column, Screen, Table};
 
 use super::archived;
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, finish, namespace, one_line, tell,
 };
-use super::terminal::{ColorFlag, shown};
+use super::terminal::{self, ColorFlag};
 use crate::clock;
 
 /// A cluster of which nothing newer is complete is not followed as it should be: while all is well,
@@ -76,16 +76,15 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     for note in notes {
         tell(&note);
     }
-    let mut out = io::BufWriter::new(io::stdout());
     match args.output {
         Form::Json => {
-            let mut out = shown(io::stdout());
+            let mut out = terminal::output();
             for coverage in &found {
                 writeln!(out, "{coverage}")?;
             }
         }
         Form::Table => {
-            let screen = args.color.screen();
+            let (screen, mut out) = args.color.output();
             let mut troubles = archived::troubles(&args.cluster).await;
             // One that could not be started is not among them.
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
@@ -93,9 +92,9 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             let is_well = troubles.is_empty();
             print(&found, (clock::now(), is_well), screen, &mut out)?;
             print_troubles(&troubles, &mut out)?;
+            out.flush()?;
         }
     }
-    out.flush()?;
     Ok(DONE)
 }
 
@@ -469,20 +468,11 @@ fn table(
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let headings = headings
-        .iter()
-        .map(|name| Cell::new(name).look(Look::Heading));
-    let headings: Vec<_> = headings.collect();
-    let mut layout = Layout::default();
-    layout.grow(&headings);
-    for row in rows {
-        layout.grow(row);
-    }
-    writeln!(out, "{}", layout.line(&headings, screen))?;
-    for row in rows {
-        writeln!(out, "{}", layout.line(row, screen))?;
-    }
-    Ok(())
+    let columns = headings.iter().map(|name| match *name {
+        "CLUSTER" | "NAMESPACE" | "CAUSE" => Column::of_names(name),
+        name => Column::new(name),
+    });
+    Table::new(columns.collect(), screen).print(rows.iter().cloned(), out)
 }
 
 fn text(value: &Value) -> Cell {

@@ -1,36 +1,44 @@
-//! `tidings describe`: the events of one object, as at the end of `kubectl describe`.
+//! `tidings describe`: the events of objects, as at the end of `kubectl describe`.
 
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::process::ExitCode;
 
-use tidings_cli::event;
+use tidings_cli::event::{self, Event};
 use tidings_cli::kinds::Named;
 use tidings_cli::printer::describe;
+use tidings_cli::time_form::TimeForm;
 
 use super::capture::CaptureFlags;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish};
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line,
+};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
+use super::timestamps::TimestampsFlag;
 use crate::clock;
 
-/// Show the events of an object as kubectl describe does, even if the object was deleted.
+/// Show the events of objects as kubectl describe does, even if the objects were deleted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings describe pod/web-0
+  tidings describe pod web-0 web-1
   tidings describe deploy/web --tree
   tidings describe node/worker-1
   tidings describe pod/web-0 --file support-bundle.tar.gz
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
-    /// Object, such as pod/web-0 or deployments.apps/web
-    #[arg(value_name = "KIND/NAME")]
-    object: Named,
+    /// Objects, such as pod/web-0 or deployments.apps/web; also as pod web-0
+    #[arg(value_name = "KIND/NAME", required = true)]
+    objects: Vec<String>,
     /// Include the objects it owns
     #[arg(long)]
     tree: bool,
     #[command(flatten)]
     namespaces: NamespaceFlags,
+    #[command(flatten)]
+    timestamps: TimestampsFlag,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -45,14 +53,115 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
+    let named = Named::all(&args.objects).map_err(CommandError::of_words)?;
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
     loaded.await?;
-    let selection = SelectionFlags::of(args.object, args.tree);
-    let reader = selection.reader(&args.cluster, &args.namespaces).await?;
-    let mut events = reader.list(None).await?.events;
-    event::sort(&mut events);
-    let mut out = io::BufWriter::new(io::stdout());
-    describe(&events, clock::now(), args.color.screen(), &mut out)?;
+    let mut described = Vec::new();
+    for object in named {
+        let name = object.to_string();
+        let selection = SelectionFlags::of(object, args.tree);
+        let reader = selection.reader(&args.cluster, &args.namespaces).await?;
+        let mut events = reader.list(None).await?.events;
+        event::sort(&mut events);
+        if args.tree {
+            described.push((name, events));
+        } else {
+            let objects = apart(events).into_iter();
+            described.extend(objects.map(|(what, events)| (format!("{name}{what}"), events)));
+        }
+    }
+    let (screen, mut out) = args.color.output();
+    let now = clock::now();
+    for (number, (name, events)) in described.iter().enumerate() {
+        let form = args.timestamps.form();
+        let form = form.unwrap_or_else(|| TimeForm::of(events.iter().map(Event::last_seen), now));
+        if described.len() > 1 {
+            let blank = if number > 0 { "\n" } else { "" };
+            writeln!(out, "{blank}{}", one_line(name))?;
+        }
+        describe(events, (&form, now), screen, &mut out)?;
+    }
     out.flush()?;
     Ok(DONE)
+}
+
+/// The events of each object of a name, and what tells it from the others: its namespace, if there
+/// are several, and its uid, as an object that was created anew has another one.
+fn apart(events: Vec<Event>) -> Vec<(String, Vec<Event>)> {
+    if events.is_empty() {
+        return vec![(String::new(), events)];
+    }
+    let mut uids: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for event in &events {
+        let uids = uids.entry(event.object_namespace().to_owned()).or_default();
+        let uid = event.told_apart_by();
+        if !uid.is_empty() {
+            uids.insert(uid.to_owned());
+        }
+    }
+    let mut objects: Vec<(String, Vec<Event>)> = Vec::new();
+    for event in events {
+        let namespace = event.object_namespace();
+        let mut what = String::new();
+        if uids.len() > 1 && !namespace.is_empty() {
+            what = format!(" in {namespace}");
+        }
+        if uids.get(namespace).is_some_and(|uids| uids.len() > 1) {
+            what += &match event.told_apart_by() {
+                "" => " (without uid)".to_owned(),
+                uid => format!(" (uid {uid})"),
+            };
+        }
+        match objects.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, events)) => events.push(event),
+            None => objects.push((what, vec![event])),
+        }
+    }
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_one_name_are_told_apart() {
+        let event = |namespace: &str, uid: &str| {
+            Event::new(json!({
+                "metadata": {"namespace": namespace},
+                "involvedObject": {"kind": "Pod", "name": "redis-0", "uid": uid},
+            }))
+        };
+        let cases: [(&[(&str, &str)], &[(&str, usize)]); 5] = [
+            (&[], &[("", 0)]),
+            (&[("shop", "a"), ("shop", ""), ("shop", "a")], &[("", 3)]),
+            (
+                &[("shop", "a"), ("shop", "b"), ("shop", ""), ("shop", "a")],
+                &[(" (uid a)", 2), (" (uid b)", 1), (" (without uid)", 1)],
+            ),
+            (
+                &[("shop", "a"), ("bank", "c"), ("shop", "")],
+                &[(" in shop", 2), (" in bank", 1)],
+            ),
+            (
+                &[("shop", "a"), ("bank", "c"), ("shop", "b")],
+                &[
+                    (" in shop (uid a)", 1),
+                    (" in bank", 1),
+                    (" in shop (uid b)", 1),
+                ],
+            ),
+        ];
+        for (events, expected) in cases {
+            let events = events.iter().map(|(namespace, uid)| event(namespace, uid));
+            let found = apart(events.collect());
+            let found: Vec<_> = found
+                .iter()
+                .map(|(what, events)| (what.as_str(), events.len()))
+                .collect();
+            assert_eq!(found, expected);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `tidings events`: what happened, in the order it happened.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,8 +11,10 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use tidings_cli::event::{self, Event};
+use tidings_cli::filter::Filter;
 use tidings_cli::format::{FORMATS, Format, Rows};
 use tidings_cli::printer::Printer;
+use tidings_cli::sort_key::SortKey;
 use tidings_cli::{times, values};
 
 use super::archived;
@@ -22,6 +24,7 @@ use super::gaps;
 use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
+use super::timestamps::TimestampsFlag;
 use crate::clock;
 
 /// Show the events of any cluster, the most recent last.
@@ -41,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// All versions of this event, from an archive; the earliest first
-    #[arg(long, value_name = "EVENT", conflicts_with = "watching", value_parser = event_name)]
+    #[arg(long, value_name = "EVENT", conflicts_with_all = ["watching", "selector", "field_selector"], value_parser = event_name)]
     history: Option<String>,
     /// Maximum number of events held in memory, at about 5 KB each. Sorting needs all of them; with
     /// --limit only twice as many as are shown
@@ -72,9 +75,17 @@ pub(crate) struct Args {
         help_heading = "Output"
     )]
     output: Format,
+    /// Sort by this field instead of by time, as kubectl get does: .metadata.name
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
+    sort_by: Option<SortKey>,
+    /// Show the events' labels in a column
+    #[arg(long, help_heading = "Output")]
+    show_labels: bool,
     /// Print no header line
     #[arg(long, help_heading = "Output")]
     no_headers: bool,
+    #[command(flatten)]
+    timestamps: TimestampsFlag,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -164,7 +175,7 @@ fn timed_out(
 }
 
 async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandError> {
-    let screen = args.color.screen();
+    let (screen, mut out) = args.color.output();
     let clusters = archived::sources(&args.cluster).await?;
     let mut sources = Vec::with_capacity(clusters.len());
     for (name, flags) in clusters {
@@ -176,9 +187,14 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
         .first()
         .map(|source| source.reader.namespace.clone());
     let namespace = namespace.unwrap_or_default();
-    let mut printer = Printer::new(args.output.clone(), screen, namespace.is_empty());
+    let mut printer = Printer::new(args.output.clone(), screen, namespace.is_empty())
+        .with_time_form(args.timestamps.form())
+        .with_wanted(&args.selection.texts());
     if args.no_headers {
         printer = printer.without_headings();
+    }
+    if args.show_labels {
+        printer = printer.with_labels();
     }
     if args.cluster.is_of_all() {
         printer = printer.with_clusters();
@@ -217,8 +233,16 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     }
     event::sort(&mut events);
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
+    if let Some(key) = &args.sort_by {
+        if args.is_watch() {
+            tell(
+                "what is watched comes in the order of time: --sort-by is for what exists already",
+            );
+        }
+        let sorted = key.sort(&mut events);
+        sorted.map_err(|why| CommandError::Failed(why.to_string()))?;
+    }
 
-    let mut out = io::BufWriter::new(io::stdout());
     if args.is_watch() {
         let mut watched = Output {
             printer,
@@ -238,6 +262,11 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
             "" => "No events found.".to_owned(),
             namespace => format!("No events found in {namespace} namespace."),
         });
+        if args.capture.is_some() {
+            for source in &sources {
+                tell_span(&source.reader).await?;
+            }
+        }
         if tell_gaps(args, &sources).await {
             tell(
                 "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
@@ -255,6 +284,28 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     out.flush()?;
     tell_gaps(args, &sources).await;
     Ok(DONE)
+}
+
+/// Tells from when to when captures have events, of which none is wanted.
+async fn tell_span(reader: &Reader) -> Result<(), CommandError> {
+    let mut all = reader.clone();
+    all.filter = Filter::default();
+    let (mut number, mut span) = (0, None);
+    let scan = all.scan(None, |page| {
+        number += page.events.len();
+        for seen in page.events.iter().filter_map(Event::last_seen) {
+            let (from, to) = span.unwrap_or((seen, seen));
+            span = Some((seen.min(from), seen.max(to)));
+        }
+        Ok(())
+    });
+    scan.await?;
+    if let Some((from, to)) = span {
+        tell(&format!(
+            "hint: {number} events are there, last seen from {from:.0} to {to:.0}"
+        ));
+    }
+    Ok(())
 }
 
 /// Tells gaps in the time that is read. Returns whether a source is an archive.
@@ -409,7 +460,7 @@ fn words(notice: &Notice) -> String {
 mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tidings_cli::text::Screen;
+    use tidings_cli::table::Screen;
 
     use super::super::reader::tests::reader;
     use super::*;

@@ -10,7 +10,6 @@ mod file;
 mod versions;
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,6 +20,7 @@ use self::file::{Form, Target, What};
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
+use super::terminal;
 use crate::clock;
 
 /// Write events to a file, to keep them or to import them elsewhere.
@@ -217,7 +217,7 @@ async fn write(
 
 /// Drawn only on a terminal.
 fn progress(args: &Args) -> ProgressBar {
-    if args.quiet || !io::stderr().is_terminal() {
+    if args.quiet || !terminal::errors_are_shown() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(0);

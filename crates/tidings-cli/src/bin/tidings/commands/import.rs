@@ -24,6 +24,7 @@ use self::create::{Creator, Stop};
 use self::lanes::Finds;
 use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell};
 use super::connection::program;
+use super::terminal::output;
 
 /// Everything was created or exists already.
 const ALL_IN: u8 = 0;
@@ -147,7 +148,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
         tell(&format!("hint: {}", permissions_hint("import")));
     }
     // If the output is closed, there is still the exit code.
-    let _ = writeln!(io::stdout(), "{report}");
+    let _ = writeln!(output(), "{report}");
     Ok(match stopped {
         Some(Stop::Interrupted) => INTERRUPTED,
         Some(Stop::NoAnswer(_) | Stop::Stranger(_) | Stop::Unauthorized(_)) => UNREACHABLE,

@@ -1,10 +1,11 @@
 //! `tidings man`: manual pages, made of the command itself.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::cluster::{CommandError, DONE, finish};
+use super::terminal::output;
 
 /// Print a manual page, or write all of them to a folder.
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,6 @@ fn pages(args: &Args, mut command: clap::Command) -> Result<u8, CommandError> {
     };
     let mut text = Vec::new();
     clap_mangen::Man::new(page).render(&mut text)?;
-    io::stdout().write_all(&text)?;
+    output().write_all(&text)?;
     Ok(DONE)
 }

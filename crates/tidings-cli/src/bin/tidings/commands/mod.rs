@@ -13,6 +13,7 @@ mod describe;
 mod events;
 mod export;
 mod gaps;
+mod habits;
 mod import;
 mod kubeconfig;
 mod man;
@@ -27,12 +28,14 @@ mod serve;
 mod terminal;
 mod text;
 mod timeline;
+mod timestamps;
 mod top;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// Kubernetes Events: read them, record them, store them, serve them.
@@ -84,7 +87,15 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
     let mut command = command(args.first());
     match serve::config::expand(&command, args) {
         Ok(args) => {
-            let matches = command.clone().get_matches_from(args);
+            let lenient = habits::with_values_of_switches(command.clone());
+            let matches = lenient.try_get_matches_from(&args);
+            let matches = matches.unwrap_or_else(|error| match error.kind() {
+                // Help shows switches as they are.
+                ErrorKind::DisplayHelp
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                | ErrorKind::DisplayVersion => command.clone().get_matches_from(args),
+                _ => habits::with_advice(error).exit(),
+            });
             Command::from_arg_matches(&matches)
                 .unwrap_or_else(|error| error.format(&mut command).exit())
         }
@@ -92,7 +103,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
             // The usage that is shown is that of the verb.
             command.build();
             let error = format!("--config: {error}");
-            let kind = clap::error::ErrorKind::InvalidValue;
+            let kind = ErrorKind::InvalidValue;
             match command.find_subcommand_mut(serve::config::VERB) {
                 Some(verb) => verb.error(kind, error).exit(),
                 None => command.error(kind, error).exit(),
@@ -186,5 +197,36 @@ mod tests {
             }
         }
         assert!(checked > 30, "only {checked} examples were found");
+    }
+
+    /// What an age, a message or a page of ours says can be given to any flag.
+    #[test]
+    fn every_flag_of_a_duration_takes_every_form_of_one() {
+        let forms = [
+            "2y11d", "14d", "2d3h", "47h", "7h59m", "2m1s", "119s", "1h30m", "1.5s", "1w2d12h",
+        ];
+        let mut checked = 0;
+        for verb in Command::command().get_subcommands_mut() {
+            let flags = verb.get_arguments();
+            let flags = flags.filter(|flag| {
+                flag.get_value_names()
+                    .is_some_and(|names| names == ["DURATION"])
+            });
+            let flags: Vec<_> = flags
+                .filter_map(|flag| flag.get_long())
+                .map(str::to_owned)
+                .collect();
+            for flag in flags {
+                for form in forms {
+                    let name = verb.get_name().to_owned();
+                    let parsed = verb.try_get_matches_from_mut([name, format!("--{flag}={form}")]);
+                    // Others may be missing.
+                    let kind = parsed.err().map(|error| error.kind());
+                    assert_ne!(kind, Some(ErrorKind::ValueValidation), "--{flag}={form}");
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 20 * forms.len(), "only {checked} were checked");
     }
 }

@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
 use super::cluster::{CommandError, DONE, finish};
+use super::terminal::output;
 
 /// Print exactly the permissions that a use needs, for kubectl apply.
 ///
@@ -197,7 +198,7 @@ fn print(args: &Args) -> Result<u8, CommandError> {
         let yaml = serde_saphyr::to_string(&object).map_err(io::Error::other)?;
         text.push_str(&yaml);
     }
-    io::stdout().write_all(text.as_bytes())?;
+    output().write_all(text.as_bytes())?;
     Ok(DONE)
 }
 

@@ -8,6 +8,7 @@ use tidings_core::is_printable;
 use tidings_objects::{Checked, Manifest, Place, PlaceError, check, newest};
 
 use super::cluster::{CommandError, FAILED, finish, one_line};
+use super::terminal::output;
 
 /// Everything is as it should be.
 const WHOLE: u8 = 0;
@@ -68,7 +69,7 @@ async fn sealed(args: Args) -> Result<u8, CommandError> {
         let none = format!("there is no archive at {}", place.url());
         return Err(unread(none));
     }
-    let mut out = io::stdout();
+    let mut out = output();
     let mut is_whole = true;
     for cluster in clusters {
         if args.check {

@@ -16,14 +16,13 @@ pub(super) mod timeline;
 mod waiting;
 
 use std::error::Error;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tidings_cli::text::Escaping;
-use tidings_cli::values;
+use tidings_cli::times;
 use tidings_server::{ManagedFields, StartError, StartOptions};
 use tidings_store::embedded::OpenError;
 use tracing_subscriber::EnvFilter;
@@ -31,6 +30,7 @@ use tracing_subscriber::EnvFilter;
 use self::security::FileError;
 use super::cluster::tell;
 use super::data_dir::{self, DataDirError};
+use super::terminal;
 
 /// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
 /// server, and problems of a cluster's clients are reported where they matter.
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 6443, value_name = "PORT")]
     secure_port: u16,
     /// Retention time of an event after its last write, such as 90m or 14d
-    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = values::days)]
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = times::duration_of_seconds)]
     event_ttl: Duration,
     /// Format of log lines
     #[arg(
@@ -154,8 +154,8 @@ pub(super) enum LogFormat {
 pub(super) fn start_logging(format: LogFormat) {
     let filter = filter(DEFAULT_FILTER);
     let logging = tracing_subscriber::fmt()
-        .with_writer(log)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(terminal::log)
+        .with_ansi(terminal::errors_are_shown())
         .with_env_filter(filter);
     match format {
         LogFormat::Text => logging.init(),
@@ -163,22 +163,11 @@ pub(super) fn start_logging(format: LogFormat) {
     }
 }
 
-/// Standard error. A terminal only prints what others wrote in a log line; `tracing-subscriber`
-/// escapes ESC in it, which colours need.
-fn log() -> Box<dyn Write> {
-    let stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        Box::new(Escaping::of_colored(stderr))
-    } else {
-        Box::new(stderr)
-    }
-}
-
 /// Plain log lines of a program that a person looks at.
 pub(super) fn start_logging_of(default: &str) {
     tracing_subscriber::fmt()
-        .with_writer(log)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(terminal::log)
+        .with_ansi(terminal::errors_are_shown())
         .with_env_filter(filter(default))
         .init();
 }
@@ -261,7 +250,7 @@ fn tell_that_it_serves(is_shown: bool, address: SocketAddr, kubeconfig: &Path) {
     tell_of_timeline(is_shown, address);
     tracing::info!(%address, "serving");
     // A missing reader of the path is no reason not to serve.
-    let _ = writeln!(std::io::stdout(), "{}", kubeconfig.display());
+    let _ = writeln!(terminal::output(), "{}", kubeconfig.display());
 }
 
 /// Ends the server, unless a second signal comes before that is done.
@@ -274,7 +263,7 @@ async fn end(
         () = shutdown => Ok(()),
         () = signals.wait() => {
             // What was acknowledged is on disk; the rest is not waited for.
-            let _ = writeln!(std::io::stderr(), "error: a second signal stopped the server at once");
+            tell("error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }
     }

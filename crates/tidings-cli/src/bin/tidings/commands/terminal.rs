@@ -1,8 +1,12 @@
-//! Standard output: a terminal with a width and perhaps colours, or a pipe.
+//! Standard output and standard error: terminals, or files and pipes.
+//!
+//! Invariant: nothing else in the command writes to them. On a terminal every text is escaped, so
+//! that what others wrote is no command to it; colours alone pass, where they are wanted.
 
 use std::io::{IsTerminal, Write};
 
-use tidings_cli::text::{Escaping, Screen};
+use tidings_cli::table::Screen;
+use tidings_cli::text::Escaping;
 
 /// When to print colours.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -16,11 +20,43 @@ pub(crate) enum Color {
     Never,
 }
 
-/// An output for data that others wrote: a terminal shows it escaped, everything else gets it as it
-/// is.
+/// Standard output: a terminal shows what others wrote escaped, everything else gets it as it is.
+pub(crate) fn output() -> Box<dyn Write> {
+    shown(std::io::stdout())
+}
+
+/// Standard error; see [`output`].
+pub(crate) fn errors() -> Box<dyn Write> {
+    shown(std::io::stderr())
+}
+
+/// Standard error for log lines, in which [`errors_are_shown`] says whether colours are wanted.
+pub(crate) fn log() -> Box<dyn Write> {
+    colored(std::io::stderr())
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn output_is_shown() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+pub(crate) fn errors_are_shown() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Another output of this kind, such as a device that is written to by its name.
 pub(crate) fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
     if out.is_terminal() {
         Box::new(Escaping::new(out))
+    } else {
+        Box::new(out)
+    }
+}
+
+fn colored(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
+    if out.is_terminal() {
+        Box::new(Escaping::of_colored(out))
     } else {
         Box::new(out)
     }
@@ -40,9 +76,20 @@ pub(crate) struct ColorFlag {
 }
 
 impl ColorFlag {
-    /// The output.
-    pub(crate) fn screen(&self) -> Screen {
-        let is_terminal = std::io::stdout().is_terminal();
+    /// Standard output for tables, and how they look there.
+    pub(crate) fn output(&self) -> (Screen, impl Write + use<>) {
+        let screen = self.screen();
+        // A table is written in many small parts.
+        let out = if screen.colors {
+            colored(std::io::stdout())
+        } else {
+            output()
+        };
+        (screen, std::io::BufWriter::new(out))
+    }
+
+    fn screen(&self) -> Screen {
+        let is_terminal = output_is_shown();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let size = || console::Term::stdout().size_checked();

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io::Write;
 
+use super::terminal::errors;
+
 /// An error of a client says little without its causes, and of a refusal what the server said is
 /// enough.
 pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
@@ -30,7 +32,7 @@ pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
 /// Prints a note on standard error.
 pub(crate) fn tell(text: &str) {
     // A closed pipe is no reason to stop, and the exit code has the same information.
-    let _ = writeln!(std::io::stderr(), "{}", one_line(text));
+    let _ = writeln!(errors(), "{}", one_line(text));
 }
 
 /// Text from outside on one line, of which a terminal only prints what is there.

@@ -2,7 +2,7 @@
 //! browser on what it sees.
 
 use std::error::Error;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use super::capture::Capture;
 use super::cluster::{CommandError, tell};
 use super::data_dir;
 use super::serve::{Signals, start_logging_of};
+use super::terminal::{output, output_is_shown};
 
 /// It ran, and was ended by a signal.
 const ENDED: u8 = 0;
@@ -157,8 +158,8 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
 fn show(page: &RunningTimeline, no_open: bool, folder: &Path) {
     let link = page.link();
     // A missing reader of the link is no reason not to serve.
-    let _ = writeln!(std::io::stdout(), "{link}");
-    if !no_open && std::io::stdout().is_terminal() {
+    let _ = writeln!(output(), "{link}");
+    if !no_open && output_is_shown() {
         open(&link, folder);
     }
 }

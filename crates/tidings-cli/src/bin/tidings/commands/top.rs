@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tidings_cli::event::{Event, age};
+use tidings_cli::event::Event;
 use tidings_cli::noise::{Noise, Span};
-use tidings_cli::text::{Cell, Layout, Look, Screen};
+use tidings_cli::table::{Cell, Column, Look, Screen, Table};
+use tidings_cli::time_form::TimeForm;
 use tidings_cli::times;
 
 use super::archived::{self, Counted};
@@ -18,6 +19,7 @@ use super::cluster::{
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
+use super::timestamps::TimestampsFlag;
 use crate::clock;
 
 /// Bars in a chart.
@@ -67,6 +69,8 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
+    #[command(flatten)]
+    timestamps: TimestampsFlag,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -165,8 +169,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
             top.read(name.as_deref(), &reader).await?;
         }
     }
-    let mut out = io::BufWriter::new(io::stdout());
-    let screen = args.color.screen();
+    let (screen, mut out) = args.color.output();
     let rows = if args.rows == 0 {
         usize::MAX
     } else {
@@ -179,7 +182,8 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         writeln!(out, "{}", one_line(note))?;
     }
     for (by, noise) in &top.noises {
-        table(*by, noise, rows, (span, now), screen, &mut out)?;
+        let time_form = args.timestamps.form();
+        table(*by, noise, rows, (span, now), (time_form, screen), &mut out)?;
     }
     out.flush()?;
     let mut noises = top.noises.iter();
@@ -357,23 +361,21 @@ fn table(
     noise: &Noise,
     rows: usize,
     (span, now): (Span, Timestamp),
-    screen: Screen,
+    (time_form, screen): (Option<TimeForm>, Screen),
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let headings = [
-        "COUNT",
-        "PER MINUTE",
-        "LAST SEEN",
-        "OVER TIME",
-        by.heading(),
-    ];
-    let mut table = vec![
-        headings
-            .map(|heading| Cell::new(heading).look(Look::Heading))
-            .to_vec(),
+    let columns = vec![
+        Column::new("COUNT"),
+        Column::new("PER MINUTE"),
+        Column::new("LAST SEEN"),
+        Column::new("OVER TIME"),
+        Column::of_names(by.heading()),
     ];
     let groups = noise.groups();
-    table.extend(groups.iter().take(rows).map(|group| {
+    let shown = groups.get(..rows).unwrap_or(&groups);
+    let last_seen = shown.iter().map(|group| group.last_seen);
+    let time_form = time_form.unwrap_or_else(|| TimeForm::of(last_seen, now));
+    let cells = shown.iter().map(|group| {
         let look = if group.warnings > group.occurrences / 2. {
             Look::Warning
         } else {
@@ -382,22 +384,20 @@ fn table(
         vec![
             Cell::new(&format!("{:.0}", group.occurrences)),
             Cell::new(&format!("{:.1}", group.per_minute(span))),
-            Cell::new(&age(group.last_seen, now)).look(Look::Dim),
+            Cell::new(&time_form.text(group.last_seen, now)).look(Look::Dim),
             Cell::new(&group.chart()).look(look),
             Cell::new(&group.name).look(look),
         ]
-    }));
-    let mut layout = Layout::default();
-    for row in &table {
-        layout.grow(row);
-    }
+    });
     writeln!(out)?;
-    for row in &table {
-        writeln!(out, "{}", layout.line(row, screen))?;
-    }
+    let mut table = Table::new(columns, screen);
+    table.print(cells, out)?;
     let left = groups.len().saturating_sub(rows);
     if left > 0 {
         writeln!(out, "… and {left} more")?;
+    }
+    if let Some(cut) = table.cut("a wider terminal shows all") {
+        writeln!(out, "{cut}")?;
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_archive::Cluster;
-use tidings_cli::values::{bytes, days, duration_of_seconds};
+use tidings_cli::times::duration_of_seconds;
+use tidings_cli::values::bytes;
 use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
@@ -40,7 +41,7 @@ pub(super) struct SealFlags {
     seal_after: Duration,
     /// Retention time of a file, such as 400d, after the last of its versions was observed
     /// [default: for ever]
-    #[arg(long, value_name = "DURATION", requires = "objects", value_parser = days)]
+    #[arg(long, value_name = "DURATION", requires = "objects", value_parser = duration_of_seconds)]
     objects_ttl: Option<Duration>,
     /// Maximum bytes of each cluster's files, at least 64Mi, with an optional suffix Ki, Mi, Gi,
     /// Ti, k, M, G or T. Above it, the files are deleted whose last version was observed longest

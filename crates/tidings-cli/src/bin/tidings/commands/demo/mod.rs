@@ -4,7 +4,7 @@
 mod story;
 
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,8 +12,9 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use kube::Client;
 use serde_json::Value;
 
-use super::cluster::{ClusterFlags, CommandError};
+use super::cluster::{self, ClusterFlags, CommandError};
 use super::serve::Signals;
+use super::terminal::{ColorFlag, output};
 use crate::clock;
 use crate::table::Table;
 
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     match demo(&args).await {
         Ok(()) => ExitCode::from(DONE),
         Err(error) => {
-            drop(writeln!(std::io::stderr(), "tidings demo: {error}"));
+            cluster::tell(&format!("tidings demo: {error}"));
             ExitCode::from(FAILED)
         }
     }
@@ -122,9 +123,6 @@ async fn tell(args: &Args, kubeconfig: &Path) -> Result<(), DemoError> {
     ));
 
     let mut table = table(&client).await?;
-    let width = std::io::stdout()
-        .is_terminal()
-        .then(|| usize::from(console::Term::stdout().size().1));
     say(format_args!(
         "$ kubectl get events -A --sort-by .lastTimestamp"
     ));
@@ -132,7 +130,9 @@ async fn tell(args: &Args, kubeconfig: &Path) -> Result<(), DemoError> {
     if args.rows > 0 {
         table.keep_last(args.rows);
     }
-    print(&table.render(width));
+    let (screen, mut out) = ColorFlag::default().output();
+    // Nothing can be done if the terminal is gone.
+    drop(table.print(screen, &mut out).and_then(|()| out.flush()));
     if table.rows.len() < total {
         say(format_args!("… the last {} of {total}", table.rows.len()));
     }
@@ -185,12 +185,7 @@ async fn table(client: &Client) -> Result<Table, DemoError> {
     Ok(table)
 }
 
-/// Prints a line on standard output.
+/// Prints a line on standard output. Nothing can be done if the terminal is gone.
 fn say(line: fmt::Arguments<'_>) {
-    print(&format!("{line}\n"));
-}
-
-/// Prints text on standard output. Nothing can be done if the terminal is gone.
-fn print(text: &str) {
-    drop(std::io::stdout().write_all(text.as_bytes()));
+    drop(writeln!(output(), "{line}"));
 }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::cluster::CommandError;
-use super::super::terminal::shown;
+use super::super::terminal::{output, shown};
 
 /// The format of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,8 +203,7 @@ impl Target {
         what: &What,
     ) -> Result<(Self, Found), CommandError> {
         if path.as_os_str() == "-" {
-            let stdout = shown(io::stdout());
-            let target = Self::started(form, Sink::new(stdout, false), None)?;
+            let target = Self::started(form, Sink::new(output(), false), None)?;
             return Ok((target, Found::nothing(what)));
         }
         // As the form is, by the name that was given and not by what a link leads to.
@@ -334,7 +333,7 @@ const DESCRIPTORS: [&str; 3] = ["/dev/stderr", "/dev/fd", "/proc/self/fd"];
 /// It is a folder, or cannot be written to.
 fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
     if STDOUT.iter().any(|name| path == Path::new(name)) {
-        return Ok(Some(shown(io::stdout())));
+        return Ok(Some(output()));
     }
     let is_descriptor = DESCRIPTORS.iter().any(|name| path.starts_with(name));
     match std::fs::metadata(path) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidings_server::{AuditLevel, AuditOptions};
 
-use tidings_cli::values;
+use tidings_cli::{times, values};
 
 /// Flags of the audit log.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct AuditFlags {
     /// Maximum time that an answer waits for a slow disk to take its line. After it, lines are
     /// dropped and counted in apiserver_audit_error_total until the disk writes again; 0s means no
     /// wait
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::duration)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = times::duration)]
     audit_log_max_wait: Duration,
 }
 

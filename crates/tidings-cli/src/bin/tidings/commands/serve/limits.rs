@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tidings_server::ApiOptions;
 
-use tidings_cli::values::{bytes, duration, duration_of_seconds};
+use tidings_cli::times::{duration, duration_of_seconds};
+use tidings_cli::values::bytes;
 
 /// Limits of what clients may use. Names and defaults are kube-apiserver's where it has such a
 /// flag.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use tidings_archive::Trimmed;
-use tidings_cli::values::{bytes, duration_of_seconds};
+use tidings_cli::times::duration_of_seconds;
+use tidings_cli::values::bytes;
 use tidings_objects::{
     LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster, WaitingSource,
 };

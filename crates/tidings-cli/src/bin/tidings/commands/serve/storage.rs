@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidings_server::Storage;
 use tidings_store::etcd::{Credentials, EtcdOptions, TlsFiles};
 
-use tidings_cli::values::duration;
+use tidings_cli::times::duration;
 
 /// The store of events.
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidings_server::ApiOptions;
 
-use tidings_cli::values::duration_of_seconds;
+use tidings_cli::times::duration_of_seconds;
 
 /// Whether there is a timeline, and its bounds.
 #[derive(Debug, clap::Args)]
