@@ -241,7 +241,7 @@ impl From<PrintError> for CommandError {
 
 impl CommandError {
     /// Words that name no object.
-    pub(crate) fn of_words(why: String) -> Self {
+    pub(crate) fn of_words(why: &str) -> Self {
         Self::Usage(format!("understand which object is meant: {why}"))
     }
 

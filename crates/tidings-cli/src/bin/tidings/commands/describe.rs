@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
-    let named = Named::all(&args.objects).map_err(CommandError::of_words)?;
+    let named = Named::all(&args.objects).map_err(|why| CommandError::of_words(&why))?;
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
     loaded.await?;
     let mut described = Vec::new();
@@ -107,10 +107,11 @@ fn apart(events: Vec<Event>) -> Vec<(String, Vec<Event>)> {
             what = format!(" in {namespace}");
         }
         if uids.get(namespace).is_some_and(|uids| uids.len() > 1) {
-            what += &match event.told_apart_by() {
+            let uid = match event.told_apart_by() {
                 "" => " (without uid)".to_owned(),
                 uid => format!(" (uid {uid})"),
             };
+            what.push_str(&uid);
         }
         match objects.iter_mut().find(|(known, _)| *known == what) {
             Some((_, events)) => events.push(event),
@@ -128,13 +129,17 @@ mod tests {
 
     #[test]
     fn objects_of_one_name_are_told_apart() {
+        type Case = (
+            &'static [(&'static str, &'static str)],
+            &'static [(&'static str, usize)],
+        );
         let event = |namespace: &str, uid: &str| {
             Event::new(json!({
                 "metadata": {"namespace": namespace},
                 "involvedObject": {"kind": "Pod", "name": "redis-0", "uid": uid},
             }))
         };
-        let cases: [(&[(&str, &str)], &[(&str, usize)]); 5] = [
+        let cases: [Case; 5] = [
             (&[], &[("", 0)]),
             (&[("shop", "a"), ("shop", ""), ("shop", "a")], &[("", 3)]),
             (

@@ -35,6 +35,10 @@ use crate::clock;
 #[derive(Debug, clap::Args)]
 #[command(visible_alias = "ev", after_help = EXIT_CODES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 #[command(group = ArgGroup::new("watching").args(["watch", "watch_only"]).multiple(true))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct Args {
     #[command(flatten)]
     namespaces: NamespaceFlags,

@@ -143,10 +143,10 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
     server.timeout = Some(request);
     // However long it is to be, this is a moment there is.
     let over = tokio::time::sleep(args.wait).deadline();
-    let object = match Named::all(&args.object).map_err(CommandError::of_words)? {
+    let object = match Named::all(&args.object).map_err(|why| CommandError::of_words(&why))? {
         mut one if one.len() == 1 => one.remove(0),
         _ => {
-            let why = "expected one object: an event is about one".to_owned();
+            let why = "expected one object: an event is about one";
             return Err(CommandError::of_words(why));
         }
     };
