@@ -95,7 +95,7 @@ pub async fn check(place: &Place, cluster: &str) -> Result<Checked, CheckError> 
         };
         if let Some(rollup) = &file.rollup {
             let bytes = whole(&folder, &rollup.path, rollup.bytes, &rollup.checksum).await;
-            if let Err(why) = bytes.and_then(|bytes| check_rollup(bytes, counted)) {
+            if let Err(why) = bytes.and_then(|bytes| check_rollup(&bytes, counted)) {
                 problems.push(format!("{}: {why}", rollup.path));
             }
         }
@@ -167,11 +167,11 @@ fn check_file(cluster: &Arc<str>, file: &File, bytes: &Bytes) -> Result<(u64, By
 }
 
 /// Compares a stored rollup with the one counted from the rows, if those could be read.
-fn check_rollup(bytes: Bytes, counted: Option<Bytes>) -> Result<(), String> {
+fn check_rollup(bytes: &Bytes, counted: Option<Bytes>) -> Result<(), String> {
     let Some(counted) = counted else {
         return Ok(());
     };
-    match rollup::is_same(bytes, counted) {
+    match rollup::is_same(bytes, &counted) {
         Ok(true) => Ok(()),
         Ok(false) => Err("it does not say what the events say".into()),
         Err(error) => Err(error.to_string()),
@@ -192,7 +192,7 @@ fn describe(cluster: &Arc<str>, bytes: Bytes) -> Result<(Described, Bytes), File
     let mut before: Option<Row> = None;
     for group in 0..reader.groups() {
         for row in reader.checked_group(group)? {
-            if before.is_some_and(|before| before.order(&row).is_ge()) {
+            if before.is_some_and(|before| !before.may_precede(&row)) {
                 return Err(FileError::Order);
             }
             described.add(&row);

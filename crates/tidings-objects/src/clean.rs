@@ -3,8 +3,11 @@
 //! These are files that were merged or expired, old manifests, what manifests say of deleted
 //! events, and leftovers of a writer that ended before it had written its manifest.
 
-use jiff::Timestamp;
+use std::collections::HashSet;
+
+use jiff::{SignedDuration, Timestamp};
 use object_store::ObjectMeta;
+use object_store::path::Path;
 
 use crate::folder::{self, Folder, FolderError};
 use crate::manifest::{Manifest, PLACEHOLDER_BYTES_MAX};
@@ -16,25 +19,62 @@ const MANIFESTS_KEPT: usize = 100;
 
 /// Number of failed deletions after which no more are tried in this round.
 const FAILED_MAX: usize = 10;
+/// Objects that are remembered as such.
+const STUCK_MAX: usize = 10_000;
+/// A store believes its clock after this time at the latest.
+const BELIEVED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// Deletes the files that a manifest took out before a time. Returns how many were deleted, and why
-/// the first of the others could not be. Those that remain stay in the manifest's list.
+/// Objects that could not be deleted: the next time all others come first, so that a few of them,
+/// which the storage has to keep, do not keep these.
+#[derive(Debug, Default)]
+pub(crate) struct Stuck(HashSet<Path>);
+
+impl Stuck {
+    fn note(&mut self, path: Path, is_done: bool) {
+        if is_done {
+            self.0.remove(&path);
+        } else if self.0.len() < STUCK_MAX {
+            self.0.insert(path);
+        }
+    }
+}
+
+/// Deletes files that a manifest took out so long ago; how many, and why the first of those that
+/// are left could not be deleted. These stay in the manifest. `believed` is the store's confirmed
+/// time: a file that was taken out while the clock was ahead waits no longer than others.
 pub(crate) async fn removed(
     folder: &Folder,
     manifest: &mut Manifest,
-    before: Timestamp,
+    (believed, grace): (Timestamp, SignedDuration),
+    stuck: &mut Stuck,
 ) -> (u64, Option<FolderError>) {
-    let mut done = Done::default();
-    let mut left = Vec::new();
-    for removed in std::mem::take(&mut manifest.removed) {
-        if removed.at > before
-            || done.is_enough()
-            || !done.note(folder.delete(&folder.path(&removed.path)).await)
-        {
-            left.push(removed);
+    let before = believed.saturating_sub(grace).unwrap_or(Timestamp::MIN);
+    // A clock that is behind says nothing.
+    if believed >= manifest.sealed_until {
+        let latest = believed.saturating_add(BELIEVED_AFTER);
+        let latest = latest.unwrap_or(Timestamp::MAX);
+        for removed in &mut manifest.removed {
+            removed.at = removed.at.min(latest);
         }
     }
-    manifest.removed = left;
+    let mut done = Done::default();
+    let over = manifest.removed.iter();
+    let over = over.filter(|removed| removed.at <= before);
+    let mut over: Vec<Path> = over.map(|removed| folder.path(&removed.path)).collect();
+    over.sort_by_key(|path| stuck.0.contains(path));
+    let mut gone = HashSet::new();
+    for path in over {
+        if done.is_enough() {
+            break;
+        }
+        let is_done = done.note(folder.delete(&path).await);
+        stuck.note(path.clone(), is_done);
+        if is_done {
+            gone.insert(path);
+        }
+    }
+    let removed = &mut manifest.removed;
+    removed.retain(|removed| !gone.contains(&folder.path(&removed.path)));
     (done.deleted, done.failure)
 }
 
@@ -43,6 +83,13 @@ pub(crate) struct Leavings {
     files: Vec<ObjectMeta>,
     manifests: Vec<ObjectMeta>,
     unfinished: Vec<Unfinished>,
+}
+
+/// What is done with one of them.
+enum Job {
+    Delete,
+    /// The number of a manifest stays taken, for a writer that was held up.
+    Empty(u64),
 }
 
 impl Leavings {
@@ -71,33 +118,35 @@ impl Leavings {
         self,
         folder: &Folder,
         manifest: &Manifest,
+        stuck: &mut Stuck,
     ) -> (u64, Option<FolderError>) {
         let named = folder.named(manifest);
         let kept_from = manifest.number.saturating_sub(MANIFESTS_KEPT as u64);
-        let is_followed =
-            |found: &ObjectMeta| folder::number(found).is_some_and(|number| number < kept_from);
-        let files = self.files.iter();
-        let files = files.filter(|found| !named.contains(&found.location));
-        let manifests = self.manifests.iter().filter(|found| is_followed(found));
-        let mut done = Done::default();
-        for found in files.chain(manifests) {
-            if done.is_enough() {
-                return (done.deleted, done.failure);
-            }
-            done.note(folder.delete(&found.location).await);
-        }
-        // They are emptied, not deleted: their numbers stay taken, so that a delayed writer cannot
-        // reuse one.
-        let named = self.manifests.iter().filter_map(|found| {
-            let number = folder::number(found)?;
-            let is_named = (kept_from..manifest.purged).contains(&number);
-            (is_named && found.size > PLACEHOLDER_BYTES_MAX).then_some(number)
+        let files = self.files.into_iter().map(|found| found.location);
+        let files = files.filter(|path| !named.contains(path));
+        let files = files.map(|path| (path, Job::Delete));
+        let manifests = self.manifests.into_iter().filter_map(|found| {
+            let number = folder::number(&found)?;
+            let is_named = number < manifest.purged && found.size > PLACEHOLDER_BYTES_MAX;
+            let job = match number {
+                number if number < kept_from => Job::Delete,
+                number if is_named => Job::Empty(number),
+                _ => return None,
+            };
+            Some((found.location, job))
         });
-        for number in named {
+        let mut jobs: Vec<(Path, Job)> = files.chain(manifests).collect();
+        jobs.sort_by_key(|(path, _)| stuck.0.contains(path));
+        let mut done = Done::default();
+        for (path, job) in jobs {
             if done.is_enough() {
                 return (done.deleted, done.failure);
             }
-            done.failed(folder.empty(number).await);
+            let is_done = match job {
+                Job::Delete => done.note(folder.delete(&path).await),
+                Job::Empty(number) => !done.failed(folder.empty(number).await),
+            };
+            stuck.note(path, is_done);
         }
         for found in self.unfinished {
             if done.is_enough() {

@@ -38,9 +38,6 @@ pub enum ContinueError {
     /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A file of the archive cannot be read.
-    #[error(transparent)]
-    File(#[from] FileError),
     /// The cluster's store could not be read or written.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
@@ -137,11 +134,27 @@ async fn sealed_beyond(
         if file.to.as_millisecond() < since || beyond.len() >= SEALED_BEYOND_MAX {
             continue;
         }
-        let bytes = folder.get(&folder.path(&file.path), file.bytes).await?;
-        let positions = manifest.positions.iter().cloned().collect();
-        let cluster = Arc::clone(&cluster);
-        let read = spawn_blocking(move || beyond_in(&Reader::new(&cluster, bytes)?, &positions));
-        beyond.extend(read.await.map_err(|_| ContinueError::Panicked)??);
+        let whole = folder.whole(&file.path, file.bytes, &file.checksum).await?;
+        let read = match whole {
+            Err(why) => Err(why),
+            Ok(bytes) => {
+                let positions = manifest.positions.iter().cloned().collect();
+                let cluster = Arc::clone(&cluster);
+                let read =
+                    spawn_blocking(move || beyond_in(&Reader::new(&cluster, bytes)?, &positions));
+                let read = read.await.map_err(|_| ContinueError::Panicked)?;
+                read.map_err(|error| error.to_string())
+            }
+        };
+        match read {
+            Ok(found) => beyond.extend(found),
+            // What it has may be sealed once more.
+            Err(why) => {
+                let (cluster, file) = (&*cluster, &file.path);
+                let what = "passed over: its versions are not known, and may be sealed again";
+                tracing::error!(cluster, file, why, "{what}");
+            }
+        }
     }
     beyond.truncate(SEALED_BEYOND_MAX);
     Ok(beyond)

@@ -1,10 +1,11 @@
-//! Purges: takes events that were deleted in the archive out of sealed files.
+//! Events that were deleted in the archive are taken out of files: which files have any of their
+//! versions, and the rows of a file without these.
 //!
-//! It finds the files that have any of their versions, and yields a file's rows without these.
-//!
-//! Of a file it reads the end, then the bloom filters of row groups that may have the namespace,
-//! then the uids of row groups whose filter may know one. Memory: the names of twenty thousand
-//! events, some MiB, and of one file its end and a column of uids.
+//! A file is asked for its end, for the filters of row groups that may have the namespace, and for
+//! the uids of those whose filter knows one. Invariant: that a file has none of them is believed
+//! only of one that was compared with its checksum since the process began: it is read as a whole
+//! the first time. Memory: twenty thousand names of events, some MiB, and of one file its end and a
+//! column of uids, or all of it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::{Bound, Range};
@@ -26,8 +27,13 @@ use crate::row::Row;
 /// Number of deleted events that are looked for together. A file that has versions of more of them
 /// is rewritten several times, and each time the former file stays for its readers.
 pub(crate) const EVENTS_AT_ONCE: usize = 20_000;
+/// Events that are remembered as those that may be in damaged files.
+const PASSED_MAX: usize = 20_000;
 /// Number of files looked into without a find, after which sealing gets its turn.
 const LOOKED_AT_ONCE: usize = 500;
+/// Bytes of files that are compared with their checksums before it is looked again what is to be
+/// sealed.
+const COMPARED_AT_ONCE: u64 = 256 << 20;
 /// Bytes of a file's end that are read at first.
 const END: u64 = 64 << 10;
 /// Maximum bytes of parts of a file that one request reads, with what lies between them.
@@ -104,8 +110,14 @@ pub(crate) struct Erasing {
     without: HashSet<String>,
     /// Number of files looked into since the search was last resumed.
     looked: usize,
-    /// The last event of a search that damaged files left open. Events up to this one may still be
-    /// in such files; [`again`](Self::again) begins with them anew.
+    /// Paths of files that were compared with their checksums, whatever is looked for in them.
+    compared: HashSet<String>,
+    /// How many bytes those of this time have.
+    bytes: u64,
+    /// Events, by their keys and uids, that may be in files that are damaged. They are looked for
+    /// again later.
+    passed: HashSet<(String, String)>,
+    /// Events up to this one were looked for, or passed over.
     after: Option<Unerased>,
 }
 
@@ -117,20 +129,34 @@ impl Erasing {
 
     /// Resumes the search, which may look into as many files as before.
     pub(crate) fn resume(&mut self) {
-        self.looked = 0;
+        (self.looked, self.bytes) = (0, 0);
     }
 
     /// Returns whether sealing and merging have waited long enough for this search.
     pub(crate) fn is_to_pause(&self) -> bool {
-        self.looked >= LOOKED_AT_ONCE
+        self.looked >= LOOKED_AT_ONCE || self.bytes >= COMPARED_AT_ONCE
     }
 
-    /// Begins the search for other events, which come after [`after`](Self::after).
-    pub(crate) fn begin(&mut self, events: Vec<Unerased>) {
+    /// Others are looked for, which are behind [`after`](Self::after), if there are any that are
+    /// not to be looked for later.
+    pub(crate) fn begin(&mut self, mut events: Vec<Unerased>) {
+        let last = events.last().cloned();
+        events.retain(|it| !self.passed.contains(&(it.key.clone(), it.uid.clone())));
+        if events.is_empty() {
+            self.after = last;
+        }
         let named = events.iter().map(|it| (it.key.as_str(), it.uid.as_str()));
         self.deleted = Arc::new(Deleted::new(named));
         self.events = events;
         self.without.clear();
+    }
+
+    /// There are no others. The next time those come first that were deleted since, wherever they
+    /// are among the others.
+    pub(crate) fn reached_end(&mut self) {
+        if self.passed.len() < PASSED_MAX {
+            self.after = None;
+        }
     }
 
     pub(crate) fn after(&self) -> Option<&Unerased> {
@@ -141,15 +167,36 @@ impl Erasing {
         Arc::clone(&self.deleted)
     }
 
-    /// Returns the next file to look into, without the damaged ones.
-    pub(crate) fn next_file(&self, files: &[File], damaged: &HashSet<String>) -> Option<File> {
-        let mut files = files.iter();
-        let next = files.find(|file| self.is_left(file) && !damaged.contains(&file.path));
-        next.cloned()
+    /// The files that are to be looked into, without those that cannot be.
+    pub(crate) fn left(&mut self, files: &[File], damaged: &HashSet<String>) -> Vec<File> {
+        // Files that are no more are forgotten.
+        if self.compared.len() > 2 * files.len() {
+            let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+            self.compared.retain(|path| paths.contains(path.as_str()));
+        }
+        let files = files.iter();
+        let left = files.filter(|file| self.is_left(file) && !damaged.contains(&file.path));
+        left.cloned().collect()
+    }
+
+    pub(crate) fn is_compared(&self, file: &File) -> bool {
+        self.compared.contains(&file.path)
+    }
+
+    /// A file was compared with its checksum.
+    pub(crate) fn compared(&mut self, file: &File) {
+        self.compared.insert(file.path.clone());
+        self.bytes += file.bytes;
     }
 
     fn is_left(&self, file: &File) -> bool {
         self.deleted.may_be_in(file) && !self.without.contains(&file.path)
+    }
+
+    /// Files have none of them, as they were written without them.
+    pub(crate) fn wrote(&mut self, files: &[File]) {
+        self.without
+            .extend(files.iter().map(|file| file.path.clone()));
     }
 
     /// Notes that a file has no version of these events.
@@ -164,6 +211,9 @@ impl Erasing {
         let events = std::mem::take(&mut self.events);
         if files.iter().any(|file| self.is_left(file)) {
             self.after = events.last().cloned();
+            let room = PASSED_MAX - self.passed.len().min(PASSED_MAX);
+            let passed = events.into_iter().take(room);
+            self.passed.extend(passed.map(|it| (it.key, it.uid)));
             return Vec::new();
         }
         events
@@ -172,6 +222,7 @@ impl Erasing {
     /// Lets the next search begin with the first event again, after damaged files were replaced.
     pub(crate) fn again(&mut self) {
         self.after = None;
+        self.passed.clear();
     }
 }
 
@@ -221,6 +272,9 @@ pub(crate) enum LookError {
     /// The file is damaged.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Its bytes are not those that were written.
+    #[error("{0}")]
+    Damaged(String),
     /// Reading the file panicked, or no thread could be started for it; the log says which.
     #[error("the file could not be read")]
     NotRead,
@@ -232,16 +286,46 @@ impl LookError {
     }
 }
 
-/// Returns whether a file has versions of deleted events.
+/// A file whose parts are read.
+struct Parts<'a> {
+    folder: &'a Folder,
+    file: &'a File,
+    /// Its bytes, if they were compared with its checksum.
+    whole: Option<Bytes>,
+}
+
+impl Parts<'_> {
+    async fn range(&self, range: Range<u64>) -> Result<Bytes, FolderError> {
+        match &self.whole {
+            Some(whole) => Ok(part(whole, &range, 0).unwrap_or_default()),
+            None => self.folder.range(&self.file.path, range).await,
+        }
+    }
+}
+
+/// Whether a file has versions of deleted events; `is_compared` says that it was compared with its
+/// checksum before.
 pub(crate) async fn has(
     folder: &Folder,
     file: &File,
+    is_compared: bool,
     deleted: &Arc<Deleted>,
 ) -> Result<bool, LookError> {
-    let uids = end(folder, file).await?;
-    for group in groups(folder, file, &uids, deleted).await? {
+    let whole = if is_compared {
+        None
+    } else {
+        let whole = folder.whole(&file.path, file.bytes, &file.checksum);
+        Some(whole.await?.map_err(LookError::Damaged)?)
+    };
+    let file = &Parts {
+        folder,
+        file,
+        whole,
+    };
+    let uids = end(file).await?;
+    for group in groups(file, &uids, deleted).await? {
         let column = uids.column(group).map_err(FileError::from)?;
-        let column = folder.range(&file.path, column).await?;
+        let column = file.range(column).await?;
         let (uids, deleted) = (Arc::clone(&uids), Arc::clone(deleted));
         let found = decoded(move || uids.any(group, column, |uid| deleted.may_be(uid)));
         if found.await? {
@@ -252,12 +336,12 @@ pub(crate) async fn has(
 }
 
 /// Reads the end of a file, twice if it is longer than expected.
-async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
-    let len = file.bytes;
+async fn end(file: &Parts<'_>) -> Result<Arc<Uids>, LookError> {
+    let len = file.file.bytes;
     let mut wanted = END;
     loop {
         let from = len.saturating_sub(wanted);
-        let end = folder.range(&file.path, from..len).await?;
+        let end = file.range(from..len).await?;
         let parsed = background::run(move || Uids::of(&end, len)).await;
         match parsed.map_err(|_| LookError::NotRead)? {
             Ok(uids) => return Ok(Arc::new(uids)),
@@ -274,14 +358,13 @@ async fn end(folder: &Folder, file: &File) -> Result<Arc<Uids>, LookError> {
 /// Returns the row groups that may have versions of deleted events, by namespaces and bloom
 /// filters.
 async fn groups(
-    folder: &Folder,
-    file: &File,
+    file: &Parts<'_>,
     uids: &Uids,
     deleted: &Arc<Deleted>,
 ) -> Result<Vec<usize>, LookError> {
     let groups = uids.groups(|first, last| deleted.are_between(first, last));
     let ranges = groups.iter().map(|group| uids.filter(*group));
-    let filters = parts(folder, file, ranges.collect()).await?;
+    let filters = parts(file, ranges.collect()).await?;
     let groups: Vec<(usize, Option<Bytes>)> = groups.into_iter().zip(filters).collect();
     let deleted = Arc::clone(deleted);
     let may = decoded(move || {
@@ -300,8 +383,7 @@ async fn groups(
 /// Reads parts of a file, in their order. Parts that are close together are read by one request;
 /// bloom filters are, as all of them come after the row groups.
 async fn parts(
-    folder: &Folder,
-    file: &File,
+    file: &Parts<'_>,
     ranges: Vec<Option<Range<u64>>>,
 ) -> Result<Vec<Option<Bytes>>, FolderError> {
     let known = || ranges.iter().flatten();
@@ -309,22 +391,27 @@ async fn parts(
     let last = known().map(|range| range.end).max();
     let all = first.zip(last).map(|(first, last)| first..last);
     if let Some(all) = all.filter(|all| all.end - all.start <= TOGETHER_MAX) {
-        let read = folder.range(&file.path, all.clone()).await?;
-        let part = |range: &Range<u64>| {
-            let at = |place: u64| usize::try_from(place - all.start).ok();
-            let part = at(range.start)?..at(range.end)?;
-            (part.start <= part.end && part.end <= read.len()).then(|| read.slice(part))
-        };
-        return Ok(ranges.iter().map(|it| part(it.as_ref()?)).collect());
+        let read = file.range(all.clone()).await?;
+        let parts = ranges.iter();
+        return Ok(parts
+            .map(|range| part(&read, range.as_ref()?, all.start))
+            .collect());
     }
     let mut parts = Vec::with_capacity(ranges.len());
     for range in ranges {
         parts.push(match range {
-            Some(range) => Some(folder.range(&file.path, range).await?),
+            Some(range) => Some(file.range(range).await?),
             None => None,
         });
     }
     Ok(parts)
+}
+
+/// A range of a file, of bytes that begin at a place in it.
+fn part(bytes: &Bytes, range: &Range<u64>, begin: u64) -> Option<Bytes> {
+    let at = |place: u64| usize::try_from(place.checked_sub(begin)?).ok();
+    let part = at(range.start)?..at(range.end)?;
+    (part.start <= part.end && part.end <= bytes.len()).then(|| bytes.slice(part))
 }
 
 /// Runs a read of a file's bytes, whose damage may make the Parquet crate panic.

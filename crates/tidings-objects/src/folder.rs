@@ -25,8 +25,10 @@ use crate::unfinished::{self, LocalError, Unfinished};
 
 /// Maximum time of an operation, with all its retries.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
-/// Number of unreadable manifests after which a reader goes no further back.
-const UNREAD_MAX: usize = 8;
+/// Bytes of manifests that cannot be read, after which a reader goes no further back.
+const UNREAD_BYTES_MAX: u64 = 2 * BYTES_MAX;
+/// What one of them counts at least, as it takes a request.
+const UNREAD_BYTES: u64 = 64 << 10;
 /// The content of the object with which the storage is probed.
 const PROBE: &[u8] = b"written where there was none, so that the storage is known to support that";
 /// How often a vanished newest manifest is looked up again, before that is an error.
@@ -105,6 +107,7 @@ impl FolderError {
 #[derive(Debug)]
 pub(crate) struct Folder {
     store: Arc<dyn ObjectStore>,
+    cluster: String,
     root: Path,
     /// The folder's path on this machine, if objects are local files.
     local: Option<PathBuf>,
@@ -124,10 +127,40 @@ pub(crate) struct Readable {
     pub(crate) newer: Option<FolderError>,
 }
 
+/// See [`Folder::newest_readable`].
+pub(crate) enum Newest {
+    Readable(Box<Readable>),
+    Unreadable(Unreadable),
+}
+
+/// The newest manifest cannot be read, and none stands in for it.
+pub(crate) struct Unreadable {
+    /// Why.
+    pub(crate) error: FolderError,
+    /// The numbers of all manifests.
+    numbers: HashSet<u64>,
+}
+
+impl Unreadable {
+    /// Whether no manifest behind one that is known may have taken deleted events out of files.
+    pub(crate) fn has_all_of(&self, known: &Manifest) -> bool {
+        stands_in(known, &self.numbers)
+    }
+}
+
+/// Whether no manifest behind this one may have taken deleted events out of files, whatever these
+/// say. A writer writes them one after the other, and the one behind it does so only if this one
+/// announces it; the next ones may.
+fn stands_in(manifest: &Manifest, numbers: &HashSet<u64>) -> bool {
+    let has = |behind: u64| numbers.contains(&manifest.number.saturating_add(behind));
+    has(0) && (!has(1) || manifest.purging == Some(false) && !has(2))
+}
+
 impl Folder {
     pub(crate) fn new(place: &Place, cluster: &str) -> Self {
         Self {
             store: Arc::clone(&place.store),
+            cluster: cluster.to_owned(),
             root: place.prefix.clone().join(cluster),
             local: place.folder.as_ref().map(|folder| folder.join(cluster)),
             known: AtomicU64::new(0),
@@ -178,38 +211,49 @@ impl Folder {
     /// Reads the newest manifest that can be read, for readers, who change nothing. If the newest
     /// is unreadable, the one before it stands in, unless the newest may have purged deleted
     /// events: a stand-in would show them again.
-    pub(crate) async fn newest_readable(&self) -> Result<Option<Readable>, FolderError> {
+    pub(crate) async fn newest_readable(&self) -> Result<Option<Newest>, FolderError> {
         let error = match self.newest().await {
             Err(error) if error.is_unreadable() => error,
             newest => {
-                return Ok(newest?.map(|manifest| Readable {
-                    manifest,
-                    newer: None,
+                return Ok(newest?.map(|manifest| {
+                    let newer = None;
+                    Newest::Readable(Box::new(Readable { manifest, newer }))
                 }));
             }
         };
-        let mut numbers: Vec<u64> = self
-            .list("manifests")
-            .await?
-            .iter()
-            .filter_map(number)
+        let listed = self.list("manifests").await?;
+        let listed = listed.iter();
+        let mut listed: Vec<(u64, u64)> = listed
+            .filter_map(|found| Some((number(found)?, found.size)))
             .collect();
-        numbers.sort_unstable();
-        for number in numbers.iter().rev().take(UNREAD_MAX) {
-            let manifest = match self.read(*number).await {
-                Err(error) if error.is_unreadable() => continue,
-                manifest => manifest?,
-            };
-            // A manifest says whether the next one may purge. Only the next one is covered by this;
-            // if there are two or more unreadable ones, the later may purge.
-            let is_safe = manifest.purging == Some(false) && !numbers.contains(&(number + 2));
-            if is_safe || Some(number) == numbers.last() {
-                let newer = (Some(number) != numbers.last()).then_some(error);
-                return Ok(Some(Readable { manifest, newer }));
+        listed.sort_unstable();
+        let numbers: HashSet<u64> = listed.iter().map(|(number, _)| *number).collect();
+        let last = listed.last().map(|(number, _)| *number);
+        let mut left = UNREAD_BYTES_MAX;
+        for (number, size) in listed.into_iter().rev() {
+            match self.read(number).await {
+                Err(error) if error.is_unreadable() => {
+                    // Of one that is longer than it can be, nothing is read.
+                    let size = if size > BYTES_MAX { 0 } else { size };
+                    left = left.saturating_sub(size.max(UNREAD_BYTES));
+                    if left == 0 {
+                        break;
+                    }
+                }
+                manifest => {
+                    let manifest = manifest?;
+                    if !stands_in(&manifest, &numbers) {
+                        break;
+                    }
+                    let newer = (Some(number) != last).then_some(error);
+                    return Ok(Some(Newest::Readable(Box::new(Readable {
+                        manifest,
+                        newer,
+                    }))));
+                }
             }
-            break;
         }
-        Err(error)
+        Ok(Some(Newest::Unreadable(Unreadable { error, numbers })))
     }
 
     /// Finds the greatest number of a manifest. It lists only from the last known manifest on,
@@ -249,6 +293,12 @@ impl Folder {
             return Err(wrong(format!(
                 "it says form {} and number {}, expected form {FORM} and number {number}",
                 manifest.form, manifest.number
+            )));
+        }
+        if manifest.cluster != self.cluster {
+            return Err(wrong(format!(
+                "it is of cluster {:?}, expected {:?}",
+                manifest.cluster, self.cluster
             )));
         }
         if let Some(why) = manifest.fault() {
@@ -558,6 +608,7 @@ mod tests {
         for prefix in ["a", "a~b", "my%20archive/x"] {
             let folder = Folder {
                 store: Arc::new(LocalFileSystem::new()),
+                cluster: "prod".to_owned(),
                 root: Path::parse(prefix).unwrap().join("prod"),
                 local: None,
                 known: AtomicU64::new(0),

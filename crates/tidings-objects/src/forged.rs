@@ -41,11 +41,16 @@ pub enum Forged {
     Nested,
     /// An index of two thousand million pages.
     Index,
+    /// A schema that says it is a text, of elements that are within each other.
+    Kind,
+    /// The length of a page twice: the second one, which says it is another kind of number, is a
+    /// gibibyte.
+    Twice,
 }
 
 impl Forged {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Nothing,
         Self::Rows,
         Self::Page,
@@ -56,6 +61,8 @@ impl Forged {
         Self::Children,
         Self::Nested,
         Self::Index,
+        Self::Kind,
+        Self::Twice,
     ];
 
     /// Returns the number of rows that the file states.
@@ -160,6 +167,12 @@ impl Fields {
         self
     }
 
+    /// Any value of a kind.
+    fn any(mut self, field: u8, kind: u8, value: &[u8]) -> Self {
+        self.head(field, kind).extend(value);
+        self
+    }
+
     fn all(self, field: u8, elements: &[Vec<u8>]) -> Self {
         self.list(field, 12, elements.len() as u64, elements)
     }
@@ -193,9 +206,11 @@ struct Page {
 
 impl Page {
     fn written(&self, of: Forged, leaf: usize) -> std::io::Result<Vec<u8>> {
-        let is_long = of == Forged::Page && leaf == UID;
-        let (compressed, bytes) = if is_long {
+        let is_of_uid = leaf == UID;
+        let (compressed, bytes) = if of == Forged::Page && is_of_uid {
             (zeros(GIBIBYTE)?, GIBIBYTE)
+        } else if of == Forged::Twice && is_of_uid {
+            (zeros(GIBIBYTE)?, 32)
         } else {
             (
                 zstd::bulk::compress(&self.bytes, 1)?,
@@ -221,6 +236,13 @@ impl Page {
         if of == Forged::Header {
             // An unknown field, which a reader has to skip.
             varint(u64::MAX >> 2, header.head(13, 8));
+        }
+        if of == Forged::Twice && is_of_uid {
+            // Field 2 as a number of eight bytes. As one of 32 bits it takes five of them, and the
+            // others are a byte and a truth value.
+            header.bytes.extend([0x07, 4]);
+            varint(GIBIBYTE << 1, &mut header.bytes);
+            header.bytes.extend([0xd3, 0, 0x11]);
         }
         let mut page = header.end();
         page.extend(compressed);
@@ -351,6 +373,30 @@ fn element(schema: &Schema, elements: &mut Vec<Vec<u8>>) {
     }
 }
 
+/// A list of elements of the schema that are within each other, whose bytes, if its kind is not
+/// looked at, are those of a text as well.
+fn nested() -> Vec<u8> {
+    const ELEMENTS: u64 = 60_000;
+    // A list of structures, and how many; or a length, of which these are the first seven bits.
+    const LIST: u8 = 0xfc;
+    const ELEMENT_BYTES: usize = 128;
+    let mut bytes = vec![LIST];
+    varint(ELEMENTS, &mut bytes);
+    for number in 0..ELEMENTS {
+        let element = |name: usize| {
+            let fields = Fields::default().small(3, 0).text(4, &"a".repeat(name));
+            fields.small(5, 1).end()
+        };
+        let without = element(0).len();
+        // A name of so many bytes has a length of two.
+        let rest = usize::from(LIST & 0x7f) - 1;
+        let is_last = number + 1 == ELEMENTS;
+        let more = if is_last { rest } else { 0 };
+        bytes.extend(element(ELEMENT_BYTES - without + more));
+    }
+    bytes
+}
+
 fn file(of: Forged) -> std::io::Result<Vec<u8>> {
     let schema = schema().map_err(std::io::Error::other)?;
     let columns = SchemaDescriptor::new(schema.clone());
@@ -431,9 +477,12 @@ fn file(of: Forged) -> std::io::Result<Vec<u8>> {
     let form = Fields::default()
         .text(1, FORM_KEY)
         .text(2, &FORM.to_string());
-    let meta = Fields::default()
-        .small(1, 1)
-        .all(2, &elements)
+    let meta = Fields::default().small(1, 1);
+    let meta = match of {
+        Forged::Kind => meta.any(2, 8, &nested()),
+        _ => meta.all(2, &elements),
+    };
+    let meta = meta
         .number(3, of.rows())
         .all(4, &[group.end()])
         .all(5, &[form.end()]);

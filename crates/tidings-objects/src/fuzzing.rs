@@ -12,7 +12,7 @@ use crate::file::end;
 use crate::file::read::Reader as Rows;
 use crate::file::rollup;
 use crate::file::uids::{Uids, may_have};
-use crate::folder::Folder;
+use crate::folder::{Folder, Newest};
 use crate::place::Place;
 use crate::reader;
 
@@ -25,7 +25,7 @@ pub async fn manifest(bytes: &[u8]) {
     let path = folder.path("manifests/00000000000000000001.json");
     let bytes = Bytes::copy_from_slice(bytes);
     store.put(&path, bytes.into()).await.expect("memory");
-    let Ok(Some(found)) = folder.newest_readable().await else {
+    let Ok(Some(Newest::Readable(found))) = folder.newest_readable().await else {
         return;
     };
     let manifest = found.manifest;
@@ -51,7 +51,7 @@ pub async fn file(bytes: &[u8]) {
         for group in 0..rollup.groups() {
             let _ = rollup.hours(group);
         }
-        let _ = rollup::is_same(bytes.clone(), bytes.clone());
+        let _ = rollup::is_same(&bytes, &bytes);
     }
     if let Ok(uids) = Uids::of(&bytes, len) {
         for group in uids.groups(|_, _| true) {

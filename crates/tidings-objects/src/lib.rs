@@ -43,6 +43,7 @@ mod place;
 mod private;
 mod reader;
 mod row;
+mod schedule;
 mod seal;
 mod unfinished;
 mod waiting;

@@ -1,10 +1,10 @@
-//! Chooses the files to be merged, and yields their rows in one order.
+//! Which files are merged, and their rows in one order.
 //!
-//! Invariants: eight files of one level that follow each other in time become one if they are small
-//! together, so that few small ones remain. No rows are merged more than three times, so that a
-//! version is written at most four times; where there are very many files, it is written once more.
-//!
-//! Memory: some rows of each file, and the compressed bytes of the rows not read yet.
+//! Invariants: eight files that follow each other in time, among those that were merged equally
+//! often, become one if they are small, so that few small ones remain; nothing is merged more than
+//! three times, so that a version is written four times at most; and three times more where there
+//! are many files. Memory: some rows of each, and the bytes that these and those behind them are
+//! made of.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -21,11 +21,11 @@ const FILES: usize = 8;
 const ROWS_AT_ONCE: usize = 256;
 /// The level from which on files are not merged again, unless there are very many.
 const LEVEL_MAX: u32 = 3;
-/// Number of files from which on files of one level are merged beyond [`LEVEL_MAX`]. They then
-/// become files of at least half the maximum size, however many are needed for that.
+/// Files from which on those of equal levels that follow each other become one of at least half the
+/// size that a file can have.
 const FILES_MANY: usize = 10_000;
-/// Maximum files that are merged into one where there are very many.
-const FILES_TOGETHER: usize = 64;
+/// What was merged so often is not merged again, however many files there are.
+const LEVEL_MANY_MAX: u32 = LEVEL_MAX + 3;
 
 /// Returns the oldest files of one level that should be merged, without damaged ones.
 pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<File>> {
@@ -40,8 +40,7 @@ pub(crate) fn group(files: &[File], damaged: &HashSet<String>) -> Option<Vec<Fil
     if small.is_some() || files.len() < FILES_MANY {
         return small;
     }
-    let highest = files.iter().map(|file| file.level).max().unwrap_or(0);
-    (0..=highest).find_map(|level| growing(&of_level(files, level, damaged)))
+    (0..LEVEL_MANY_MAX).find_map(|level| growing(&of_level(files, level, damaged)))
 }
 
 fn of_level<'a>(files: &'a [File], level: u32, damaged: &HashSet<String>) -> Vec<&'a File> {
@@ -51,23 +50,25 @@ fn of_level<'a>(files: &'a [File], level: u32, damaged: &HashSet<String>) -> Vec
         .collect()
 }
 
-/// Returns the first files in a row that together have half to all of a file's maximum bytes. With
-/// at least half of it, a version is written only once more.
+/// The first files that follow each other and have as many bytes together as a file can have, or
+/// half of that at least, or are as many as are merged at once.
 fn growing(files: &[&File]) -> Option<Vec<File>> {
     let (mut from, mut bytes) = (0, 0_u64);
     for (to, file) in files.iter().enumerate() {
+        // One that is as large by itself is between those before it and those behind it.
+        if file.bytes > FILE_BYTES_MAX as u64 {
+            (from, bytes) = (to + 1, 0);
+            continue;
+        }
         bytes = bytes.saturating_add(file.bytes);
-        while bytes > FILE_BYTES_MAX as u64 || to - from >= FILES_TOGETHER {
+        while bytes > FILE_BYTES_MAX as u64 {
             bytes -= files[from].bytes;
             from += 1;
         }
-        if to > from && bytes >= FILE_BYTES_MAX as u64 / 2 {
-            return Some(
-                files[from..=to]
-                    .iter()
-                    .map(|file| (*file).clone())
-                    .collect(),
-            );
+        let is_enough = bytes >= FILE_BYTES_MAX as u64 / 2 || to + 1 - from >= FILES;
+        if to > from && is_enough {
+            let group = files[from..=to].iter();
+            return Some(group.map(|file| (*file).clone()).collect());
         }
     }
     None
@@ -251,8 +252,14 @@ mod tests {
             (&[31, 1], Some(vec![0, 1])),
             (&[31, 2, 31], None),
             (&[5, 28, 4], Some(vec![1, 2])),
-            (&[1; 15], None),
-            (&[1; 16], Some((0..16).collect())),
+            (&[1; 7], None),
+            (&[1; 9], Some((0..8).collect())),
+            // Those that are larger than a file usually is, as events and filters are behind its
+            // last row group, are no part of it.
+            (&[33], None),
+            (&[33; 40], None),
+            (&[8, 33, 8], None),
+            (&[33, 8, 8], Some(vec![1, 2])),
         ] {
             let files = mebibytes(sizes);
             let group = group(&files, &HashSet::new()).map(|group| {

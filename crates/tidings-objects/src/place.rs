@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -22,6 +22,9 @@ use crate::private;
 
 /// Maximum clusters of a place that are listed.
 const CLUSTERS_MAX: usize = 10_000;
+
+/// Folders that are looked into at once.
+const FOLDERS_AT_ONCE: usize = 16;
 
 /// Why a URL cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -215,8 +218,7 @@ impl Place {
         };
         let listed = self.store.list_with_delimiter(prefix).await;
         let listed = listed.map_err(failed)?;
-        let mut names = Vec::new();
-        let folders = listed.common_prefixes.iter();
+        let folders = listed.common_prefixes.into_iter();
         let folders = folders.filter(|folder| {
             let is_cluster = folder.filename().is_some_and(foreign::is_cluster);
             if !is_cluster {
@@ -224,13 +226,26 @@ impl Place {
             }
             is_cluster
         });
-        for folder in folders.take(CLUSTERS_MAX) {
+        // A folder without manifests is no archive.
+        let looks = folders.map(|folder| async move {
             let manifests = folder.clone().join("manifests");
             let mut found = self.store.list(Some(&manifests));
-            let found = found.try_next().await.map_err(failed)?;
-            if let (Some(_), Some(name)) = (found, folder.parts().next_back()) {
-                names.push(name.as_ref().to_owned());
+            let is_archive = found.try_next().await?.is_some();
+            let name = folder.parts().next_back();
+            Ok(name.filter(|_| is_archive).map(|it| it.as_ref().to_owned()))
+        });
+        let mut looks = stream::iter(looks).buffered(FOLDERS_AT_ONCE);
+        let mut names = Vec::new();
+        while let Some(name) = looks.try_next().await.map_err(failed)? {
+            if names.len() == CLUSTERS_MAX && name.is_some() {
+                tracing::error!(
+                    url = self.url,
+                    clusters_max = CLUSTERS_MAX,
+                    "more clusters are archived there than are shown"
+                );
+                break;
             }
+            names.extend(name);
         }
         names.sort();
         Ok(names)
@@ -261,6 +276,9 @@ fn without_credentials(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
     use super::*;
 
     #[test]
@@ -308,6 +326,19 @@ mod tests {
             assert!(error.contains("_ALLOW_HTTP=true"), "{url}: {error}");
             assert!(!error.contains("retries"), "{url}: {error}");
         }
+    }
+
+    /// Beside them, however many there are, an archive is found.
+    #[tokio::test]
+    async fn folders_without_manifests_are_no_clusters() {
+        let store = Arc::new(InMemory::new());
+        let others = (0..=CLUSTERS_MAX).map(|number| format!("a-{number}/notes"));
+        let archive = "prod/manifests/00000000000000000001.json".to_owned();
+        for path in others.chain([archive]) {
+            store.put(&path.into(), "".into()).await.unwrap();
+        }
+        let place = Place::of(store, "memory:");
+        assert_eq!(place.clusters().await.unwrap(), ["prod"]);
     }
 
     #[test]

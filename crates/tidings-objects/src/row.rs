@@ -105,11 +105,27 @@ impl Row {
 
     /// The order of rows in a file: by namespace, kind and name of the object, newest first.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
+        self.order_without_name(other)
+            .then_with(|| self.event.cmp(&other.event))
+    }
+
+    /// The order that files of the first days have.
+    fn order_without_name(&self, other: &Self) -> Ordering {
         let of = |row: &Self| (row.observed, row.epoch, row.version);
         self.place()
             .cmp(&other.place())
             .then_with(|| of(other).cmp(&of(self)))
             .then_with(|| self.uid.cmp(&other.uid))
+    }
+
+    /// Whether `next` may be the next row of a file, or of one of the first days: it is another
+    /// version, and not before this one.
+    pub(crate) fn may_precede(&self, next: &Self) -> bool {
+        match self.order_without_name(next) {
+            Ordering::Less => true,
+            Ordering::Equal => self.event != next.event,
+            Ordering::Greater => false,
+        }
     }
 
     /// Returns when the event was last seen, in milliseconds since 1970, as an archive's store

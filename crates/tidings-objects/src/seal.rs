@@ -13,11 +13,13 @@
 //! merged files and the file they become. Files are made at low priority.
 
 use std::collections::{BTreeSet, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
@@ -26,7 +28,7 @@ use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
 
 use crate::background;
-use crate::clean;
+use crate::clean::{self, Stuck};
 use crate::described::{Described, checksum, random_id};
 use crate::erase::{self, Deleted, EVENTS_AT_ONCE, Erasing};
 use crate::file::read::{FileError, Reader};
@@ -37,6 +39,7 @@ use crate::manifest::{self, File, Manifest};
 use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::{Row, Version};
+use crate::schedule::Schedule;
 
 /// Number of pending versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
@@ -99,6 +102,9 @@ pub enum SealError {
     /// Making a file panicked, or no thread could be started for it; the log says which.
     #[error("a file could not be made")]
     NotMade,
+    /// Sealing panicked; the log says how.
+    #[error("sealing panicked, as the log says")]
+    Panicked,
     /// The archive belongs to another data folder.
     #[error(
         "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue)"
@@ -143,6 +149,15 @@ impl From<SealError> for MergeError {
     }
 }
 
+/// A file that was written anew without versions of deleted events.
+struct Rewritten {
+    file: File,
+    /// Those that stand for it.
+    files: Vec<File>,
+    /// How many versions they have not.
+    taken: u64,
+}
+
 /// What one seal did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -157,27 +172,6 @@ pub struct Sealed {
     pub erased: u64,
     /// Number of objects that were deleted.
     pub deleted: u64,
-}
-
-/// When to seal, however few versions are pending.
-#[derive(Default)]
-struct Schedule {
-    /// When the last successful attempt began; `None` after a failure or without any attempt. After
-    /// a failure the next attempt is due at once: otherwise its versions would wait a whole
-    /// interval more, and be reported as not sealed for as long.
-    sealed_at: Option<Duration>,
-}
-
-impl Schedule {
-    fn is_due(&self, now: Duration, interval: Duration) -> bool {
-        let sealed_at = self.sealed_at;
-        sealed_at.is_none_or(|at| now >= interval.saturating_add(at))
-    }
-
-    /// Notes the end of an attempt that began at `began`.
-    fn ended(&mut self, began: Duration, is_sealed: bool) {
-        self.sealed_at = is_sealed.then_some(began);
-    }
 }
 
 /// Seals one cluster.
@@ -198,6 +192,8 @@ pub struct Sealer {
     damaged: Mutex<HashSet<String>>,
     /// The state of the purge.
     erasing: tokio::sync::Mutex<Erasing>,
+    /// Objects that could not be deleted.
+    stuck: tokio::sync::Mutex<Stuck>,
     /// Whether the purge has to go on with further files.
     is_erasing: AtomicBool,
     /// Whether the log said that the manifest is large.
@@ -224,6 +220,7 @@ impl Sealer {
             look_at: AtomicU64::new(0),
             damaged: Mutex::default(),
             erasing: tokio::sync::Mutex::default(),
+            stuck: tokio::sync::Mutex::default(),
             is_erasing: AtomicBool::new(false),
             is_large: AtomicBool::new(false),
         }
@@ -309,7 +306,9 @@ impl Sealer {
     /// What was done before the error stays done, and the next call goes on from there.
     /// [`Unsealed::failure`] has the error until then.
     pub async fn seal(&self) -> Result<Sealed, SealError> {
-        let sealed = self.seal_all().await;
+        // The task that seals goes on, and says so.
+        let sealed = AssertUnwindSafe(self.seal_all()).catch_unwind().await;
+        let sealed = sealed.unwrap_or(Err(SealError::Panicked));
         if let Err(SealError::Folder(FolderError::Full { .. })) = &sealed {
             // Expired files are deleted nevertheless, which may make room.
             let cleaned = match self.newest().await {
@@ -485,55 +484,39 @@ impl Sealer {
     async fn merge(&self, manifest: &Manifest, group: &[File]) -> Result<Manifest, MergeError> {
         let level = group.iter().map(|file| file.level).max().unwrap_or(0) + 1;
         let (files, _) = self.rewrite(group, level, Arc::default()).await?;
-        self.replace(manifest, group, files, 0).await
+        let mut next = manifest.next(random_id(), self.now());
+        let paths = group.iter().map(|file| file.path.clone()).collect();
+        next.remove(&paths, self.removed_at(manifest));
+        next.add(files);
+        self.commit(manifest, &next).await?;
+        Ok(next)
     }
 
     /// Purges: rewrites files that have versions of deleted events, without these. It rewrites only
     /// some of the files, so that pending versions do not wait. Returns whether there may be more.
     async fn erase(&self, manifest: &mut Manifest, sealed: &mut Sealed) -> Result<bool, SealError> {
-        let cluster = &*self.cluster;
         let mut erasing = self.erasing.lock().await;
         erasing.resume();
         loop {
-            if !erasing.is_begun() {
+            while !erasing.is_begun() {
                 let events = self.unsealed.unerased(erasing.after(), EVENTS_AT_ONCE);
                 let events = events.await?;
                 if events.is_empty() {
+                    erasing.reached_end();
                     return Ok(false);
                 }
                 erasing.begin(events);
             }
-            loop {
-                let next = erasing.next_file(&manifest.files, &self.damaged.lock());
-                let Some(file) = next else {
-                    break;
-                };
-                if erasing.is_to_pause() {
-                    return Ok(true);
-                }
-                let deleted = erasing.deleted();
-                let has = erase::has(&self.folder, &file, &deleted).await;
-                if has.as_ref().is_ok_and(|has| !has) {
-                    erasing.has_none(&file);
-                    continue;
-                }
-                // Other files would be as slow. Any other fault shows when the whole file is read.
-                if has.as_ref().is_err_and(erase::LookError::is_slow) {
-                    return Err(FolderError::Slow.into());
-                }
-                if sealed.erased == ERASED_AT_ONCE {
-                    return Ok(true);
-                }
-                match self.erase_from(manifest, &file, deleted).await {
-                    Ok(true) => sealed.erased += 1,
-                    Ok(false) => erasing.has_none(&file),
-                    Err(MergeError::Damaged { paths, why }) => {
-                        let files = paths.join(" ");
-                        tracing::error!(cluster, files, why, "may still have deleted events");
-                        self.damaged.lock().extend(paths);
-                    }
-                    Err(MergeError::Seal(error)) => return Err(error),
-                }
+            let mut rewritten = Vec::new();
+            let room = ERASED_AT_ONCE.saturating_sub(sealed.erased);
+            let looked = self.look_into(&mut erasing, &manifest.files, room, &mut rewritten);
+            let looked = looked.await;
+            sealed.erased += rewritten.len() as u64;
+            // What was done before something failed is not done again.
+            self.replace_erased(manifest, &mut erasing, rewritten)
+                .await?;
+            if looked? {
+                return Ok(true);
             }
             // This takes a manifest's number. A delayed request for an older manifest, which names
             // files with the deleted events, has this number or a smaller one, and can no longer
@@ -548,19 +531,74 @@ impl Sealer {
         }
     }
 
-    /// Rewrites a file without the rows of deleted events, if it has any. A manifest announces it
-    /// first: a reader that cannot read the following manifests must not show the older ones.
-    async fn erase_from(
+    /// Looks into the files that may have versions of deleted events, and writes some of those that
+    /// have any anew without them. Whether others wait for the next time.
+    async fn look_into(
+        &self,
+        erasing: &mut Erasing,
+        files: &[File],
+        room: u64,
+        rewritten: &mut Vec<Rewritten>,
+    ) -> Result<bool, SealError> {
+        let cluster = &*self.cluster;
+        let left = erasing.left(files, &self.damaged.lock());
+        for file in left {
+            if erasing.is_to_pause() || rewritten.len() as u64 >= room {
+                return Ok(true);
+            }
+            let deleted = erasing.deleted();
+            match self.has(erasing, &file, &deleted).await {
+                Ok(false) => {
+                    erasing.has_none(&file);
+                    continue;
+                }
+                // Other files would be as slow. Any other fault shows when the whole file is read.
+                Err(error) if error.is_slow() => return Err(FolderError::Slow.into()),
+                Ok(true) | Err(_) => {}
+            }
+            let group = std::slice::from_ref(&file);
+            match self.rewrite(group, file.level, deleted).await {
+                // Nothing names the new one.
+                Ok((_, 0)) => erasing.has_none(&file),
+                Ok((files, taken)) => rewritten.push(Rewritten { file, files, taken }),
+                Err(MergeError::Damaged { paths, why }) => {
+                    let files = paths.join(" ");
+                    tracing::error!(cluster, files, why, "may still have deleted events");
+                    self.damaged.lock().extend(paths);
+                }
+                Err(MergeError::Seal(error)) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a file has versions of deleted events.
+    async fn has(
+        &self,
+        erasing: &mut Erasing,
+        file: &File,
+        deleted: &Arc<Deleted>,
+    ) -> Result<bool, erase::LookError> {
+        if erasing.is_compared(file) {
+            return erase::has(&self.folder, file, true, deleted).await;
+        }
+        // It is in memory as a whole. The semaphore is not closed.
+        let _turn = self.turn.acquire().await.ok();
+        let has = erase::has(&self.folder, file, false, deleted).await?;
+        erasing.compared(file);
+        Ok(has)
+    }
+
+    /// The manifest in which files stand for those that had versions of deleted events. Another one
+    /// announces it: a reader that cannot read those that follow is not to show these.
+    async fn replace_erased(
         &self,
         manifest: &mut Manifest,
-        file: &File,
-        deleted: Arc<Deleted>,
-    ) -> Result<bool, MergeError> {
-        let group = std::slice::from_ref(file);
-        let (files, taken) = self.rewrite(group, file.level, deleted).await?;
-        if taken == 0 {
-            // No manifest will name the new files.
-            return Ok(false);
+        erasing: &mut Erasing,
+        rewritten: Vec<Rewritten>,
+    ) -> Result<(), SealError> {
+        if rewritten.is_empty() {
+            return Ok(());
         }
         if manifest.purging != Some(true) {
             let mut next = manifest.next(random_id(), self.now());
@@ -568,8 +606,17 @@ impl Sealer {
             self.commit(manifest, &next).await?;
             *manifest = next;
         }
-        *manifest = self.replace(manifest, group, files, taken).await?;
-        Ok(true)
+        let mut next = manifest.next(random_id(), self.now());
+        let paths = rewritten.iter().map(|it| it.file.path.clone()).collect();
+        next.remove(&paths, self.removed_at(manifest));
+        for Rewritten { files, taken, .. } in rewritten {
+            erasing.wrote(&files);
+            next.forgotten = next.forgotten.saturating_add(taken);
+            next.add(files);
+        }
+        self.commit(manifest, &next).await?;
+        *manifest = next;
+        Ok(())
     }
 
     /// Writes new files with the rows of some, without those of deleted events. Also returns how
@@ -621,39 +668,20 @@ impl Sealer {
         Ok((files, taken.rows))
     }
 
-    /// Writes the manifest in which new files replace others. `forgotten` is the number of purged
-    /// versions.
-    async fn replace(
-        &self,
-        manifest: &Manifest,
-        group: &[File],
-        files: Vec<File>,
-        forgotten: u64,
-    ) -> Result<Manifest, MergeError> {
-        let now = self.now();
-        let mut next = manifest.next(random_id(), now);
-        let paths: BTreeSet<_> = group.iter().map(|file| file.path.clone()).collect();
-        next.remove(&paths, now);
-        next.add(files);
-        next.forgotten = next.forgotten.saturating_add(forgotten);
-        self.commit(manifest, &next).await?;
-        Ok(next)
-    }
-
     /// Removes expired files from the manifest, and then those beyond the quota. It runs after
     /// everything pending was sealed, so what it removes is older than everything to come.
     async fn take_out(&self, manifest: &Manifest) -> Result<Manifest, SealError> {
-        let now = self.now();
-        let mut next = manifest.next(random_id(), now);
+        let mut next = manifest.next(random_id(), self.now());
+        let removed_at = self.removed_at(manifest);
         if let Some(keep_for) = self.options.keep_for {
             let before = ago(self.believed(), keep_for);
             let over = next.files.iter().filter(|file| file.to <= before);
             let over: BTreeSet<_> = over.map(|file| file.path.clone()).collect();
-            next.remove(&over, now);
+            next.remove(&over, removed_at);
         }
         let too_many = self.options.quota.map(|quota| next.beyond(quota));
         let too_many = too_many.unwrap_or_default();
-        next.remove_over_quota(&too_many, now);
+        next.remove_over_quota(&too_many, removed_at);
         if next.files.len() == manifest.files.len() {
             return Ok(manifest.clone());
         }
@@ -673,7 +701,10 @@ impl Sealer {
         let newest = self.take_out(manifest).await?;
         let before = ago(self.believed(), self.options.grace);
         let mut next = newest.next(random_id(), self.now());
-        let (mut deleted, mut failure) = clean::removed(&self.folder, &mut next, before).await;
+        let mut stuck = self.stuck.lock().await;
+        let times = (self.believed(), signed(self.options.grace));
+        let removed = clean::removed(&self.folder, &mut next, times, &mut stuck);
+        let (mut deleted, mut failure) = removed.await;
         if next.removed != newest.removed {
             self.commit(&newest, &next).await?;
         }
@@ -686,7 +717,7 @@ impl Sealer {
             // Read after the leftovers were found. If another store took over while this one was
             // delayed, the files that it sealed are not among them, or this manifest names them.
             let newest = self.newest().await?;
-            let (more, failed) = left.delete(&self.folder, &newest).await;
+            let (more, failed) = left.delete(&self.folder, &newest, &mut stuck).await;
             deleted += more;
             failure = failure.or(failed);
             self.damaged.lock().clear();
@@ -700,6 +731,12 @@ impl Sealer {
 
     fn now(&self) -> Timestamp {
         Timestamp::from_millisecond(self.clock.now().0).unwrap_or_default()
+    }
+
+    /// The time that removed files get in the manifest after this one. While the clock is behind,
+    /// it is the latest time that a sealed version was observed.
+    fn removed_at(&self, manifest: &Manifest) -> Timestamp {
+        self.believed().max(manifest.sealed_until)
     }
 
     /// Returns the store's confirmed time. By the machine's own clock, files could be deleted
@@ -779,8 +816,8 @@ struct Encoded {
     parts: [Bytes; 2],
 }
 
-/// Makes a file of the first rows, and its rollup. The file ends with the row group that reaches
-/// `bytes_max`.
+/// A file of the first rows, which ends with the row group that reaches a number of bytes, or where
+/// its rollup is full, and its rollup.
 fn encode(
     writer: Writer,
     level: u32,
@@ -788,7 +825,11 @@ fn encode(
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
 ) -> Result<Encoded, FileError> {
     let mut rollup = Rollup::new()?;
-    let (mut file, bytes) = encode_rows(writer, level, bytes_max, rows, |row| rollup.add(row))?;
+    let count = |row: &Row| {
+        rollup.add(row)?;
+        Ok(rollup.is_full())
+    };
+    let (mut file, bytes) = encode_rows(writer, level, bytes_max, rows, count)?;
     let rollup = rollup.finish()?;
     file.rollup = Some(manifest::Rollup {
         path: file.path.replacen("events/", "rollups/", 1),
@@ -799,21 +840,23 @@ fn encode(
     Ok(Encoded { file, parts })
 }
 
-/// Makes a file of the first rows without a rollup; calls `show` for each row.
+/// The same without a rollup; each row is shown once, and the file ends behind one that says so.
 pub(crate) fn encode_rows(
     mut writer: Writer,
     level: u32,
     bytes_max: usize,
     rows: &mut impl Iterator<Item = Result<Row, FileError>>,
-    mut show: impl FnMut(&Row) -> Result<(), ParquetError>,
+    mut show: impl FnMut(&Row) -> Result<bool, ParquetError>,
 ) -> Result<(File, Bytes), FileError> {
     let mut file = Described::default();
-    while !writer.is_full(bytes_max)
+    let mut is_full = false;
+    while !is_full
+        && !writer.is_full(bytes_max)
         && let Some(row) = rows.next()
     {
         let row = row?;
         file.add(&row);
-        show(&row)?;
+        is_full = show(&row)?;
         writer.push(row)?;
     }
     let bytes = writer.finish()?;
@@ -838,25 +881,4 @@ fn signed(time: Duration) -> SignedDuration {
     // No file is older than this.
     const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
     SignedDuration::try_from(time).map_or(LONGEST, |time| time.min(LONGEST))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An early attempt, made because many versions are pending, may fail when few of them are
-    /// left.
-    #[test]
-    fn an_attempt_to_seal_that_failed_is_made_again_whenever_the_one_before_was() {
-        let (seconds, interval) = (Duration::from_secs, Duration::from_secs(60));
-        let mut schedule = Schedule::default();
-        assert!(schedule.is_due(seconds(0), interval));
-        schedule.ended(seconds(1), true);
-        assert!(!schedule.is_due(seconds(60), interval));
-        assert!(schedule.is_due(seconds(61), interval));
-        schedule.ended(seconds(30), false);
-        assert!(schedule.is_due(seconds(31), interval));
-        schedule.ended(seconds(45), true);
-        assert!(!schedule.is_due(seconds(46), interval));
-    }
 }

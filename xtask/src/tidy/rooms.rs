@@ -75,6 +75,7 @@ const ROOMS: [(&str, &[Rank]); 11] = [
                     "filling.rs",
                     "forged.rs",
                     "background.rs",
+                    "schedule.rs",
                     "seal.rs",
                     "merge.rs",
                     "clean.rs",

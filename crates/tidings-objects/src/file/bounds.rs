@@ -9,6 +9,13 @@ pub(crate) const EVENT_BYTES_MAX: usize = 2 << 20;
 pub(crate) const GROUP_ROWS_MAX: usize = 8192;
 /// Maximum rows of a row group of a rollup.
 pub(crate) const ROLLUP_ROWS_MAX: usize = 16_384;
+/// Maximum rows of a rollup: a file ends where its rollup has as many.
+pub(crate) const ROLLUP_ALL_ROWS_MAX: usize = 262_144;
+/// Maximum bytes of the different reasons and types of a rollup: a file ends where its rollup has
+/// as many.
+pub(crate) const ROLLUP_TEXTS_MAX: usize = 1 << 20;
+/// Maximum bytes of a text of a rollup, which is cut off there.
+pub(crate) const ROLLUP_TEXT_MAX: usize = 512;
 /// Bytes of events, or of a rollup's texts, at which a row group ends.
 pub(crate) const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Maximum bytes of one column of a row group before compression, and of its decoded values. All

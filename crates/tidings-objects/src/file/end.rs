@@ -25,6 +25,7 @@ use super::bounds::{
 use super::caught;
 use super::columns::{FORM, FORM_KEY, are_promised, schema};
 use super::thrift::{Fields, Found, judge};
+use super::wire::{FILE, PAGES};
 use crate::row::Unreadable;
 
 /// Bytes after the metadata: its length and the magic bytes of Parquet.
@@ -117,7 +118,7 @@ pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData,
         return Err(needed(end, len, meta_len + TAIL).into());
     };
     let bytes = rest.get(from..).unwrap_or_default();
-    if judge(bytes, is_known)? != bytes.len() {
+    if judge(bytes, FILE, is_known)? != bytes.len() {
         return Err(general("its metadata has another length").into());
     }
     let meta = caught(|| ParquetMetaDataReader::decode_metadata(bytes))?;
@@ -159,7 +160,7 @@ pub(crate) fn read_pages<const N: usize>(
         let index = end.get(place(from)..place(range.end - begins));
         let index = index.ok_or_else(missing)?;
         let rows = GROUP_ROWS_MAX;
-        judge(index, |_, found| match found {
+        judge(index, PAGES, |_, found| match found {
             Found::List(len) => *len <= rows,
             Found::Number(_) => true,
         })?;
@@ -198,8 +199,8 @@ pub(crate) fn filter(column: &ColumnChunkMetaData) -> Option<Range<u64>> {
     Some(from..from.checked_add(len)?)
 }
 
-/// Checks the lengths of lists, and the schema's numbers of children, as the crate builds the
-/// schema by recursion.
+/// Numbers of elements, and of children in the schema. The schema is made by recursion, at most as
+/// deep as it has elements.
 fn is_known(fields: Fields<'_>, found: &Found) -> bool {
     match (fields, found) {
         ([2, ..], Found::List(len)) => *len <= SCHEMA_MAX,

@@ -6,12 +6,14 @@ pub(crate) mod bounds;
 pub(crate) mod columns;
 mod delta;
 pub(crate) mod end;
+pub(crate) mod filter;
 pub(crate) mod pages;
 pub(crate) mod pieces;
 pub(crate) mod read;
 pub(crate) mod rollup;
 mod thrift;
 pub(crate) mod uids;
+mod wire;
 pub(crate) mod write;
 
 use std::panic::AssertUnwindSafe;

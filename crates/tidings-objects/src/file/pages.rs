@@ -22,6 +22,7 @@ use super::caught;
 use super::delta;
 use super::pieces::Pieces;
 use super::thrift::{Found, judge, varint};
+use super::wire::PAGE;
 
 /// The accepted kinds of pages: data, and a dictionary.
 const DATA: i64 = 0;
@@ -137,7 +138,7 @@ struct Header {
 fn header(page: &[u8], levels: usize) -> Result<(Header, usize)> {
     let mut header = Header::default();
     let is_at_most = |number: i64, max: usize| usize::try_from(number).is_ok_and(|it| it <= max);
-    let len = judge(page, |fields, found| match (fields, found) {
+    let len = judge(page, PAGE, |fields, found| match (fields, found) {
         (_, Found::List(_)) => false,
         ([1], Found::Number(kind)) => {
             header.kind = Some(*kind);

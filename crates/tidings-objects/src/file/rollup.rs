@@ -1,12 +1,12 @@
-//! The rollup of a file: its versions counted by namespace, kind of object, hour, reason and type.
+//! The rollup of a file: how many of its versions have the same namespace, kind of object, hour,
+//! reason and type. `docs/archive-format.md` promises its columns as it does those of the file.
 //!
-//! `docs/archive-format.md` promises its columns as it does those of the file.
-//!
-//! Invariants: it follows from the rows of its file; its numbers add up to the number of these
-//! rows; no combination occurs twice. Memory: the counts of one kind of object in one namespace, a
-//! row group, and the compressed file.
+//! Invariants: it follows from the rows of its file; its numbers add up to theirs; a row is there
+//! once; its texts are cut off at [`ROLLUP_TEXT_MAX`] bytes, as whoever writes an event chooses
+//! them. Memory: what is counted about one kind of object in one namespace, at most
+//! [`ROLLUP_ALL_ROWS_MAX`] rows, a row group, and the compressed file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 
@@ -17,8 +17,12 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::EnabledStatistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
+use tidings_core::floor_char_boundary;
 
-use super::bounds::{GROUP_BYTES_MAX, ROLLUP_ROWS_MAX as GROUP_ROWS_MAX};
+use super::bounds::{
+    GROUP_BYTES_MAX, ROLLUP_ALL_ROWS_MAX, ROLLUP_ROWS_MAX as GROUP_ROWS_MAX, ROLLUP_TEXT_MAX,
+    ROLLUP_TEXTS_MAX,
+};
 use super::columns::{self, Column, Value};
 use super::end::{self, FileError, Kind};
 use super::pieces::Pieces;
@@ -36,10 +40,29 @@ pub(crate) struct Counted {
     kind: Arc<str>,
     /// The hour in which the events were last seen, in microseconds since 1970.
     hour: Option<i64>,
-    reason: String,
-    kind_of_event: String,
+    reason: Arc<str>,
+    kind_of_event: Arc<str>,
     versions: u64,
 }
+
+impl Counted {
+    /// Whether a text of it is longer than they are now.
+    fn is_long(&self) -> bool {
+        let texts = [
+            &self.namespace,
+            &self.kind,
+            &self.reason,
+            &self.kind_of_event,
+        ];
+        texts.iter().any(|text| text.len() > ROLLUP_TEXT_MAX)
+    }
+}
+
+/// What is counted by: hour, reason and type.
+type Key = (Option<i64>, Arc<str>, Arc<str>);
+
+/// How often each row is counted, by cluster, namespace and kind, and by its key.
+type Totals = BTreeMap<([Arc<str>; 3], Key), u64>;
 
 const fn column(name: &'static str, value: Value<Counted>) -> Column<Counted> {
     Column::new(name, value).few()
@@ -70,8 +93,12 @@ pub(crate) struct Rollup {
     file: SerializedFileWriter<Vec<u8>>,
     /// Cluster, namespace and kind of the rows counted now.
     of: [Arc<str>; 3],
-    /// The counts by hour, reason and type.
-    counts: BTreeMap<(Option<i64>, String, String), u64>,
+    counts: BTreeMap<Key, u64>,
+    /// All reasons and types, and how many bytes these have.
+    texts: HashSet<Arc<str>>,
+    texts_bytes: usize,
+    /// How many rows it has, with those that are counted yet.
+    all: usize,
     rows: Vec<Counted>,
     /// Total bytes of the texts of `rows`.
     bytes: usize,
@@ -100,14 +127,23 @@ impl Rollup {
             file: SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?,
             of: Default::default(),
             counts: BTreeMap::new(),
+            texts: HashSet::new(),
+            texts_bytes: 0,
+            all: 0,
             rows: Vec::new(),
             bytes: 0,
         })
     }
 
+    /// Whether its file has to end, as it would be too large otherwise.
+    pub(crate) fn is_full(&self) -> bool {
+        self.all >= ROLLUP_ALL_ROWS_MAX
+            || self.texts_bytes >= ROLLUP_TEXTS_MAX - ROLLUP_TEXT_MAX * 2
+    }
+
     /// Counts a row of a file; rows have to come in the order of the file.
     pub(crate) fn add(&mut self, row: &Row) -> Result<(), ParquetError> {
-        let of: [&str; 3] = [&row.cluster, &row.namespace, &row.kind];
+        let of = [&*row.cluster, &row.namespace, &row.kind].map(clipped);
         if self.of.each_ref().map(AsRef::as_ref) != of {
             self.end_kind()?;
             self.of = of.map(Arc::from);
@@ -115,9 +151,23 @@ impl Rollup {
         let hour = row
             .last_seen
             .map(|seen| seen.saturating_sub(seen.rem_euclid(HOUR_MICROS)));
-        let key = (hour, row.reason.clone(), row.kind_of_event.clone());
-        *self.counts.entry(key).or_default() += 1;
+        let key = (hour, self.text(&row.reason), self.text(&row.kind_of_event));
+        let count = self.counts.entry(key).or_default();
+        self.all += usize::from(*count == 0);
+        *count += 1;
         Ok(())
+    }
+
+    /// A reason or type, which is held once.
+    fn text(&mut self, text: &str) -> Arc<str> {
+        let text = clipped(text);
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.texts_bytes += text.len();
+        self.texts.insert(Arc::clone(&text));
+        text
     }
 
     /// Ends the rollup; returns its bytes.
@@ -156,6 +206,11 @@ impl Rollup {
         self.bytes = 0;
         Ok(())
     }
+}
+
+/// The beginning of a text, as a rollup has it.
+pub(crate) fn clipped(text: &str) -> &str {
+    &text[..floor_char_boundary(text, ROLLUP_TEXT_MAX)]
 }
 
 /// A rollup whose metadata was read.
@@ -255,19 +310,42 @@ fn missing() -> ParquetError {
     ParquetError::General("rows are missing".into())
 }
 
-/// Returns whether two rollups have the same rows.
-pub(crate) fn is_same(one: Bytes, other: Bytes) -> Result<bool, FileError> {
-    let (mut one, mut other) = (
-        Reader::new(one)?.into_rows(),
-        Reader::new(other)?.into_rows(),
-    );
+/// Whether two rollups say the same. A rollup of the first days, whose texts are in full, is
+/// compared as it would be now.
+pub(crate) fn is_same(one: &Bytes, other: &Bytes) -> Result<bool, FileError> {
+    let rows = |bytes: &Bytes| Reader::new(bytes.clone()).map(Reader::into_rows);
+    let (mut rows_of_one, mut rows_of_other) = (rows(one)?, rows(other)?);
     loop {
-        match (one.next().transpose()?, other.next().transpose()?) {
+        match (
+            rows_of_one.next().transpose()?,
+            rows_of_other.next().transpose()?,
+        ) {
             (None, None) => return Ok(true),
             (one, other) if one == other => {}
+            (Some(row), Some(_)) if row.is_long() => break,
             _ => return Ok(false),
         }
     }
+    Ok(totals(rows(one)?)? == totals(rows(other)?)?)
+}
+
+/// How often each row is counted whose texts begin in the same way.
+fn totals(
+    rows: impl Iterator<Item = Result<Counted, ParquetError>>,
+) -> Result<Totals, ParquetError> {
+    let mut totals = Totals::new();
+    let clip = |text: &str| -> Arc<str> { clipped(text).into() };
+    for row in rows {
+        let row = row?;
+        let of = [&*row.cluster, &row.namespace, &row.kind].map(clip);
+        let key = (row.hour, clip(&row.reason), clip(&row.kind_of_event));
+        let total = totals.entry((of, key)).or_default();
+        *total = total.saturating_add(row.versions);
+        if totals.len() > ROLLUP_ALL_ROWS_MAX {
+            return Err(ParquetError::General("it has too many rows".into()));
+        }
+    }
+    Ok(totals)
 }
 
 #[cfg(test)]
@@ -326,10 +404,10 @@ mod tests {
         let rows = rows.map(|row| {
             let row = row.unwrap();
             assert_eq!((&*row.cluster, &*row.kind), ("prod", "Pod"));
-            assert_eq!(row.kind_of_event, "Normal");
+            assert_eq!(&*row.kind_of_event, "Normal");
             (
                 row.namespace.to_string(),
-                row.reason,
+                row.reason.to_string(),
                 row.hour,
                 row.versions,
             )
@@ -357,14 +435,14 @@ mod tests {
         };
         let some = rollup(&many(GROUP_ROWS_MAX * 2 + 1));
         assert_eq!(Reader::new(some.clone()).unwrap().groups(), 3);
-        assert!(is_same(some.clone(), some.clone()).unwrap());
+        assert!(is_same(&some, &some).unwrap());
         for other in [
             rollup(&many(GROUP_ROWS_MAX * 2)),
             rollup(&many(GROUP_ROWS_MAX * 2 + 2)),
             rollup(&[row("a", "0", None)]),
             rollup(&[]),
         ] {
-            assert!(!is_same(some.clone(), other).unwrap());
+            assert!(!is_same(&some, &other).unwrap());
         }
         // The same number of rows, with one whose count, hour or reason differs.
         let two = |last| rollup(&[row("a", "0", Some(0)), row("a", "0", Some(HOUR)), last]);
@@ -374,11 +452,11 @@ mod tests {
             row("a", "1", None),
             row("a", "2", Some(HOUR)),
         ] {
-            assert!(!is_same(one.clone(), two(last)).unwrap());
+            assert!(!is_same(&one, &two(last)).unwrap());
         }
-        assert!(is_same(rollup(&[]), rollup(&[])).unwrap());
+        assert!(is_same(&rollup(&[]), &rollup(&[])).unwrap());
         let not_whole = some.slice(..some.len() - 1);
-        assert!(is_same(not_whole, some).is_err());
+        assert!(is_same(&not_whole, &some).is_err());
     }
 
     #[test]
@@ -386,5 +464,69 @@ mod tests {
         let bytes = crate::file::write::Writer::new(false).unwrap().finish();
         let refused = Reader::new(bytes.unwrap().into()).map(drop);
         assert!(matches!(refused, Err(FileError::Rollup)), "{refused:?}");
+    }
+
+    /// Whoever writes an event chooses its reason: a merge would hold as many bytes as all of them
+    /// have, and so would a reader.
+    #[test]
+    fn long_reasons_are_cut_off_and_a_rollup_ends_where_it_has_too_many() {
+        let long = "ä".repeat(400_000);
+        let reasons = ["1", "2", "3"].map(|end| format!("{long}{end}"));
+        let rows = reasons.each_ref().map(|reason| row("a", reason, Some(0)));
+        let counted = Reader::new(rollup(&rows)).unwrap().into_rows();
+        let counted: Vec<Counted> = counted.map(Result::unwrap).collect();
+        let [one] = &counted[..] else {
+            panic!("{} rows", counted.len());
+        };
+        assert_eq!((one.reason.len(), one.versions), (ROLLUP_TEXT_MAX, 3));
+
+        let mut rollup = Rollup::new().unwrap();
+        let mut held = 0;
+        while !rollup.is_full() {
+            let reason = format!("{held:0>600}").chars().rev().collect::<String>();
+            rollup.add(&row("a", &reason, Some(0))).unwrap();
+            held += ROLLUP_TEXT_MAX;
+        }
+        assert!(held <= ROLLUP_TEXTS_MAX, "{held}");
+        let bytes = Bytes::from(rollup.finish().unwrap());
+        assert!(Reader::new(bytes).is_ok());
+
+        let mut rollup = Rollup::new().unwrap();
+        let mut hours = 0;
+        while !rollup.is_full() {
+            rollup.add(&row("a", "Pulled", Some(hours * HOUR))).unwrap();
+            hours += 1;
+        }
+        assert_eq!(hours as usize, ROLLUP_ALL_ROWS_MAX);
+    }
+
+    /// As those of the first days are.
+    #[test]
+    fn a_rollup_with_texts_in_full_says_the_same() {
+        let long = "a".repeat(ROLLUP_TEXT_MAX);
+        let with = |kinds: [(&str, &str); 3], clip: bool| -> Bytes {
+            let rows = kinds.map(|(end, kind_of_event)| {
+                let reason = format!("{long}{end}");
+                let reason = if clip { clipped(&reason) } else { &reason };
+                Counted {
+                    cluster: "prod".into(),
+                    namespace: "a".into(),
+                    kind: "Pod".into(),
+                    hour: Some(0),
+                    reason: reason.into(),
+                    kind_of_event: kind_of_event.into(),
+                    versions: 1,
+                }
+            });
+            let mut made = Rollup::new().unwrap();
+            made.rows.extend(rows);
+            made.finish().unwrap().into()
+        };
+        let kinds = [("1", "Normal"), ("1", "Warning"), ("2", "Normal")];
+        let now = [("1", "Normal"), ("2", "Normal"), ("1", "Warning")];
+        let (full, now) = (with(kinds, false), with(now, true));
+        assert!(is_same(&full, &now).unwrap());
+        let other = [("1", "Normal"), ("1", "Warning"), ("2", "Warning")];
+        assert!(!is_same(&with(other, false), &now).unwrap());
     }
 }

@@ -1,13 +1,15 @@
-//! Checks Parquet's own metadata (Thrift's compact protocol) before the Parquet crate reads it.
+//! Judges bytes of the format's own metadata (Thrift's compact protocol) before the crate for the
+//! format reads them, which believes how many elements a list has, and that a field that it knows
+//! is of the kind that it knows.
 //!
-//! The crate trusts how many elements a list states, and would allocate memory for them.
-//!
-//! Invariant: in accepted bytes every list has its elements, and not too many; structures are
-//! nested at most [`DEPTH_MAX`] deep; and the crate reads the bytes exactly as this module does.
-//! Kinds of values that the crate reads in one way and skips in another are refused, as no file has
-//! them. Work: linear in the bytes.
+//! Invariant: what is accepted has only lists whose elements are there and not too many, is nested
+//! at most so deep, has each field once and the lower numbers first, and is read by the crate as it
+//! is here: a field of another kind than the crate reads ([`wire`](super::wire)), and kinds that it
+//! reads or skips in another way and that no file has, are refused. Work: linear in the bytes.
 
 use parquet::errors::ParquetError;
+
+use super::wire::{Kind, Struct};
 
 /// Maximum depth of nested structures.
 const DEPTH_MAX: usize = 16;
@@ -26,10 +28,11 @@ pub(super) enum Found {
 /// Why bytes were refused.
 struct Refused(&'static str);
 
-/// Walks through the structure at the beginning of some bytes; returns its length. It asks
-/// `is_allowed` about each list and number, and refuses the bytes if one is not.
+/// Goes through the structure at the beginning of some bytes, which has these fields; how long it
+/// is. `is_allowed` is asked about each list and number.
 pub(super) fn judge(
     bytes: &[u8],
+    known: &'static Struct,
     mut is_allowed: impl FnMut(Fields<'_>, &Found) -> bool,
 ) -> Result<usize, ParquetError> {
     let mut walk = Walk {
@@ -37,7 +40,7 @@ pub(super) fn judge(
         fields: Vec::new(),
         is_allowed: &mut is_allowed,
     };
-    let walked = walk.structure(0);
+    let walked = walk.structure(known, 0);
     walked.map_err(|Refused(why)| ParquetError::General(format!("its metadata {why}")))?;
     Ok(bytes.len() - walk.rest.len())
 }
@@ -49,35 +52,52 @@ struct Walk<'a, F> {
 }
 
 impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
-    fn structure(&mut self, depth: usize) -> Result<(), Refused> {
+    fn structure(&mut self, known: &'static Struct, depth: usize) -> Result<(), Refused> {
         if depth == DEPTH_MAX {
             return Err(Refused("is nested too deep"));
         }
         let mut last = 0_i16;
         loop {
             let head = self.byte()?;
-            let kind = head & 0xf;
-            if kind == 0 {
+            let wire = head & 0xf;
+            if wire == 0 {
                 return Ok(());
             }
-            last = match i16::from(head >> 4) {
-                // The Parquet crate truncates the field's number to 16 bits as well.
-                0 => i16::try_from(self.number()?).map_err(|_| Refused("has no such field"))?,
-                more => last.checked_add(more).ok_or(Refused("has no such field"))?,
-            };
+            // Without a difference, a field says its number, which may be that of one before it.
+            let step = i16::from(head >> 4);
+            let field = last.checked_add(step).filter(|_| step > 0);
+            last = field.ok_or(Refused("has a field that is not behind the one before it"))?;
+            let kind = known.iter().find(|(number, _)| *number == last);
             self.fields.push(last);
-            self.value(kind, depth)?;
+            self.value(wire, kind.map(|(_, kind)| kind), depth)?;
             self.fields.pop();
         }
     }
 
-    fn value(&mut self, kind: u8, depth: usize) -> Result<(), Refused> {
-        match kind {
+    /// A value of a kind of the wire, and the kind that it has to have, if that is known.
+    fn value(
+        &mut self,
+        wire: u8,
+        known: Option<&'static Kind>,
+        depth: usize,
+    ) -> Result<(), Refused> {
+        if known.is_some_and(|kind| !kind.is(wire)) {
+            return Err(Refused("has a field of another kind"));
+        }
+        match wire {
             // A boolean field has its value in its type.
             1 | 2 => Ok(()),
             3 => self.byte().map(drop),
             4..=6 => {
                 let number = self.number()?;
+                let is_whole = match wire {
+                    4 => i16::try_from(number).is_ok(),
+                    5 => i32::try_from(number).is_ok(),
+                    _ => true,
+                };
+                if !is_whole {
+                    return Err(Refused("has a number of more bits than it says"));
+                }
                 self.allow(&Found::Number(number))
             }
             7 => self.skip(8),
@@ -86,13 +106,26 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
                 let len = usize::try_from(len).map_err(|_| Refused("ends too early"))?;
                 self.skip(len)
             }
-            9 => self.list(depth),
-            12 => self.structure(depth + 1),
+            9 => {
+                let known = match known {
+                    Some(Kind::List(kind)) => Some(*kind),
+                    _ => None,
+                };
+                self.list(known, depth)
+            }
+            12 => {
+                let known = match known {
+                    Some(Kind::Fields(known)) => *known,
+                    _ => &[],
+                };
+                self.structure(known, depth + 1)
+            }
             _ => Err(Refused("has a value of a kind that no file has")),
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<(), Refused> {
+    /// A list, whose elements have a kind, if that is known.
+    fn list(&mut self, known: Option<&'static Kind>, depth: usize) -> Result<(), Refused> {
         let head = self.byte()?;
         let len = match head >> 4 {
             15 => usize::try_from(self.varint()?).unwrap_or(usize::MAX),
@@ -103,12 +136,12 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
             return Err(Refused("ends too early"));
         }
         self.allow(&Found::List(len))?;
-        let kind = head & 0xf;
+        let wire = head & 0xf;
         for _ in 0..len {
-            match kind {
+            match wire {
                 // The Parquet crate skips lists of these in another way than it reads them.
                 1 | 2 | 9 => return Err(Refused("has a list of a kind that no file has")),
-                _ => self.value(kind, depth)?,
+                _ => self.value(wire, known, depth)?,
             }
         }
         Ok(())
@@ -179,8 +212,9 @@ mod tests {
             (vec![0], Some(1)),
             // The number 1 in field 1, a text in field 2, and bytes after the end.
             (vec![0x15, 2, 0x18, 1, b'a', 0, 7, 7], Some(6)),
-            // A field that states its own number.
-            (vec![0x05, 4, 2, 0], Some(4)),
+            // A field by its own number, which may be one that was there before.
+            (vec![0x05, 4, 2, 0], None),
+            (vec![0x15, 2, 0x05, 2, 2, 0], None),
             (many(200), Some(205)),
             (many(201), None),
             (nested(15), Some(31)),
@@ -209,11 +243,48 @@ mod tests {
             // The number -8.
             (vec![0x15, 15, 0], None),
         ] {
-            let judged = judge(&bytes, |_, found| match found {
+            let judged = judge(&bytes, &[], |_, found| match found {
                 Found::List(len) => *len <= 200,
                 Found::Number(number) => *number >= 0,
             });
             assert_eq!(judged.ok(), expected, "{bytes:02x?}");
+        }
+    }
+
+    /// The crate for the format reads a field as what it is to be, whatever its kind is said to be.
+    #[test]
+    fn a_field_has_the_kind_that_it_is_read_as() {
+        const INNER: &Struct = &[(1, Kind::Truth)];
+        const KNOWN: &Struct = &[
+            (1, Kind::Int),
+            (2, Kind::List(&Kind::Fields(INNER))),
+            (3, Kind::Bytes),
+            (4, Kind::Fields(INNER)),
+        ];
+        for (bytes, is_accepted) in [
+            (
+                vec![0x15, 2, 0x19, 0x1c, 0x11, 0, 0x18, 0, 0x1c, 0x12, 0, 0],
+                true,
+            ),
+            // A field that is not known is of any kind.
+            (vec![0x58, 1, b'a', 0], true),
+            (vec![0x4c, 0x28, 1, b'a', 0, 0], true),
+            // The number as a longer one, as a text and as a floating-point number.
+            (vec![0x16, 2, 0], false),
+            (vec![0x18, 1, b'a', 0], false),
+            (vec![0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0], false),
+            // A number of more bits.
+            (vec![0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0], true),
+            (vec![0x15, 0x80, 0x80, 0x80, 0x80, 0x10, 0], false),
+            // The list as a text, and with elements of another kind.
+            (vec![0x28, 1, 0x1c, 0], false),
+            (vec![0x29, 0x15, 2, 0], false),
+            // A truth value that is a byte, within an element and within a structure.
+            (vec![0x29, 0x1c, 0x13, 1, 0, 0], false),
+            (vec![0x4c, 0x13, 1, 0, 0], false),
+        ] {
+            let judged = judge(&bytes, KNOWN, |_, _| true);
+            assert_eq!(judged.is_ok(), is_accepted, "{bytes:02x?}");
         }
     }
 }

@@ -6,14 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::bloom_filter::Sbbf;
 use parquet::data_type::ByteArrayType;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics;
 
-use super::caught;
 use super::end::{self, EVENTS};
+use super::filter::Filter;
 use super::pages::ChunkValues;
 use super::pieces::Pieces;
 
@@ -94,8 +93,8 @@ pub(crate) fn may_have<'a>(
     filter: &[u8],
     mut uids: impl Iterator<Item = &'a str>,
 ) -> Result<bool, ParquetError> {
-    let filter = caught(|| Sbbf::from_bytes(filter))?;
-    Ok(uids.any(|uid| filter.check(uid)))
+    let filter = Filter::of(filter)?;
+    Ok(uids.any(|uid| filter.may_have(uid)))
 }
 
 /// Returns the first and the last namespace that may be in a row group, by its statistics.

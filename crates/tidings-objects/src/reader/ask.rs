@@ -20,6 +20,9 @@ use crate::manifest::Manifest;
 /// Maximum time until an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// Questions behind one manifest after which what is known is asked for anew.
+const ANEW: u32 = 100;
+
 /// The archive that follows a cluster, as the source of pending versions.
 pub trait WaitingSource: Send + Sync + 'static {
     /// Returns what [`Waiting::file`](crate::Waiting::file) of the writing store gives, or why it
@@ -60,6 +63,8 @@ pub(super) struct Listening {
     cluster: Arc<str>,
     pub(super) bytes_max: u64,
     pub(super) failure: Mutex<Option<String>>,
+    /// The manifest behind which was asked last, and how often.
+    asked: Mutex<(u64, u32)>,
 }
 
 /// The outcome of asking for further pending versions.
@@ -96,7 +101,17 @@ impl Listening {
             cluster: Arc::clone(cluster),
             bytes_max,
             failure: Mutex::default(),
+            asked: Mutex::default(),
         }
+    }
+
+    /// Whether it was asked so often behind a manifest that what is known is to be asked for anew.
+    pub(super) fn is_to_ask_anew(&self, manifest: u64) -> bool {
+        let mut asked = self.asked.lock();
+        let (before, times) = *asked;
+        let times = if before == manifest { times + 1 } else { 1 };
+        *asked = (manifest, times % ANEW);
+        times == ANEW
     }
 
     /// Extends the pending versions after a manifest, up to an entry or as far as entries exist.

@@ -7,7 +7,7 @@
 //! entry. A known manifest is replaced only by one with a greater number. Pending versions that
 //! were shown are sealed by then or are shown further, unless another data folder has taken over.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use super::fetch::{Counters, Fetch, Shared};
 use super::news::{New, News, Steps, Told};
 use super::tail::{self, Tail};
 use super::view::{Named, View};
-use crate::folder::{Folder, FolderError, Readable};
+use crate::folder::{Folder, FolderError, Newest, Readable};
 use crate::manifest::Manifest;
 use crate::place::Place;
 
@@ -99,16 +99,12 @@ pub(super) struct Sealed {
     pub(super) resuming: Semaphore,
 }
 
-async fn newest(
-    folder: &Folder,
-    counters: &Counters,
-    cluster: &str,
-) -> Result<Readable, LookError> {
+async fn newest(folder: &Folder, counters: &Counters, cluster: &str) -> Result<Newest, LookError> {
     // One request lists the manifests, the other reads the newest.
     counters.requests.fetch_add(2, Ordering::Relaxed);
     let found = timeout(LOOK_MAX, folder.newest_readable()).await;
     let found = found.map_err(|_| LookError::Slow).and_then(|it| Ok(it?));
-    if found.is_err() {
+    if !matches!(found, Ok(None | Some(Newest::Readable(_)))) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
     }
     found?.ok_or_else(|| LookError::None {
@@ -144,7 +140,11 @@ impl Sealed {
             shared,
             counters: Arc::new(Counters::default()),
         };
-        let Readable { manifest, newer } = newest(&folder, &fetch.counters, &name).await?;
+        let found = newest(&folder, &fetch.counters, &name).await?;
+        let Readable { manifest, newer } = match found {
+            Newest::Readable(found) => *found,
+            Newest::Unreadable(found) => return Err(LookError::Unreadable(Arc::new(found.error))),
+        };
         let failure = newer.map(|newer| stands_in(&manifest, &newer));
         if let Some(why) = &failure {
             tracing::error!(cluster = &*name, why, "the newest manifest cannot be read");
@@ -219,23 +219,24 @@ impl Sealed {
     async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
         let found = newest(&self.folder, &self.fetch.counters, &self.name).await;
         let failure = match &found {
-            Ok(Readable { manifest, newer }) => {
+            Ok(Newest::Readable(found)) => {
                 *self.withheld.lock() = None;
-                newer.as_ref().map(|newer| stands_in(manifest, newer))
+                let newer = found.newer.as_ref();
+                newer.map(|newer| stands_in(&found.manifest, newer))
             }
+            Ok(Newest::Unreadable(found)) => Some(found.error.to_string()),
             Err(error) => Some(error.to_string()),
         };
         let before = std::mem::replace(&mut *self.failure.lock(), failure.clone());
-        let found = match found {
-            Err(LookError::Folder(error)) if error.is_unreadable() => {
-                let error = Arc::new(error);
+        let found = match found? {
+            Newest::Readable(found) => found,
+            Newest::Unreadable(found) => {
                 // The manifest that is shown may still have the deleted events.
-                if self.newest().manifest().purging == Some(true) {
-                    *self.withheld.lock() = Some(Arc::clone(&error));
-                }
+                let has_all = found.has_all_of(self.newest().manifest());
+                let error = Arc::new(found.error);
+                *self.withheld.lock() = (!has_all).then(|| Arc::clone(&error));
                 return Err(LookError::Unreadable(error));
             }
-            found => found?,
         };
         if let Some(why) = failure.filter(|why| before.as_ref() != Some(why)) {
             let cluster = &*self.name;
@@ -337,6 +338,15 @@ impl Sealed {
         former.truncate(fit);
     }
 
+    /// Forgets everything that was shown of what waits: some was deleted. Lists that continue ask
+    /// for theirs again.
+    pub(super) async fn forget_waiting(&self) {
+        *self.told.lock().await = None;
+        *self.steps.lock() = Steps::default();
+        let mut former = self.former.lock();
+        former.retain(|view| view.tail().parts().is_empty());
+    }
+
     /// Runs a read on the view of a revision. If a file is gone, its manifest is too old: the read
     /// is repeated on the newest view or fails as compacted.
     pub(super) async fn read<T, R: Future<Output = Result<T, Fault>>>(
@@ -376,7 +386,7 @@ impl Sealed {
             At::Latest => return Ok(self.newest()),
             At::Exact(requested) => requested,
         };
-        if let Some(view) = self.known(requested) {
+        if let Some(view) = self.known(requested)? {
             return Ok(view);
         }
         let (number, entries) = tail::parts_of(requested);
@@ -384,7 +394,7 @@ impl Sealed {
             // Another reader may have seen a newer manifest.
             drop(self.look().await);
         }
-        if let Some(view) = self.known(requested) {
+        if let Some(view) = self.known(requested)? {
             return Ok(view);
         }
         let current = self.newest().revision();
@@ -392,6 +402,9 @@ impl Sealed {
             return Err(ReadError::Future { requested, current });
         }
         let named = self.named(number, requested).await?;
+        if self.is_over(named.manifest()) {
+            return Err(self.compacted(requested));
+        }
         let tail = self.tail_of(named.manifest(), entries, requested).await?;
         let view = Arc::new(View::new(named, tail, self.fetch.clone()));
         self.remember(Arc::clone(&view));
@@ -442,16 +455,42 @@ impl Sealed {
         }
     }
 
-    fn known(&self, revision: Revision) -> Option<Arc<View>> {
+    /// The view of a revision, if it is remembered.
+    fn known(&self, revision: Revision) -> Result<Option<Arc<View>>, ReadError> {
         let newest = self.newest();
         if newest.revision() == revision {
-            return Some(newest);
+            return Ok(Some(newest));
         }
-        let former = self.former.lock();
-        former
-            .iter()
-            .find(|view| view.revision() == revision)
-            .cloned()
+        let found = {
+            let former = self.former.lock();
+            let mut former = former.iter();
+            former.find(|view| view.revision() == revision).cloned()
+        };
+        if found
+            .as_ref()
+            .is_some_and(|view| self.is_over(view.manifest()))
+        {
+            self.former
+                .lock()
+                .retain(|view| view.revision() != revision);
+            return Err(self.compacted(revision));
+        }
+        Ok(found)
+    }
+
+    /// Whether a former manifest shows events that were deleted, whose files are no more: their
+    /// bytes may be in memory yet.
+    fn is_over(&self, former: &Manifest) -> bool {
+        let newest = self.newest();
+        let newest = newest.manifest();
+        if former.number >= newest.purged {
+            return false;
+        }
+        let removed = newest.removed.iter().map(|removed| removed.path.as_str());
+        let files = newest.files.iter().map(|file| file.path.as_str());
+        let known: HashSet<&str> = files.chain(removed).collect();
+        let mut files = former.files.iter();
+        files.any(|file| !known.contains(file.path.as_str()))
     }
 
     /// Returns a receiver that is notified whenever the newest view's revision changes.

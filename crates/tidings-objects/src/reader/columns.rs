@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use parquet::bloom_filter::Sbbf;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::page_index::offset_index::PageLocation;
@@ -20,7 +19,7 @@ use super::fault::Fault;
 use super::fetch::{Fetch, REQUEST_BYTES_MAX, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
-use crate::file::caught;
+use crate::file::filter;
 use crate::file::pages::{ChunkValues, Read};
 use crate::file::pieces::Pieces;
 
@@ -242,11 +241,11 @@ pub(super) fn may_have(
 }
 
 /// A column's bloom filter; without one, any value may be there.
-pub(super) struct Filter(Option<Sbbf>);
+pub(super) struct Filter(Option<filter::Filter>);
 
 impl Filter {
     pub(super) fn new(path: &Path, bytes: Option<&Bytes>) -> Result<Self, Fault> {
-        let filter = bytes.map(|bytes| caught(|| Sbbf::from_bytes(bytes)));
+        let filter = bytes.map(|bytes| filter::Filter::of(bytes));
         let filter = filter.transpose();
         filter
             .map(Self)
@@ -254,7 +253,7 @@ impl Filter {
     }
 
     pub(super) fn may_have(&self, value: &str) -> bool {
-        self.0.as_ref().is_none_or(|filter| filter.check(value))
+        self.0.as_ref().is_none_or(|filter| filter.may_have(value))
     }
 }
 

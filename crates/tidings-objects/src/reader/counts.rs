@@ -2,6 +2,8 @@
 //!
 //! The counts come from the rollups of files. If a file has no rollup, or a damaged one, two of its
 //! columns are counted instead.
+//!
+//! Memory: as many counts as a page may have and one more, of each of some files.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,14 +19,49 @@ use super::fetch::{Held, Key, REQUEST_BYTES_MAX, Remote};
 use super::leaf;
 use super::rolled::Rolled;
 use super::view::View;
+use crate::file::rollup::clipped;
 
 /// Number of files counted at once.
-const FILES_AT_ONCE: usize = 8;
+const FILES_AT_ONCE: usize = 4;
 /// Number of row groups of a file counted at once.
 const GROUPS_AT_ONCE: usize = 4;
 
 /// Counts by hour (latest first) and reason.
-pub(super) type Counted = BTreeMap<(Reverse<UnixMillis>, String), u64>;
+type At = (Reverse<UnixMillis>, String);
+pub(super) type Counted = BTreeMap<At, u64>;
+
+/// The first counts behind those of the page before, in their order: as many as are asked for, and
+/// one more, which says that there are more.
+struct First<'a> {
+    request: &'a CountsRequest,
+    after: Option<At>,
+    counted: Counted,
+}
+
+impl<'a> First<'a> {
+    fn of(request: &'a CountsRequest) -> Self {
+        let after = request.after.clone();
+        Self {
+            request,
+            after: after.map(|(hour, reason)| (Reverse(hour), reason)),
+            counted: Counted::new(),
+        }
+    }
+
+    /// Counts some versions of an hour and a reason.
+    fn add(&mut self, hour: UnixMillis, reason: &str, versions: u64) {
+        let at = (Reverse(hour), reason.to_owned());
+        if !self.request.in_range(hour) || self.after.as_ref().is_some_and(|after| at <= *after) {
+            return;
+        }
+        let count = self.counted.entry(at).or_default();
+        *count = count.saturating_add(versions);
+        // What is left out is behind as many others, and so is what may come of it later.
+        if self.counted.len() > self.request.limit.saturating_add(1) {
+            self.counted.pop_last();
+        }
+    }
+}
 
 /// Returns whether versions last seen between two times may be asked for.
 fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
@@ -47,27 +84,24 @@ impl View {
         let mut read = stream::iter(files)
             .map(|file| self.count_file(file, request))
             .buffer_unordered(FILES_AT_ONCE);
-        let mut counted = Counted::new();
+        let mut first = First::of(request);
         while let Some(of_file) = read.try_next().await? {
-            for (at, versions) in of_file {
-                let count = counted.entry(at).or_default();
-                *count = count.saturating_add(versions);
+            for ((Reverse(hour), reason), versions) in of_file {
+                first.add(hour, &reason, versions);
             }
         }
-        Ok(counted)
+        Ok(first.counted)
     }
 
     async fn count_file(&self, file: usize, request: &CountsRequest) -> Result<Counted, Fault> {
         let Some(rolled) = self.rolled(file).await? else {
             return self.count_rows(file, request).await;
         };
-        let mut counted = Counted::new();
+        let mut first = First::of(request);
         for (hour, reason, versions) in rolled.counts() {
-            if request.in_range(hour) {
-                counted.insert((Reverse(hour), reason.to_owned()), versions);
-            }
+            first.add(hour, reason, versions);
         }
-        Ok(counted)
+        Ok(first.counted)
     }
 
     /// Returns the counts of a file's rollup, if it has one that can be read.
@@ -123,28 +157,17 @@ impl View {
         let mut read = stream::iter(wants)
             .map(|want| columns::read(&self.fetch, vec![want], [leaf::LAST_SEEN, leaf::REASON]))
             .buffered(GROUPS_AT_ONCE);
-        let mut counted = Counted::new();
+        let mut first = First::of(request);
         while let Some(read) = read.try_next().await? {
             for [seen, reasons] in &read {
-                count(&mut counted, request, seen, reasons);
+                for (row, reason) in reasons.texts().iter().enumerate() {
+                    let hour = hour_of(UnixMillis(leaf::seen(seen.maybe(row))));
+                    let reason = String::from_utf8_lossy(reason.data());
+                    // As the rollups of other files have it.
+                    first.add(hour, clipped(&reason), 1);
+                }
             }
         }
-        Ok(counted)
-    }
-}
-
-fn count(
-    counted: &mut Counted,
-    request: &CountsRequest,
-    seen: &columns::Values,
-    reasons: &columns::Values,
-) {
-    let reasons = reasons.texts().iter().enumerate();
-    for (row, reason) in reasons {
-        let hour = hour_of(UnixMillis(leaf::seen(seen.maybe(row))));
-        if request.in_range(hour) {
-            let reason = String::from_utf8_lossy(reason.data()).into_owned();
-            *counted.entry((Reverse(hour), reason)).or_default() += 1;
-        }
+        Ok(first.counted)
     }
 }

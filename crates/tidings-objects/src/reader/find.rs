@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::try_join_all;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidings_archive::{ObservedVersion, Versions};
 use tidings_store::{Record, UnixMillis};
 
@@ -14,7 +14,7 @@ use super::names::{self, Order};
 use super::objects::Objects;
 use super::position::Position;
 use super::selection::Selection;
-use super::view::{At, Pick, Source, View};
+use super::view::{At, Pick, SOURCES_AT_ONCE, Source, View};
 
 /// Bytes at which a page of versions ends: an answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
@@ -93,12 +93,15 @@ impl View {
     async fn named(&self, namespace: &str, wanted: &[&str]) -> Result<Vec<Newest>, Fault> {
         let selection = Selection::new(Some(namespace.to_owned()), None);
         let sources = self.sources(&selection).await?;
-        let found = sources
-            .into_iter()
-            .map(|source| self.named_in(source, namespace, wanted));
+        let sources = sources.into_iter();
+        let found = sources.map(|source| self.named_in(source, namespace, wanted).boxed());
+        let found: Vec<_> = found.collect();
+        let mut found = stream::iter(found).buffered(SOURCES_AT_ONCE);
         let mut newest = BTreeMap::new();
-        for found in try_join_all(found).await?.into_iter().flatten() {
-            keep(&mut newest, found);
+        while let Some(found) = found.try_next().await? {
+            for found in found {
+                keep(&mut newest, found);
+            }
         }
         Ok(newest.into_values().collect())
     }
@@ -110,11 +113,8 @@ impl View {
         namespace: &str,
         wanted: &[&str],
     ) -> Result<Vec<Newest>, Fault> {
-        let Source {
-            file,
-            footer,
-            groups,
-        } = source;
+        let Source { file, groups } = source;
+        let footer = self.footer(file).await?;
         let names = [(leaf::EVENT, wanted)];
         let mut newest = BTreeMap::new();
         for group in self.filtered(file, &footer, groups, &names).await? {

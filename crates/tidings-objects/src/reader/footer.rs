@@ -31,9 +31,20 @@ pub(super) struct Group {
     /// When its events were last seen at the earliest and at the latest, in milliseconds since
     /// 1970.
     pub(super) seen: (i64, i64),
+    /// Nothing of it was observed after this, in microseconds since 1970.
+    observed: i64,
 }
 
 impl Group {
+    /// The times among which its versions are when the latest are asked for.
+    pub(super) fn ranked(&self) -> (i64, i64) {
+        let (from, to) = self.seen;
+        (
+            leaf::ranked(from, self.observed),
+            leaf::ranked(to, self.observed),
+        )
+    }
+
     /// Returns whether the whole row group sorts before a place.
     pub(super) fn is_before(&self, place: Place<&str>) -> bool {
         for (upper, part) in self.upper.iter().zip(place) {
@@ -137,7 +148,16 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
         lower,
         upper,
         seen: seen(group),
+        observed: observed(group),
     })
+}
+
+/// From the statistics.
+fn observed(group: &RowGroupMetaData) -> i64 {
+    match group.column(leaf::OBSERVED.0).statistics() {
+        Some(Statistics::Int64(found)) => found.max_opt().copied().unwrap_or(i64::MAX),
+        _ => i64::MAX,
+    }
 }
 
 /// Returns the times from the statistics, which leave out rows without a time. Such rows count as

@@ -1,7 +1,8 @@
-//! Asks for the pending versions after the newest manifest, and shows them.
+//! Shows what waits to be sealed behind the newest manifest.
 //!
-//! Invariant: if the answer does not follow the manifest that is shown, a newer manifest is looked
-//! for first, so that no version is skipped or shown twice.
+//! Invariants: if what waits does not follow the manifest that is shown, a newer one is looked for
+//! first, so that no version is skipped or shown twice; while nothing is sealed, what is shown is
+//! asked for anew now and then, so that events that were deleted meanwhile are shown no longer.
 
 use std::sync::Arc;
 
@@ -51,9 +52,35 @@ impl Sealed {
         let Some(listening) = &self.listening else {
             return Ok(());
         };
-        let heard = self.hear_from(listening).await;
+        let mut heard = self.hear_from(listening).await;
+        if listening.is_to_ask_anew(self.newest().manifest().number)
+            && let Err(error) = self.hear_anew(listening).await
+        {
+            heard = Err(error);
+        }
         *listening.failure.lock() = heard.as_ref().err().map(ToString::to_string);
         heard
+    }
+
+    /// Asks for all of what is shown of what waits, and shows what there is of it.
+    async fn hear_anew(&self, listening: &Listening) -> Result<(), HearError> {
+        let now = self.newest();
+        let (manifest, tail) = (now.manifest(), now.tail());
+        if tail.parts().is_empty() {
+            return Ok(());
+        }
+        let behind = Tail::behind(manifest);
+        let to = Some(tail.reached());
+        let anew = match listening.more(manifest, behind.clone(), to).await? {
+            More::Tail(anew, _) | More::Full(anew, _) => anew,
+            // The archive that had it has it no more, and a newer manifest would be shown by now.
+            More::Sealed | More::Foreign(_) | More::Short => behind,
+        };
+        if !anew.has_same_versions(tail) {
+            self.forget_waiting().await;
+            self.replace(&now, now.with(anew), News::Unknown);
+        }
+        Ok(())
     }
 
     async fn hear_from(&self, listening: &Listening) -> Result<(), HearError> {

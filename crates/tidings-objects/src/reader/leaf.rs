@@ -5,6 +5,17 @@
 use crate::file::columns;
 pub(super) use crate::row::seen;
 
+/// Clocks of those who write events are ahead of the archive's by less than this, in milliseconds.
+const AHEAD_MILLIS: i64 = 3_600_000;
+
+/// The time by which a version is found among the latest, in milliseconds since 1970, of the time
+/// that it was last seen and the microsecond in which it was observed. Whoever writes an event
+/// chooses the one; so that an event of a far year is not in front of all others in each file, and
+/// each file is not looked into for it, the other one is a bound.
+pub(super) fn ranked(seen: i64, observed: i64) -> i64 {
+    seen.min(observed.div_euclid(1000).saturating_add(AHEAD_MILLIS))
+}
+
 /// The place of a column among the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf(pub(super) usize);

@@ -15,10 +15,12 @@ use super::objects::{Object, Objects};
 use super::position::Position;
 use super::runs::{Place, borrowed};
 use super::selection::Selection;
-use super::view::{At, Pick, View};
+use super::view::{At, GROUPS_TOGETHER, Pick, View};
 
 /// Rows whose key columns are read at once.
 const ROWS_AT_ONCE: usize = 8192;
+/// Names of one object that are picked at once, if those of a page were not selected.
+const NAMES_MAX: usize = 16_384;
 /// Events whose bytes are read at once.
 const EVENTS_AT_ONCE: usize = 128;
 
@@ -36,6 +38,8 @@ struct Events {
     newest: BTreeMap<(String, String), (Order, At)>,
     /// The youngest event of each name.
     youngest: BTreeMap<String, (Order, String)>,
+    /// Whether there are others behind those that are wanted.
+    is_cut: bool,
 }
 
 impl Events {
@@ -67,6 +71,7 @@ impl Events {
         // later page.
         if self.newest.len() > max {
             self.newest.pop_last();
+            self.is_cut = true;
         }
         if self.youngest.len() > max.saturating_add(1) {
             self.youngest.pop_last();
@@ -122,12 +127,11 @@ impl View {
         after: Option<&Position>,
         limit: Option<usize>,
     ) -> Result<Listed, Fault> {
-        let from = after.map_or(selection.lower(), |after| {
-            borrowed(&after.place).max(selection.lower())
-        });
-        let mut objects = Objects::from(self, selection, from).await?;
+        let mut after = after.cloned();
+        let mut objects = self.objects(selection, after.as_ref()).await?;
         let mut listed = Listed::default();
         let mut bytes = 0;
+        let mut names = 0;
         let is_full = |listed: &Listed, bytes: usize| {
             limit.is_some_and(|limit| listed.records.len() >= limit || bytes >= PAGE_BYTES_MAX)
         };
@@ -151,9 +155,9 @@ impl View {
             if batch.is_empty() {
                 return Ok(listed);
             }
-            let picks = self
-                .picks(&batch, selection, after, left.saturating_add(1))
-                .await?;
+            let max = left.saturating_add(1).max(names);
+            let (picks, is_cut) = self.picks(&batch, selection, after.as_ref(), max).await?;
+            let last = picks.last().map(|pick| pick.position.clone());
             let mut picks = picks.chunks(EVENTS_AT_ONCE).peekable();
             while let Some(some) = picks.next() {
                 for record in self.records(some, selection).await? {
@@ -164,23 +168,44 @@ impl View {
                     bytes += record.value.len();
                     listed.records.push(record);
                 }
-                if is_full(&listed, bytes) && (picks.peek().is_some() || !objects.is_over()) {
+                if is_full(&listed, bytes)
+                    && (picks.peek().is_some() || is_cut || !objects.is_over())
+                {
                     listed.more = true;
                     return Ok(listed);
                 }
             }
+            if is_cut {
+                // Some were not selected, and the page has room for those that were left out. The
+                // next time more are picked, so that an object is not read often.
+                names = max.saturating_mul(4).min(NAMES_MAX);
+                after = last;
+                objects = self.objects(selection, after.as_ref()).await?;
+            }
         }
     }
 
-    /// Returns the events about some objects, in order: of each object the first `max` after the
-    /// position.
+    /// The objects from that of a position on.
+    async fn objects<'a>(
+        &'a self,
+        selection: &'a Selection,
+        after: Option<&Position>,
+    ) -> Result<Objects<'a>, Fault> {
+        let from = after.map_or(selection.lower(), |after| {
+            borrowed(&after.place).max(selection.lower())
+        });
+        Objects::from(self, selection, from).await
+    }
+
+    /// The events about some objects, in order: of each, the first `max` behind the position. If
+    /// one has more, those about the objects behind it are left out: `true`.
     async fn picks(
         &self,
         objects: &[Object],
         selection: &Selection,
         after: Option<&Position>,
         max: usize,
-    ) -> Result<Vec<Pick>, Fault> {
+    ) -> Result<(Vec<Pick>, bool), Fault> {
         let mut events: Vec<Events> = objects.iter().map(|_| Events::default()).collect();
         for slices in slices(objects) {
             let rows = self.keys(objects, &slices, selection).await?;
@@ -190,10 +215,15 @@ impl View {
                 events[version.object].add(version, after, max);
             }
         }
-        let picks = objects.iter().zip(events);
-        Ok(picks
-            .flat_map(|(object, events)| events.picks(&object.place))
-            .collect())
+        let mut picks = Vec::new();
+        for (object, events) in objects.iter().zip(events) {
+            let is_cut = events.is_cut;
+            picks.extend(events.picks(&object.place));
+            if is_cut {
+                return Ok((picks, true));
+            }
+        }
+        Ok((picks, false))
     }
 
     /// Reads the key columns of some rows.
@@ -212,32 +242,34 @@ impl View {
                 .or_default()
                 .push(slice);
         }
-        let wants = of_groups.iter().map(|((file, group), slices)| {
-            let first = slices.first().map(|it| &objects[it.object].parts[it.part]);
-            let first = first.ok_or(Fault::Unknown("no rows were asked for"))?;
-            let rows = slices.iter().map(|slice| slice.rows.clone()).collect();
-            self.want(*file, &first.footer, *group, rows)
-        });
-        let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
-        let uids = match selection.object_uid() {
-            Some(_) => columns::read(&self.fetch, wants.clone(), [leaf::OBJECT_UID]).await?,
-            None => Vec::new(),
-        };
-        let read = columns::read(&self.fetch, wants, leaf::KEYS).await?;
+        let of_groups: Vec<_> = of_groups.into_iter().collect();
         let mut keyed = Vec::new();
-        for (number, (((file, group), slices), values)) in of_groups.iter().zip(&read).enumerate() {
-            let rows = slices
-                .iter()
-                .flat_map(|slice| slice.rows.clone().map(|row| (slice.object, row)));
-            for (at, (object, row)) in rows.enumerate() {
-                if let (Some(wanted), Some([uids])) = (selection.object_uid(), uids.get(number))
-                    && uids.text(at) != wanted.as_bytes()
-                {
-                    continue;
+        for some in of_groups.chunks(GROUPS_TOGETHER) {
+            let mut wants = Vec::with_capacity(some.len());
+            for ((file, group), slices) in some {
+                let footer = self.footer(*file).await?;
+                let rows = slices.iter().map(|slice| slice.rows.clone()).collect();
+                wants.push(self.want(*file, &footer, *group, rows)?);
+            }
+            let uids = match selection.object_uid() {
+                Some(_) => columns::read(&self.fetch, wants.clone(), [leaf::OBJECT_UID]).await?,
+                None => Vec::new(),
+            };
+            let read = columns::read(&self.fetch, wants, leaf::KEYS).await?;
+            for (number, (((file, group), slices), values)) in some.iter().zip(&read).enumerate() {
+                let rows = slices
+                    .iter()
+                    .flat_map(|slice| slice.rows.clone().map(|row| (slice.object, row)));
+                for (at, (object, row)) in rows.enumerate() {
+                    if let (Some(wanted), Some([uids])) = (selection.object_uid(), uids.get(number))
+                        && uids.text(at) != wanted.as_bytes()
+                    {
+                        continue;
+                    }
+                    let (file, group) = (*file, *group);
+                    let at_row = At { file, group, row };
+                    keyed.push(self.keyed(object, values.each_ref(), at, at_row)?);
                 }
-                let (file, group) = (*file, *group);
-                let at_row = At { file, group, row };
-                keyed.push(self.keyed(object, values.each_ref(), at, at_row)?);
             }
         }
         Ok(keyed)

@@ -1,12 +1,13 @@
-//! Reads the events last seen, the latest first.
+//! The events last seen, latest first. One that says it was seen long after it was observed counts
+//! as seen soon after that.
 //!
-//! Row groups are read from the one that may have the latest time on, until no other can have a
-//! later one. A version counts only if it is the newest of its event. Newer ones are looked for in
-//! the rows about the same object, in files that were written at the same time or later.
+//! Row groups are read from the one that may have the latest on, until no other can have a later
+//! one. A version counts only if it is its event's newest, which is looked for in the rows about
+//! the same object of files that were written at the same time or later.
 //!
-//! Memory: [`VERSIONS_MAX`] versions, and those of some row groups. Further versions are left to
-//! the next page, as are further row groups, except those that may have events of the moment at
-//! which the page begins.
+//! Memory: [`VERSIONS_MAX`] versions, and those of some row groups; what is beyond is left to the
+//! next page. So are row groups beyond a number, except those that may have events of the moment
+//! from which the page begins.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, try_join, try_join_all};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
 use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
 
 use super::columns::{self, Filter, Rows};
@@ -26,7 +28,7 @@ use super::objects::Objects;
 use super::position::Position;
 use super::runs::borrowed;
 use super::selection::Selection;
-use super::view::{At, Pick, View};
+use super::view::{At, GROUPS_TOGETHER, Pick, View};
 use crate::manifest::File;
 
 /// Maximum versions that are held, sorted by time.
@@ -58,7 +60,7 @@ pub(super) struct Latest {
 /// A file or row group to be read; units are sorted by the latest time they may have.
 enum Unit {
     File(usize),
-    Group(usize, Arc<Footer>, usize),
+    Group(usize, usize),
 }
 
 /// A version by its time, and where it is.
@@ -219,11 +221,6 @@ impl View {
         if versions > VERSIONS_MAX {
             return Ok(None);
         }
-        let wants = object.parts.iter().map(|part| {
-            let rows = std::iter::once(part.rows.clone()).collect();
-            self.want(part.file, &part.footer, part.group, rows)
-        });
-        let wants: Vec<_> = wants.collect::<Result<_, Fault>>()?;
         let [uid, event, observed, epoch, version] = leaf::KEYS;
         let leaves = [
             uid,
@@ -244,24 +241,34 @@ impl View {
         // The newest version of each event, and whether the request asks for it.
         let mut newest: HashMap<(String, String), (Order, Found, bool)> = HashMap::new();
         let mut youngest: HashMap<String, (Order, String)> = HashMap::new();
-        // A few versions lie in a page or two, and most of them will be returned.
-        let ahead = async {
-            if versions <= request.limit.saturating_mul(AHEAD) {
-                columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
+        let mut read = Vec::with_capacity(object.parts.len());
+        for some in object.parts.chunks(GROUPS_TOGETHER) {
+            let mut wants = Vec::with_capacity(some.len());
+            for part in some {
+                let footer = self.footer(part.file).await?;
+                let rows = std::iter::once(part.rows.clone()).collect();
+                wants.push(self.want(part.file, &footer, part.group, rows)?);
             }
-            Ok(())
-        };
-        let keys = columns::read(&self.fetch, wants.clone(), leaves);
-        let (read, ()) = try_join(keys, ahead).await?;
-        for (part, values) in object.parts.iter().zip(&read) {
-            let [uid, event, observed, epoch, version, seen, reason, kind] = values;
+            // Where there are few, they are in a page or two, most of which are to be shown.
+            let ahead = async {
+                if versions <= request.limit.saturating_mul(AHEAD) {
+                    columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
+                }
+                Ok(())
+            };
+            let keys = columns::read(&self.fetch, wants.clone(), leaves);
+            let (values, ()) = try_join(keys, ahead).await?;
+            read.extend(some.iter().zip(values));
+        }
+        for (part, values) in read {
+            let [uid, event, observed, epoch, version, seen, reason, kind] = &values;
             for (number, row) in part.rows.clone().enumerate() {
                 let (file, group) = (part.file, part.group);
                 let at = At { file, group, row };
                 let keys = [uid, event, observed, epoch, version];
                 let keyed = self.keyed(0, keys, number, at)?;
                 let place = Place {
-                    last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
+                    last_seen: last_seen(seen.maybe(number), keyed.order.observed),
                     revision: keyed.order.revision(),
                 };
                 let is_asked = request.in_range(place)
@@ -338,7 +345,7 @@ impl View {
     fn files_of(&self, asked: &Asked<'_>) -> BTreeMap<(i64, Reverse<At>), Unit> {
         let mut units = BTreeMap::new();
         for (number, file) in self.files().enumerate() {
-            if let Some(time) = asked.latest(seen(file))
+            if let Some(time) = asked.latest(ranked(file))
                 && asked.selection.may_be_in(file)
             {
                 let at = At {
@@ -369,7 +376,7 @@ impl View {
             }
             match next.remove() {
                 Unit::File(file) => files.push(file),
-                Unit::Group(file, footer, group) => groups.push((file, footer, group)),
+                Unit::Group(file, group) => groups.push((file, group)),
             }
         }
         let opened = files.into_iter().map(|file| async move {
@@ -385,19 +392,18 @@ impl View {
         });
         for (file, footer, groups) in try_join_all(opened).await? {
             for group in groups {
-                let times = footer.groups.get(group).map(|group| group.seen);
+                let times = footer.groups.get(group).map(Group::ranked);
                 if let Some(time) = times.and_then(|times| asked.latest(times)) {
                     let row = 1;
                     let at = At { file, group, row };
-                    let unit = Unit::Group(file, Arc::clone(&footer), group);
-                    units.insert((time, Reverse(at)), unit);
+                    units.insert((time, Reverse(at)), Unit::Group(file, group));
                 }
             }
         }
         let number = groups.len();
         let mut reads: Vec<BoxFuture<'_, Result<Vec<Found>, Fault>>> = Vec::new();
-        for (file, footer, group) in groups {
-            reads.push(self.versions_of(asked, file, footer, group).boxed());
+        for (file, group) in groups {
+            reads.push(self.versions_of(asked, file, group).boxed());
         }
         let mut reads = stream::iter(reads).buffered(GROUPS_AT_ONCE);
         while let Some(versions) = reads.try_next().await? {
@@ -412,9 +418,9 @@ impl View {
         &self,
         asked: &Asked<'_>,
         file: usize,
-        footer: Arc<Footer>,
         group: usize,
     ) -> Result<Vec<Found>, Fault> {
+        let footer = self.footer(file).await?;
         let all = footer.groups.get(group).map_or(0, |group| group.rows);
         let mut rows: Rows = std::iter::once(0..all).collect();
         if asked.selection.is_by_place() {
@@ -455,14 +461,14 @@ impl View {
         let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
         let wanted: Vec<(Leaf, Wanted<'_>)> = wanted.collect();
         // The columns are read together: those that lie close take one request.
-        let numbers = [leaf::LAST_SEEN, leaf::EPOCH, leaf::VERSION];
+        let numbers = [leaf::LAST_SEEN, leaf::OBSERVED, leaf::EPOCH, leaf::VERSION];
         let leaves = numbers.into_iter();
         let leaves = leaves.chain(wanted.iter().map(|(leaf, _)| *leaf));
         let leaves: Vec<Leaf> = leaves.collect();
         let read = columns::read_each(&self.fetch, vec![want], &leaves).await?;
         let mut found = Vec::new();
         for values in &read {
-            let [seen, epochs, versions, texts @ ..] = &values[..] else {
+            let [seen, observed, epochs, versions, texts @ ..] = &values[..] else {
                 continue;
             };
             for (number, row) in rows.iter().cloned().flatten().enumerate() {
@@ -473,7 +479,7 @@ impl View {
                     observed: 0,
                 };
                 let place = Place {
-                    last_seen: UnixMillis(leaf::seen(seen.maybe(number))),
+                    last_seen: last_seen(seen.maybe(number), observed.number(number)),
                     revision: order.revision(),
                 };
                 let mut texts = texts.iter().zip(&wanted);
@@ -763,9 +769,16 @@ fn until(file: &File) -> i64 {
         .saturating_add(CLOCKS_DIFFER_MICROS)
 }
 
-/// Returns when a file's events were last seen, in milliseconds since 1970, as far as known.
-fn seen(file: &File) -> (i64, i64) {
-    file.seen.map_or((i64::MIN, i64::MAX), |(from, to)| {
-        (from.as_millisecond(), to.as_millisecond())
-    })
+/// The times among which the versions of a file are when the latest are asked for, in milliseconds
+/// since 1970, as far as its manifest says.
+fn ranked(file: &File) -> (i64, i64) {
+    let seen = file.seen.map(|(from, to)| [from, to]);
+    let seen = seen.map_or([i64::MIN, i64::MAX], |it| it.map(Timestamp::as_millisecond));
+    let [from, to] = seen.map(|seen| leaf::ranked(seen, file.to.as_microsecond()));
+    (from, to)
+}
+
+/// The time of a version by which it is found among the latest.
+fn last_seen(seen: Option<i64>, observed: i64) -> UnixMillis {
+    UnixMillis(leaf::ranked(leaf::seen(seen), observed))
 }

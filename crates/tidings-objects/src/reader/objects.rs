@@ -1,17 +1,23 @@
 //! Walks through objects in the order of rows, over several files, with the rows about each.
+//!
+//! Memory: the next objects of each file, which are fewer where there are many files; neither the
+//! ends of files nor the objects of a row group, which only the cache holds.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 
-use futures::future::try_join_all;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use super::fault::Fault;
-use super::footer::Footer;
-use super::runs::{Place, Runs, borrowed};
+use super::runs::Place;
 use super::selection::Selection;
-use super::view::{Source, View};
+use super::view::{SOURCES_AT_ONCE, Source, View};
+
+/// Objects that are held of all files together, if each has so many.
+const AHEAD_MAX: usize = 16_384;
+/// Objects that are held of one file at least and at most.
+const AHEAD_OF_FILE: (usize, usize) = (4, 256);
 
 /// The rows about one object, in all files.
 #[derive(Debug)]
@@ -24,7 +30,6 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) file: usize,
-    pub(super) footer: Arc<Footer>,
     pub(super) group: usize,
     pub(super) rows: Range<usize>,
 }
@@ -36,56 +41,68 @@ pub(super) struct Objects<'a> {
     cursors: Vec<Cursor>,
     /// The next object of each cursor that has one.
     next: BinaryHeap<Reverse<(Place, usize)>>,
+    /// How many objects of a file are held.
+    ahead: usize,
 }
 
-/// A file, and the next wanted run of rows in it.
+/// A file, and the next of its runs that are wanted.
 struct Cursor {
     source: Source,
     /// The index into the source's row groups.
     group: usize,
-    runs: Option<Arc<Runs>>,
+    /// The first run of it that is not held.
     run: usize,
+    held: VecDeque<Run>,
+}
+
+/// The rows about an object in a row group.
+struct Run {
+    place: Place,
+    group: usize,
+    rows: Range<usize>,
 }
 
 impl Cursor {
-    fn group(&self) -> Option<usize> {
-        self.source.groups.get(self.group).copied()
-    }
-
-    /// Moves to the first wanted run, from here on, that is not before a place.
-    async fn seek(
+    /// Holds the next wanted runs that are not before a place, if there are any: as many as are to
+    /// be held, or those of one row group.
+    async fn fill(
         &mut self,
         view: &View,
         selection: &Selection,
         from: Place<&str>,
-    ) -> Result<Option<Place>, Fault> {
-        while let Some(group) = self.group() {
-            let footer = &self.source.footer;
+        ahead: usize,
+    ) -> Result<(), Fault> {
+        while self.held.is_empty()
+            && let Some(group) = self.source.groups.get(self.group).copied()
+        {
+            let footer = view.footer(self.source.file).await?;
             let is_before = footer.groups.get(group).is_none_or(|it| it.is_before(from));
             if !is_before {
-                let runs = match &self.runs {
-                    Some(runs) => Arc::clone(runs),
-                    None => view.runs(self.source.file, footer, group).await?,
-                };
-                self.runs = Some(Arc::clone(&runs));
+                let runs = view.runs(self.source.file, &footer, group).await?;
                 self.run = self.run.max(runs.seek(from));
                 while self.run < runs.len() {
                     let place = runs.place(self.run);
                     if selection.is_over(place) {
                         self.group = usize::MAX;
-                        return Ok(None);
+                        return Ok(());
                     }
                     if selection.has(place) {
-                        return Ok(Some(place.map(str::to_owned)));
+                        if self.held.len() == ahead {
+                            return Ok(());
+                        }
+                        self.held.push_back(Run {
+                            place: place.map(str::to_owned),
+                            group,
+                            rows: runs.rows(self.run),
+                        });
                     }
                     self.run += 1;
                 }
             }
             self.group += 1;
-            self.runs = None;
             self.run = 0;
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -97,30 +114,35 @@ impl<'a> Objects<'a> {
         from: Place<&str>,
     ) -> Result<Self, Fault> {
         let sources = view.sources(selection).await?;
-        let cursors = sources.into_iter().map(|source| async {
+        let (least, most) = AHEAD_OF_FILE;
+        let ahead = (AHEAD_MAX / sources.len().max(1)).clamp(least, most);
+        let cursors = sources.into_iter().map(|source| {
             let mut cursor = Cursor {
                 source,
                 group: 0,
-                runs: None,
                 run: 0,
+                held: VecDeque::new(),
             };
-            let place = cursor.seek(view, selection, from).await?;
-            Ok::<_, Fault>((cursor, place))
+            let filled = async move {
+                cursor.fill(view, selection, from, ahead).await?;
+                Ok::<_, Fault>(cursor)
+            };
+            filled.boxed()
         });
-        let found = try_join_all(cursors).await?;
-        let mut objects = Self {
+        let cursors: Vec<_> = cursors.collect();
+        let cursors = stream::iter(cursors).buffered(SOURCES_AT_ONCE);
+        let cursors: Vec<Cursor> = cursors.try_collect().await?;
+        let next = cursors.iter().enumerate().filter_map(|(number, cursor)| {
+            let run = cursor.held.front()?;
+            Some(Reverse((run.place.clone(), number)))
+        });
+        Ok(Self {
             view,
             selection,
-            cursors: Vec::new(),
-            next: BinaryHeap::new(),
-        };
-        for (cursor, place) in found {
-            if let Some(place) = place {
-                objects.next.push(Reverse((place, objects.cursors.len())));
-                objects.cursors.push(cursor);
-            }
-        }
-        Ok(objects)
+            next: next.collect(),
+            cursors,
+            ahead,
+        })
     }
 
     /// Returns the next object; `None` after the last.
@@ -140,19 +162,17 @@ impl<'a> Objects<'a> {
             let Some(cursor) = self.cursors.get_mut(number) else {
                 continue;
             };
-            if let (Some(group), Some(runs)) = (cursor.group(), &cursor.runs) {
-                object.parts.push(Part {
-                    file: cursor.source.file,
-                    footer: Arc::clone(&cursor.source.footer),
-                    group,
-                    rows: runs.rows(cursor.run),
-                });
-                cursor.run += 1;
+            if let Some(Run { group, rows, .. }) = cursor.held.pop_front() {
+                let file = cursor.source.file;
+                object.parts.push(Part { file, group, rows });
+            }
+            if cursor.held.is_empty() {
+                let filled = cursor.fill(self.view, self.selection, [""; 3], self.ahead);
+                filled.await?;
             }
             // The run may continue in the next row group.
-            let place = borrowed(&object.place);
-            if let Some(place) = cursor.seek(self.view, self.selection, place).await? {
-                self.next.push(Reverse((place, number)));
+            if let Some(run) = cursor.held.front() {
+                self.next.push(Reverse((run.place.clone(), number)));
             }
         }
         Ok(Some(object))

@@ -1,4 +1,6 @@
 //! The counts of a file's rollup: versions by the hour in which they were last seen, and by reason.
+//!
+//! Memory: a rollup with more rows, or with more bytes of reasons, than one has is refused.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +8,8 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use tidings_store::{UnixMillis, hour_of};
 
-use crate::file::rollup::Reader;
+use crate::file::bounds::{ROLLUP_ALL_ROWS_MAX, ROLLUP_TEXTS_MAX};
+use crate::file::rollup::{Reader, clipped};
 use crate::row::seen;
 
 /// The counts of one rollup; see the module documentation.
@@ -22,22 +25,27 @@ impl Rolled {
     pub(super) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
         let wrong = |why: String| ParquetError::General(why);
         let reader = Reader::new(bytes)?;
-        if reader.count_of_rows() > rows {
-            return Err(wrong("it has more rows than its file".into()));
+        if reader.count_of_rows() > rows.min(ROLLUP_ALL_ROWS_MAX as u64) {
+            return Err(wrong("it has more rows than it can have".into()));
         }
         let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
         let mut counts: BTreeMap<(UnixMillis, u32), u64> = BTreeMap::new();
-        let mut sum = 0_u64;
+        let (mut sum, mut bytes) = (0_u64, 0);
         for group in 0..reader.groups() {
             let read = reader.hours(group)?;
             let rows = read.hours.into_iter().zip(read.reasons);
             for ((hour, reason), versions) in rows.zip(read.versions) {
                 let reason = String::from_utf8_lossy(reason.data());
-                let number = if let Some(number) = numbers.get(&*reason) {
+                let reason = clipped(&reason);
+                let number = if let Some(number) = numbers.get(reason) {
                     *number
                 } else {
                     let number = u32::try_from(numbers.len())?;
-                    numbers.insert(reason.into_owned(), number);
+                    bytes += reason.len();
+                    if bytes > ROLLUP_TEXTS_MAX {
+                        return Err(wrong("its reasons have too many bytes".into()));
+                    }
+                    numbers.insert(reason.to_owned(), number);
                     number
                 };
                 let hour = hour_of(UnixMillis(seen(hour)));

@@ -21,7 +21,7 @@ use crate::file::write::Writer;
 use crate::folder::Folder;
 use crate::foreign::NUMBER_MAX;
 use crate::manifest::{File, Manifest};
-use crate::merge::Merged;
+use crate::merge::{self, Merged};
 use crate::row::Row;
 use crate::seal::encode_rows;
 use crate::waiting::{Head, KEY};
@@ -109,7 +109,7 @@ impl Heard {
         let mut last: Option<Row> = None;
         for group in 0..file.groups() {
             for row in file.group(group)? {
-                if last.is_some_and(|last| last.order(&row).is_ge()) {
+                if last.is_some_and(|last| !last.may_precede(&row)) {
                     return Err(FileError::Order);
                 }
                 events += row.object.len() as u64;
@@ -248,6 +248,15 @@ impl Tail {
         self.parts.iter().map(|part| part.file.rows).sum()
     }
 
+    /// Whether it has the versions of another one.
+    pub(super) fn has_same_versions(&self, other: &Self) -> bool {
+        let sum = |tail: &Self| {
+            let files: Vec<File> = tail.parts.iter().map(|part| part.file.clone()).collect();
+            merge::sum(&files)
+        };
+        self.rows() == other.rows() && sum(self) == sum(other)
+    }
+
     /// Returns how far the cluster was followed when this was asked for, if that is known.
     pub(super) fn followed(&self) -> Option<&Followed> {
         self.followed.as_deref()
@@ -277,7 +286,7 @@ impl Tail {
         // One file, however large: rows do not tell entries apart. It has no rollup, as that would
         // have to be read as well; its rows are counted instead.
         let writer = Writer::new(false)?;
-        let (file, bytes) = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(()))?;
+        let (file, bytes) = encode_rows(writer, 0, usize::MAX, &mut rows, |_| Ok(false))?;
         if file.rows != many.iter().map(|part| part.file.rows).sum::<u64>() {
             return Err(FileError::Order);
         }
@@ -334,7 +343,7 @@ mod tests {
             let writer = Writer::new(false).unwrap();
             let encoded = encode_rows(writer, 0, usize::MAX, &mut rows, |row| {
                 events += row.object.len() as u64;
-                Ok(())
+                Ok(false)
             });
             let (file, bytes) = encoded.unwrap();
             let entries = (number, number + 1, events);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::try_join_all;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use k8s_pb::api::core::v1::Event;
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
@@ -32,6 +32,10 @@ const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
 /// About the bytes of memory that a file of a manifest takes.
 const FILE_BYTES: u64 = 1_500;
+/// Files that are looked into at once.
+pub(super) const SOURCES_AT_ONCE: usize = 16;
+/// Row groups whose rows are read together, with the ends of their files.
+pub(super) const GROUPS_TOGETHER: usize = 32;
 /// Rows of a row group, for a first guess of the length of the end.
 const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
@@ -87,10 +91,10 @@ pub(super) struct At {
     pub(super) row: usize,
 }
 
-/// A file, and those of its row groups that may have what is looked for.
+/// A file, and those of its row groups that may have what is looked for. Its end is not held: there
+/// may be as many of them as files, which only the cache has a bound for.
 pub(super) struct Source {
     pub(super) file: usize,
-    pub(super) footer: Arc<Footer>,
     pub(super) groups: Vec<usize>,
 }
 
@@ -211,25 +215,24 @@ impl View {
     pub(super) async fn sources(&self, selection: &Selection) -> Result<Vec<Source>, Fault> {
         let files = self.files().enumerate();
         let files = files.filter(|(_, file)| selection.may_be_in(file));
-        let sources = files.map(|(file, _)| async move {
-            let footer = self.footer(file).await?;
-            let groups = footer.groups.iter().enumerate();
-            let groups = groups.filter(|(_, group)| selection.may_be_within(group));
-            let mut groups: Vec<usize> = groups.map(|(group, _)| group).collect();
-            if let Some(name) = selection.name() {
-                groups = self
-                    .filtered(file, &footer, groups, &[(leaf::NAME, &[name])])
-                    .await?;
-            }
-            Ok::<_, Fault>(Source {
-                file,
-                footer,
-                groups,
-            })
-        });
-        let mut sources = try_join_all(sources).await?;
+        let sources = files.map(|(file, _)| self.source(file, selection).boxed());
+        let sources: Vec<_> = sources.collect();
+        let sources = stream::iter(sources).buffered(SOURCES_AT_ONCE);
+        let mut sources: Vec<Source> = sources.try_collect().await?;
         sources.retain(|source| !source.groups.is_empty());
         Ok(sources)
+    }
+
+    async fn source(&self, file: usize, selection: &Selection) -> Result<Source, Fault> {
+        let footer = self.footer(file).await?;
+        let groups = footer.groups.iter().enumerate();
+        let groups = groups.filter(|(_, group)| selection.may_be_within(group));
+        let mut groups: Vec<usize> = groups.map(|(group, _)| group).collect();
+        if let Some(name) = selection.name() {
+            let wanted: [(_, &[&str]); 1] = [(leaf::NAME, &[name])];
+            groups = self.filtered(file, &footer, groups, &wanted).await?;
+        }
+        Ok(Source { file, groups })
     }
 
     /// Returns the row groups whose bloom filters may know a wanted value of one of the columns.
@@ -322,34 +325,22 @@ impl View {
             let (one, other) = (ats[*one], ats[*other]);
             (one.file, one.group) == (other.file, other.group)
         };
-        let mut wants = Vec::new();
-        let mut places = Vec::new();
-        for group in order.chunk_by(is_together) {
-            let first = ats[group[0]];
-            let footer = self.footer(first.file).await?;
-            let (mut rows, mut of): (Rows, Vec<(usize, usize)>) = Default::default();
-            let mut count = 0;
-            for number in group {
-                let row = ats[*number].row;
-                match rows.last_mut() {
-                    // The same row is wanted again.
-                    Some(last) if last.end == row + 1 => {}
-                    Some(last) if last.end == row => {
-                        last.end += 1;
-                        count += 1;
-                    }
-                    _ => {
-                        rows.push(row..row + 1);
-                        count += 1;
-                    }
-                }
-                of.push((*number, count - 1));
+        let groups: Vec<&[usize]> = order.chunk_by(is_together).collect();
+        let mut found = Vec::with_capacity(groups.len());
+        for some in groups.chunks(GROUPS_TOGETHER) {
+            let mut wants = Vec::new();
+            let mut places = Vec::new();
+            for group in some {
+                let first = ats[group[0]];
+                let footer = self.footer(first.file).await?;
+                let (rows, of) = rows_of(ats, group);
+                wants.push(self.want(first.file, &footer, first.group, rows)?);
+                places.push(of);
             }
-            wants.push(self.want(first.file, &footer, first.group, rows)?);
-            places.push(of);
+            let read = columns::read(&self.fetch, wants, leaves).await?;
+            found.extend(read.into_iter().zip(places));
         }
-        let read = columns::read(&self.fetch, wants, leaves).await?;
-        Ok(read.into_iter().zip(places).collect())
+        Ok(found)
     }
 
     /// Reads the records of the given versions, in order, without those not selected.
@@ -419,6 +410,30 @@ impl View {
         }
         Ok(event)
     }
+}
+
+/// The rows of some versions of a row group, in the order of rows; and the number of each version,
+/// with which of these rows it has.
+fn rows_of(ats: &[At], numbers: &[usize]) -> (Rows, Vec<(usize, usize)>) {
+    let (mut rows, mut of): (Rows, Vec<(usize, usize)>) = Default::default();
+    let mut count = 0;
+    for number in numbers {
+        let row = ats[*number].row;
+        match rows.last_mut() {
+            // The same one again.
+            Some(last) if last.end == row + 1 => {}
+            Some(last) if last.end == row => {
+                last.end += 1;
+                count += 1;
+            }
+            _ => {
+                rows.push(row..row + 1);
+                count += 1;
+            }
+        }
+        of.push((*number, count - 1));
+    }
+    (rows, of)
 }
 
 fn index(event: &Event) -> Index {

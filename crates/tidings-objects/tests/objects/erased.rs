@@ -1,15 +1,19 @@
 //! An event that is deleted in the archive is taken out of files, in all its versions, whatever
 //! happens meanwhile; the others are as they were.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidings_objects::{Manifest, SealOptions, check, newest};
+use parquet::file::metadata::ParquetMetaDataReader;
+use tidings_objects::{Manifest, SealOptions, Sealer, check, newest};
+use tidings_store::clock::Clock;
+use tidings_store::{ListRequest, ReadError};
 
 use super::reading::read;
 use super::storage::{Storage, put};
 use super::unsure::{FAULTS, Plan, Unsure};
-use super::world::{World, sum_of};
+use super::world::{World, believe, sum_of};
 
 /// The event of every 91st version.
 const KEY: &[u8] = b"shop/web-5.3";
@@ -178,6 +182,124 @@ async fn a_damaged_file_may_have_an_event_until_it_is_whole() {
         assert_eq!(world.seal(&place, options).await.unwrap().erased, 1);
         checked(&storage, 270, 3).await;
     }
+}
+
+/// Wherever it is noted among those that wait for a damaged file.
+#[tokio::test]
+async fn an_event_that_is_deleted_later_does_not_wait_for_a_damaged_file() {
+    const KEYS: [&[u8]; 2] = [KEY, b"shop/web-1.1"];
+    for order in [[0, 1], [1, 0]] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        let options = SealOptions::default();
+        for _ in 0..2 {
+            world.observe(91).await;
+            world.seal(&place, options).await.unwrap();
+        }
+        let manifest = newest(&place, "prod").await.unwrap();
+        let file = storage.file(&format!("prod/{}", manifest.files[0].path));
+        let whole = std::fs::read(&file).unwrap();
+        put(&file, Some(&whole[..whole.len() / 2]));
+        let cluster = world.open().await;
+        believe(&cluster, &world.clock);
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        let sealer = Sealer::new(&place, &cluster, clock, options);
+        // It was looked for once.
+        sealer.seal().await.unwrap();
+        for key in order.map(|at| Bytes::from_static(KEYS[at])) {
+            cluster.store().delete(key, None).await.unwrap();
+            assert_eq!(sealer.seal().await.unwrap().erased, 1);
+        }
+        assert_eq!(sealer.seal().await.unwrap().erased, 0);
+        cluster.close().await;
+    }
+}
+
+/// A filter says that the file has no such event, and is not as it was written.
+#[tokio::test]
+async fn what_a_file_has_not_is_believed_once_it_is_compared() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let options = SealOptions::default();
+    world.observe(91).await;
+    world.seal(&place, options).await.unwrap();
+    let manifest = newest(&place, "prod").await.unwrap();
+    let file = storage.file(&format!("prod/{}", manifest.files[0].path));
+    let whole = std::fs::read(&file).unwrap();
+    let meta = ParquetMetaDataReader::new();
+    let meta = meta.parse_and_finish(&Bytes::from(whole.clone())).unwrap();
+    let column = meta.row_group(0).column(5);
+    assert_eq!(column.column_path().string(), "uid");
+    let filter = usize::try_from(column.bloom_filter_offset().unwrap()).unwrap();
+    let len = usize::try_from(column.bloom_filter_length().unwrap()).unwrap();
+    let mut damaged = whole.clone();
+    // Behind a header there are blocks of 32 bytes.
+    damaged[filter + len % 32..filter + len].fill(0);
+    put(&file, Some(&damaged));
+    world.delete(KEY).await;
+    assert_eq!(world.seal(&place, options).await.unwrap().erased, 0);
+    put(&file, Some(&whole));
+    assert_eq!(world.seal(&place, options).await.unwrap().erased, 1);
+    checked(&storage, 90, 1).await;
+}
+
+/// The clock is ahead when events are taken out of files, or was when they were sealed.
+#[tokio::test]
+async fn former_files_go_after_the_grace_whatever_the_clock_says() {
+    const DAY: i64 = 24 * 3_600_000;
+    for ahead in [500 * DAY, -500 * DAY] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        let mut options = SealOptions::default();
+        options.grace = Duration::from_secs(3600);
+        world.observe(91).await;
+        world.seal(&place, options).await.unwrap();
+        world.delete(KEY).await;
+        let cluster = world.open().await;
+        believe(&cluster, &world.clock);
+        let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+        let sealer = Sealer::new(&place, &cluster, clock, options);
+        world.clock.set_by(ahead);
+        assert_eq!(sealer.seal().await.unwrap().erased, 1);
+        world.clock.set_by(-ahead);
+        sealer.seal().await.unwrap();
+        assert_eq!(storage.files(), 4, "{ahead}: within the grace");
+        for _ in 0..30 {
+            world.clock.advance(3_600_000);
+            cluster.unsealed().confirmed();
+            sealer.seal().await.unwrap();
+        }
+        assert_eq!(storage.files(), 2, "{ahead}: after the grace");
+        cluster.close().await;
+    }
+}
+
+/// What a reader holds in memory of files that are no more.
+#[tokio::test]
+async fn a_list_does_not_continue_with_a_deleted_event_after_the_grace() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(91).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    let sealed = read(&place).await;
+    let store = sealed.store();
+    let all = ListRequest::default();
+    let first = store.list(all.clone().limit(1)).await.unwrap();
+    let rest = all.at(first.revision).after(first.records[0].key.clone());
+    // All of it is in the cache.
+    assert_eq!(store.list(rest.clone()).await.unwrap().records.len(), 90);
+    world.delete(KEY).await;
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    sealed.look().await.unwrap();
+    assert_eq!(store.list(rest.clone()).await.unwrap().records.len(), 90);
+    world.seal_late(&place, 1 << 20).await.unwrap();
+    sealed.look().await.unwrap();
+    let over = store.list(rest).await.unwrap_err();
+    assert!(matches!(over, ReadError::Compacted { .. }), "{over}");
 }
 
 /// Whatever the storage does wrong, each version of it is taken out once, and no other. Each fault

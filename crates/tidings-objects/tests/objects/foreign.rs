@@ -121,7 +121,8 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
     let after = newest(&storage.place(), "prod").await.unwrap();
     assert_eq!((after.purging, after.forgotten), (Some(false), 2));
     // What is announced, two files, and that it is done.
-    assert_eq!(after.number, before.number + 4);
+    assert_eq!(after.number, before.number + 3);
+    let announced = std::fs::read(storage.file(&manifest(before.number + 1))).unwrap();
     for from in before.number + 1..=after.number {
         let storage = storage.copy();
         for number in from..=after.number {
@@ -146,4 +147,69 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
         "{looked:?}"
     );
     assert!(sealed.versions(&KEY, None, 9).await.is_err());
+    // So does one that shows what is before it, and finds it behind one that cannot be read.
+    for number in before.number + 1..=before.number + 2 {
+        put(&storage.file(&manifest(number)), None);
+    }
+    let sealed = read(&storage.place()).await;
+    assert!(sealed.versions(&KEY, None, 9).await.unwrap().is_some());
+    for (number, behind) in [(1, &announced[..]), (2, b"{")] {
+        put(
+            &storage.file(&manifest(before.number + number)),
+            Some(behind),
+        );
+    }
+    assert!(sealed.look().await.is_err());
+    assert!(sealed.versions(&KEY, None, 9).await.is_err());
+    // And behind two, the second of which may be anything.
+    put(&storage.file(&manifest(before.number + 1)), Some(b"{"));
+    assert!(sealed.look().await.is_err());
+    assert!(sealed.versions(&KEY, None, 9).await.is_err());
+    // What comes first may only announce it.
+    put(&storage.file(&manifest(before.number + 2)), None);
+    sealed.look().await.unwrap();
+    assert!(sealed.versions(&KEY, None, 9).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn many_objects_that_are_called_as_manifests_stop_no_reader() {
+    let storage = Storage::folder();
+    let mut world = World::new();
+    world.observe(10).await;
+    world
+        .seal(&storage.place(), SealOptions::default())
+        .await
+        .unwrap();
+    for number in 1000..1020 {
+        put(&storage.file(&manifest(number)), Some(b"{"));
+    }
+    assert_eq!(read(&storage.place()).await.coverage().events, 10);
+}
+
+/// A copy of a folder under another name would be served as that cluster.
+#[tokio::test]
+async fn a_manifest_of_another_cluster_is_refused() {
+    let storage = Storage::folder();
+    let mut world = World::new();
+    world.observe(10).await;
+    world
+        .seal(&storage.place(), SealOptions::default())
+        .await
+        .unwrap();
+    let bytes = std::fs::read(storage.file(&manifest(1))).unwrap();
+    let copy = storage.file(&manifest(1).replace("prod", "staging"));
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    put(&copy, Some(&bytes));
+    let reader = Reader::new(storage.place(), ReadOptions::default());
+    let refused = reader
+        .open("staging")
+        .await
+        .map(drop)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("\"prod\", expected \"staging\""),
+        "{refused}"
+    );
+    assert!(newest(&storage.place(), "staging").await.is_err());
 }

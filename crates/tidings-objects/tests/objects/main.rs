@@ -1,6 +1,7 @@
 //! Archives on object storage, from outside.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod chosen;
 mod emulated;
 mod engines;
 mod erased;

@@ -37,6 +37,10 @@ pub(crate) struct Judged {
     is_down: AtomicBool,
     /// Nothing can be deleted.
     pub(crate) keeps: AtomicBool,
+    /// What cannot be deleted.
+    pub(crate) held: Mutex<Vec<Path>>,
+    /// Requests panic.
+    pub(crate) panics: AtomicBool,
     /// What may only be created is replaced.
     pub(crate) replaces: AtomicBool,
     requests: AtomicUsize,
@@ -56,6 +60,7 @@ impl std::fmt::Display for Judged {
 impl Judged {
     fn ask(&self) -> Result<()> {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics.load(Ordering::Relaxed), "on purpose");
         if self.is_down.load(Ordering::Relaxed) {
             return Err(Error::Generic {
                 store: "judged",
@@ -75,12 +80,10 @@ impl Judged {
 impl ObjectStore for Judged {
     async fn put_opts(&self, to: &Path, bytes: PutPayload, how: PutOptions) -> Result<PutResult> {
         self.ask()?;
-        let is_replaced = self.replaces.load(Ordering::Relaxed);
-        let how = if is_replaced {
-            PutOptions::default()
-        } else {
-            how
-        };
+        let mut how = how;
+        if self.replaces.load(Ordering::Relaxed) {
+            how = PutOptions::default();
+        }
         if !to.as_ref().contains("/events/") {
             return self.inner.put_opts(to, bytes, how).await;
         }
@@ -118,16 +121,15 @@ impl ObjectStore for Judged {
         &self,
         paths: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        if self.keeps.load(Ordering::Relaxed) {
-            let refused = |path: Result<Path>| {
-                Err(Error::PermissionDenied {
-                    path: path?.to_string(),
-                    source: "nothing is deleted".into(),
-                })
-            };
-            return paths.map(refused).boxed();
-        }
-        self.inner.delete_stream(paths)
+        let (keeps, held) = (self.keeps.load(Ordering::Relaxed), self.held.lock().clone());
+        let paths = paths.map(move |path| match path? {
+            path if keeps || held.contains(&path) => Err(Error::PermissionDenied {
+                path: path.to_string(),
+                source: "it is not deleted".into(),
+            }),
+            path => Ok(path),
+        });
+        self.inner.delete_stream(paths.boxed())
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -166,6 +168,8 @@ pub(crate) fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
             inner,
             is_down: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
+            held: Mutex::default(),
+            panics: AtomicBool::new(false),
             replaces: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),

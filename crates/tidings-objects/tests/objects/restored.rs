@@ -14,7 +14,7 @@ use tidings_objects::{
 use tidings_store::clock::Clock;
 
 use super::reading::{judged, read};
-use super::storage::Storage;
+use super::storage::{Storage, put};
 use super::world::{World, believe};
 
 const DAY_MILLIS: i64 = 24 * 3_600_000;
@@ -416,6 +416,26 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     }
     let coverage = read(&place).await.coverage();
     assert_eq!(coverage.followed[0].1.since, now - 9_000_000);
+}
+
+/// An old file of which nothing can be read any more.
+#[tokio::test]
+async fn a_damaged_file_does_not_keep_an_archive_from_being_continued() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut former = World::new();
+    for _ in 0..2 {
+        former.observe(20).await;
+        former.seal(&place, SealOptions::default()).await.unwrap();
+    }
+    let manifest = newest(&place, "prod").await.unwrap();
+    let whole = std::fs::read(storage.file(&format!("prod/{}", manifest.files[0].path))).unwrap();
+    for damaged in [Some(&b"PAR1"[..]), Some(&whole[..whole.len() - 1]), None] {
+        let storage = storage.copy();
+        let file = storage.file(&format!("prod/{}", manifest.files[0].path));
+        put(&file, damaged);
+        assert!(World::new().take_over(&storage.place()).await.unwrap());
+    }
 }
 
 /// A folder that is there already stays as it is, and users who may open it read new files.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::reading::{judged, read};
 use super::storage::{Storage, put};
-use super::world::{World, long_after};
+use super::world::{World, believe, long_after};
 
 /// A century.
 const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -323,6 +323,67 @@ async fn one_that_cannot_be_deleted_keeps_no_other() {
     let manifest = newest(&place, "prod").await.unwrap();
     let left: Vec<_> = manifest.removed.iter().map(|it| &it.path).collect();
     assert_eq!(left, [&path]);
+}
+
+/// The storage has to keep some, by a rule of its own.
+#[tokio::test]
+async fn objects_that_cannot_be_deleted_keep_no_others() {
+    const HELD: usize = 12;
+    let storage = Storage::folder();
+    let (place, store) = judged(&storage);
+    let mut world = World::new();
+    let mut options = SealOptions::default();
+    for _ in 0..7 {
+        world.observe(3).await;
+        world.seal(&place, options).await.unwrap();
+    }
+    let manifest = newest(&place, "prod").await.unwrap();
+    let paths = manifest.files.iter().flat_map(|file| {
+        let rollup = file.rollup.as_ref().unwrap();
+        [file.path.as_str(), rollup.path.as_str()]
+    });
+    let mut paths: Vec<_> = paths.map(|path| format!("prod/{path}").into()).collect();
+    paths.truncate(HELD);
+    *store.held.lock() = paths;
+    options.keep_for = Some(Duration::from_secs(3600));
+    options.grace = Duration::ZERO;
+    world.clock = long_after();
+    let cluster = world.open().await;
+    believe(&cluster, &world.clock);
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let sealer = Sealer::new(&place, &cluster, clock, options);
+    for _ in 0..3 {
+        sealer.seal().await.unwrap();
+    }
+    let left = newest(&place, "prod").await.unwrap().removed.len();
+    assert_eq!((left, storage.files()), (HELD, HELD));
+    store.held.lock().clear();
+    for _ in 0..2 {
+        sealer.seal().await.unwrap();
+    }
+    assert_eq!(storage.files(), 0);
+    cluster.close().await;
+}
+
+/// The task that seals would end otherwise, and nobody say so.
+#[tokio::test]
+async fn a_panic_is_a_failure_and_sealing_goes_on() {
+    let storage = Storage::folder();
+    let (place, store) = judged(&storage);
+    let mut world = World::new();
+    world.observe(3).await;
+    let cluster = world.open().await;
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let sealer = Sealer::new(&place, &cluster, clock, SealOptions::default());
+    store.panics.store(true, Ordering::Relaxed);
+    let failed = sealer.seal().await;
+    assert!(matches!(failed, Err(SealError::Panicked)), "{failed:?}");
+    let failure = cluster.unsealed().failure().unwrap();
+    assert!(failure.why.contains("panicked"), "{failure:?}");
+    store.panics.store(false, Ordering::Relaxed);
+    assert_eq!(sealer.seal().await.unwrap().versions, 3);
+    assert_eq!(cluster.unsealed().failure(), None);
+    cluster.close().await;
 }
 
 #[tokio::test]

@@ -451,6 +451,46 @@ async fn a_watch_ends_when_what_was_shown_is_deleted_before_it_is_sealed() {
     }
 }
 
+/// Nothing is sealed, as the data folder is older than the archive, or for another reason.
+#[tokio::test]
+async fn what_was_deleted_is_shown_no_longer_though_nothing_is_sealed() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(2).await;
+    seal(&world, &place).await;
+    let hot = Hot::of(&world);
+    let sealed = read(&place, &hot).await;
+    world.observe(20).await;
+    let cluster = hot.start(&world).await;
+    sealed.hear().await.unwrap();
+    let store = sealed.store();
+    let all = listed(&*store, &ListRequest::default(), 500).await;
+    let first = store.list(ListRequest::default().limit(1)).await.unwrap();
+    // What is the same is shown further.
+    for _ in 0..250 {
+        sealed.hear().await.unwrap();
+    }
+    let watch = store.watch(Bytes::new(), first.revision).await;
+    assert!(watch.is_ok());
+    let key = Bytes::from_static(b"shop/web-3.3");
+    let deleted = cluster.store().delete(key.clone(), None).await;
+    deleted.unwrap();
+    for _ in 0..100 {
+        sealed.hear().await.unwrap();
+    }
+    assert_eq!(store.get(key).await.unwrap(), None);
+    let left = listed(&*store, &ListRequest::default(), 500).await;
+    assert_eq!(left.len(), all.len() - 1);
+    // Nor is it in a list that began before.
+    let rest = ListRequest::default()
+        .at(first.revision)
+        .after(first.records[0].key.clone());
+    let rest = store.list(rest).await.unwrap().records;
+    assert_eq!(rest, left[1..]);
+    hot.end(cluster).await;
+}
+
 /// It is told the same as at a reader that asked before they were sealed.
 #[tokio::test]
 async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_them() {

@@ -118,12 +118,15 @@ pub(in super::super) async fn view(
     };
     // Pages of the store are not held any more.
     held.shrink(read.bytes() + DRAWING);
+    let mut clusters = caller.clusters.iter();
+    let is_sealed = clusters.any(|cluster| cluster.source.server.is_sealed());
     let drawing = move || {
         let events: Vec<_> = read.seen(range).collect();
         let (rates, total) = if let Some((counts, types)) = counts {
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
-            (rates, Some(totals::total(&counts, range)))
+            // A sealed archive counts versions, and no events.
+            (rates, (!is_sealed).then(|| totals::total(&counts, range)))
         } else {
             let total = events.iter().filter(|event| event.brief.last < range.1);
             let total = read.complete.then(|| total.count() as u64);
