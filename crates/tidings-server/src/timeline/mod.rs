@@ -11,6 +11,7 @@
 //! - [`rules`]: what is made of them, without any input or output.
 //! - [`answers`]: what the page asks for.
 
+mod ahead;
 mod answers;
 mod apart;
 mod doors;

@@ -17,7 +17,9 @@ const VALUE_LEN_MAX: usize = 512;
 /// Without a range: the last hour.
 const HOUR: i64 = 3_600_000;
 /// The times that Kubernetes can write: the years 0 to 9999, in milliseconds since 1970.
-const TIMES: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
+const TIMES: (i64, i64) = (-62_167_219_200_000, END);
+/// The end of these times.
+pub(crate) const END: i64 = 253_402_300_800_000;
 
 /// Which events are asked for: of each filter that has values, one of them, and all of the texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,6 +107,21 @@ pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
     Ok((from, to))
 }
 
+/// Whether the range has no end: it reaches until now. What a clock that is ahead dated later
+/// happens now, as `tidings top` counts it.
+pub(crate) fn is_until_now(query: &Query) -> bool {
+    query.get(params::TO).is_none_or(str::is_empty)
+}
+
+/// The range, up to the end of all times if it reaches until now.
+///
+/// # Errors
+/// As of [`range`].
+pub(crate) fn range_with_ahead(query: &Query, now: i64) -> Result<(i64, i64), Status> {
+    let (from, to) = range(query, now)?;
+    Ok((from, if is_until_now(query) { END } else { to }))
+}
+
 /// A number that is not negative, if it is given.
 ///
 /// # Errors
@@ -161,6 +178,15 @@ mod tests {
             let found = range(&Query::parse(Some(query)), now);
             let found = found.map_err(|status| status.message().to_owned());
             assert_eq!(found, expected.map_err(str::to_owned), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_an_end_has_what_is_ahead_of_the_clock() {
+        let now = 1_000_000_000_000;
+        for (query, end) in [("", TIMES.1), ("from=5&to=", TIMES.1), ("from=5&to=6", 6)] {
+            let found = range_with_ahead(&Query::parse(Some(query)), now).unwrap();
+            assert_eq!(found.1, end, "{query}");
         }
     }
 

@@ -65,11 +65,13 @@ pub(super) struct Read {
     events: Vec<ReadEvent>,
     /// Whether these are all events that were last seen in the range.
     pub(super) complete: bool,
+    /// When events of clocks that are ahead happened: at the end of a range that reaches until now.
+    latest: Option<i64>,
 }
 
 /// What is kept of an event that was read: what is stored of it may be far longer.
 #[derive(Debug)]
-struct ReadEvent {
+pub(super) struct ReadEvent {
     /// The number of the cluster.
     cluster: usize,
     /// The revision of the version.
@@ -80,11 +82,27 @@ struct ReadEvent {
 impl Read {
     /// Those of the events that happened in the range.
     pub(super) fn seen(&self, (from, to): (i64, i64)) -> impl Iterator<Item = Seen<'_>> {
-        let events = self.events.iter().map(|event| Seen {
-            cluster: event.cluster,
-            brief: event.brief.brief(),
+        let latest = self.latest.unwrap_or(i64::MAX);
+        let events = self.events.iter().map(move |event| {
+            let mut brief = event.brief.brief();
+            brief.first = brief.first.min(latest);
+            brief.last = brief.last.min(latest);
+            Seen {
+                cluster: event.cluster,
+                brief,
+            }
         });
         events.filter(move |event| event.brief.first < to && event.brief.last >= from)
+    }
+
+    /// Adds events that were last seen after the range, which reaches until now.
+    pub(super) fn add_ahead(&mut self, ahead: Vec<ReadEvent>, now: i64) {
+        let known = self.events.iter();
+        let known: HashSet<_> = known.map(|event| (event.cluster, event.revision)).collect();
+        let ahead = ahead.into_iter();
+        let new = ahead.filter(|event| !known.contains(&(event.cluster, event.revision)));
+        self.events.extend(new);
+        self.latest = Some(now);
     }
 
     /// Memory that they take, in bytes.
@@ -94,6 +112,16 @@ impl Read {
 }
 
 impl ReadEvent {
+    /// What is kept of a record of a cluster; `None` for one that cannot be read in place.
+    pub(super) fn of(cluster: usize, record: &Record) -> Option<Self> {
+        let brief = brief(record)?;
+        Some(Self {
+            cluster,
+            revision: record.revision,
+            brief: OwnedBrief::new(&brief, MESSAGE_MAX),
+        })
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() - size_of::<OwnedBrief>() + self.brief.memory()
     }

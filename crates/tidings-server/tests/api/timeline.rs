@@ -151,6 +151,70 @@ async fn a_picture_has_lanes_marks_and_rates() {
     assert_eq!(overview["clusters"][0]["events"], 4);
 }
 
+/// In the last hour, as `tidings top` counts it; a range that ends is asked for by its times.
+#[tokio::test]
+async fn what_a_clock_that_is_ahead_dated_happens_now() {
+    let server = Server::new();
+    create(&server, &about("web-0", "now", "Pulled", "Normal", -MINUTE)).await;
+    let mut ahead = about("web-1", "ahead", "BackOff", "Warning", 70 * MINUTE);
+    ahead["firstTimestamp"] = about("", "", "", "", 60 * MINUTE)["firstTimestamp"].clone();
+    ahead["count"] = 40.into();
+    create(&server, &ahead).await;
+    let range = format!("from={}&to={}", START - 60 * MINUTE, START + 1);
+    for (query, expected) in [("", 2), (range.as_str(), 1)] {
+        let view = get(&server, &format!("view?{query}")).await;
+        assert_eq!(view["lanes"].as_array().unwrap().len(), expected, "{view}");
+        let list = get(&server, &format!("events?{query}")).await;
+        assert_eq!(list["items"].as_array().unwrap().len(), expected, "{list}");
+    }
+    let view = get(&server, "view").await;
+    let lane = &view["lanes"][0];
+    assert_eq!(
+        (&lane["name"], &lane["warnings"]),
+        (&json!("web-1"), &json!(1))
+    );
+    assert_eq!(
+        (&lane["first"], &lane["last"]),
+        (&json!(START), &json!(START))
+    );
+    assert_eq!(view["total"], 2);
+    let series = view["rates"]["series"].as_array().unwrap();
+    let counted = series
+        .iter()
+        .flat_map(|one| one["values"].as_array().unwrap());
+    assert_eq!(counted.filter_map(Value::as_u64).sum::<u64>(), 2);
+    // The list has its own time.
+    let list = get(&server, "events").await;
+    assert_eq!(list["items"][0]["last"], START + 70 * MINUTE);
+    let object = get(&server, "object?kind=Pod&namespace=shop&name=web-1").await;
+    assert_eq!(object["items"].as_array().unwrap().len(), 1);
+}
+
+/// As `tidings top` and `describe` tell them apart.
+#[tokio::test]
+async fn pods_of_one_name_have_a_lane_each() {
+    let server = Server::new();
+    for (name, uid) in [("a", "aaaa"), ("b", "aaaa"), ("c", "bbbb")] {
+        let mut event = about("redis-0", name, "Started", "Normal", -MINUTE);
+        event["involvedObject"]["uid"] = uid.into();
+        create(&server, &event).await;
+    }
+    let found = get(&server, "view").await;
+    let lanes = found["lanes"].as_array().unwrap().iter();
+    let lanes = lanes.map(|lane| {
+        (
+            lane["uid"].as_str().unwrap(),
+            &lane["events"],
+            &lane["apart"],
+        )
+    });
+    let (is, one, two) = (json!(true), json!(1), json!(2));
+    assert_eq!(
+        lanes.collect::<Vec<_>>(),
+        [("aaaa", &two, &is), ("bbbb", &one, &is)]
+    );
+}
+
 #[tokio::test]
 async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_first() {
     let mut options = ApiOptions::default();

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 
 use super::super::merged::{Found, Merged};
-use super::super::query::{number, range};
+use super::super::query::{number, range_with_ahead};
 use super::super::read::brief;
 use super::super::state::Timeline;
 use super::super::visible::Caller;
@@ -38,7 +38,8 @@ pub(in super::super) async fn events(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
-    let (from, mut to) = range(&info.query, root.clock.now().as_millisecond())?;
+    let now = root.clock.now().as_millisecond();
+    let (from, mut to) = range_with_ahead(&info.query, now)?;
     let limit = number(&info.query, params::LIMIT)?.unwrap_or(LIMIT);
     let limit = limit.clamp(1, LIMIT_MAX);
     // How many of those last seen just before the end were in pages before.

@@ -15,7 +15,7 @@ use tidings_api::codec::Api;
 use tidings_api::codec::stored::StoredEvent;
 
 use super::super::merged::{Found, Merged};
-use super::super::query::range;
+use super::super::query::range_with_ahead;
 use super::super::read::brief;
 use super::super::state::Timeline;
 use super::super::visible::Caller;
@@ -42,7 +42,7 @@ pub(in super::super) async fn export(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();
-    let range = range(&info.query, now)?;
+    let range = range_with_ahead(&info.query, now)?;
     let (form, content_type, name) = match info.query.get(params::FORMAT) {
         None | Some("jsonl") => (
             Form::Lines,

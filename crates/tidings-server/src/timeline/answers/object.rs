@@ -11,7 +11,7 @@ use tidings_core::reading::is_cluster_scoped;
 use tidings_core::{possible_owners, told_of};
 use tidings_store::{NewestRequest, ObjectSelector, Record, UnixMillis};
 
-use super::super::query::{range, required};
+use super::super::query::{range_with_ahead, required};
 use super::super::read::{self, brief};
 use super::super::rules::seen::Seen;
 use super::super::rules::sentence;
@@ -51,7 +51,7 @@ pub(in super::super) async fn object(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();
-    let range = range(&info.query, now)?;
+    let range = range_with_ahead(&info.query, now)?;
     let kind = required(&info.query, params::KIND)?;
     let name = required(&info.query, params::NAME)?;
     let namespace = info.query.get(params::NAMESPACE).unwrap_or_default();

@@ -8,8 +8,9 @@ use futures::future::try_join3;
 use serde::Serialize;
 use tidings_store::Count;
 
+use super::super::ahead;
 use super::super::gaps::Gap;
-use super::super::query::{number, range};
+use super::super::query::{is_until_now, number, range};
 use super::super::read::{self, Read};
 use super::super::rules::lanes::{Lane, lanes};
 use super::super::rules::marks::{Mark, marks};
@@ -58,6 +59,8 @@ struct Drawn<'a> {
     kind: &'a str,
     name: &'a str,
     uid: Option<&'a str>,
+    /// Whether another lane is of an object of the same name, and another uid.
+    apart: bool,
     parent: i64,
     depth: usize,
     gone: bool,
@@ -91,6 +94,7 @@ pub(in super::super) async fn view(
     let root = timeline.sources.root();
     let now = root.clock.now().as_millisecond();
     let range = range(&info.query, now)?;
+    let is_until_now = is_until_now(&info.query);
     let by_reason = match info.query.get(params::BY) {
         None | Some("type") => false,
         Some("reason") => true,
@@ -116,6 +120,11 @@ pub(in super::super) async fn view(
         }
         None => (read, None),
     };
+    let mut read = read;
+    if is_until_now {
+        let ahead = ahead::read(&caller.clusters, &caller.filters, range.1).await?;
+        read.add_ahead(ahead, range.1 - 1);
+    }
     // Pages of the store are not held any more.
     held.shrink(read.bytes() + DRAWING);
     let mut clusters = caller.clusters.iter();
@@ -230,6 +239,7 @@ fn draw<'a>(caller: &'a Caller, lane: &Lane<'a>) -> Drawn<'a> {
         kind: lane.object.kind,
         name: lane.object.name,
         uid: Some(lane.uid).filter(|uid| !uid.is_empty()),
+        apart: lane.has_namesake,
         parent: parent.unwrap_or(-1),
         depth: lane.depth,
         gone: lane.gone,

@@ -24,7 +24,8 @@ export class Label {
    * @param {boolean} clusters Several clusters: names say which. */
   show(lane, owner, parent, clusters) {
     const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
-    const object = [lane.depth, lane.gone, parent, owner?.name, clusters].join("\n");
+    const uid = lane.apart ? `uid ${lane.uid ? `${lane.uid.slice(0, 8)}…` : "unknown"}` : "";
+    const object = [lane.depth, lane.gone, parent, owner?.name, clusters, uid].join("\n");
     if (object !== this.object) {
       this.object = object;
       this.node.className = lane.gone ? "lane gone" : "lane";
@@ -34,12 +35,14 @@ export class Label {
         el("span", { class: parent ? "fold" : "fold leaf", "aria-hidden": "true" }),
         el("span", { class: "kind" }, shortKind(lane.kind)),
         ...nameOf(lane, owner?.name ?? ""),
+        uid && el("span", { class: "where" }, uid),
         lane.depth === 0 && where && el("span", { class: "where" }, where),
         lane.gone && el("span", { class: "tag" }, "✕"),
         this.counts);
     }
     const title = [
-      `${lane.kind || "object"} ${lane.name}`, where && `in ${where}`, lane.gone && "deleted",
+      `${lane.kind || "object"} ${lane.name}`, uid, where && `in ${where}`,
+      lane.gone && "deleted",
       counted(lane.events, "event"), lane.warnings > 0 && counted(lane.warnings, "warning"),
     ].filter(Boolean).join(", ");
     if (title !== this.title) {

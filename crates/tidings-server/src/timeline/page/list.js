@@ -81,7 +81,8 @@ export class List {
       : view.filters;
     // The last moment of a mark is in it.
     const [from, to] = chosen?.span ? [chosen.span[0], chosen.span[1] + 1] : range;
-    const plain = { from: Math.floor(from), to: Math.ceil(to), limit: PAGE };
+    const ends = chosen?.span || view.last === null; // else with what is ahead of the clock
+    const plain = { from: Math.floor(from), ...(ends && { to: Math.ceil(to) }), limit: PAGE };
     const params = parameters(plain, filters);
     const key = `${params} ${view.utc}`;
     if (key === this.key && !again) return;

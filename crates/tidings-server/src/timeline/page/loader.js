@@ -76,9 +76,8 @@ export class Loader {
     const control = new AbortController();
     this.control = control;
     const { view } = this.store;
-    const [from, to] = this.store.range();
-    const params = parameters({ from: Math.floor(from), to: Math.ceil(to), by: view.by,
-      skip: view.skip }, view.filters);
+    const range = this.store.asked();
+    const params = parameters({ ...range, by: view.by, skip: view.skip }, view.filters);
     if (!again) setBusy(true);
     this.asked = performance.now();
     try {

@@ -13,7 +13,7 @@
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
  *   kept?: Kept}} Following
  * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
- *   parent: number, depth: number, gone: boolean, events: number, warnings: number,
+ *   apart: boolean, parent: number, depth: number, gone: boolean, events: number, warnings: number,
  *   first: number, last: number}} Lane
  * @typedef {[lane: number, from: number, to: number, warning: number, occurrences: number,
  *   events: number, reason: number, event: number]} Mark

@@ -131,6 +131,13 @@ export class Store {
     return [end - last * 1.02, end];
   }
 
+  /** The range to ask the server for. A moving one has no end: what a clock that is ahead dated
+   * later happens now. @returns {{from: number, to?: number}} */
+  asked() {
+    const [from, to] = this.range();
+    return { from: Math.floor(from), ...(this.view.last === null && { to: Math.ceil(to) }) };
+  }
+
   /** @param {Partial<View>} patch @param {boolean} [step] A step of its own in the history. */
   set(patch, step = false) {
     if (step && this.timer) this.replace(); // where a pan had led to, before the step

@@ -79,6 +79,13 @@ impl Case {
         })
     }
 
+    pub(crate) fn uid(self, uid: &str) -> Self {
+        self.with(|event| {
+            let object = event.involved_object.get_or_insert_default();
+            object.uid = Some(uid.into());
+        })
+    }
+
     pub(crate) fn host(self, host: &str) -> Self {
         let source = EventSource {
             component: Some("kubelet".into()),

@@ -4,7 +4,7 @@
 //! ([`tidings_core::possible_owners`]). Owners are always of another kind than what they own, and
 //! these kinds have an order, so that there are no circles.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use std::cmp::Reverse;
 use tidings_core::{possible_owners, told_of};
 
@@ -14,8 +14,10 @@ use super::seen::{Object, Seen};
 #[derive(Clone, Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) object: Object<'a>,
-    /// That of its latest event.
+    /// That of its latest event that has one.
     pub(crate) uid: &'a str,
+    /// Whether another lane is of an object of the same name, and another uid.
+    pub(crate) has_namesake: bool,
     /// Its owner among the lanes.
     pub(crate) parent: Option<usize>,
     /// How many owners are above it.
@@ -44,12 +46,22 @@ pub(crate) struct Lanes<'a> {
 /// skipped, and with each its owners, even if these were skipped. Families are together, the most
 /// troubled one first; what an object owns comes below it, in the order in which it was first seen.
 pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'a> {
-    let mut found = Vec::new();
-    let mut by_object = HashMap::default();
+    let mut found: Vec<Lane<'a>> = Vec::new();
+    let mut by_object = Objects::default();
+    let several = of_several_uids(events);
+    let mut by_uid: HashMap<(Object<'a>, &str), usize> = HashMap::default();
     let mut of_events = Vec::with_capacity(events.len());
     for event in events {
-        let lane = *by_object.entry(event.object()).or_insert_with(|| {
-            found.push(lane(event));
+        let object = event.object();
+        // An object that was created anew has another uid. One event of several may have none.
+        let has_namesake = several.contains(&object);
+        let uid = if has_namesake { event.object_uid() } else { "" };
+        let lane = *by_uid.entry((object, uid)).or_insert_with(|| {
+            found.push(Lane {
+                has_namesake,
+                ..lane(event)
+            });
+            by_object.entry(object).or_default().push(found.len() - 1);
             found.len() - 1
         });
         of_events.push(lane);
@@ -57,7 +69,7 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
             add(lane, event);
         }
     }
-    find_owners(events, &by_object, &mut found);
+    find_owners(events, &of_events, &by_object, &mut found);
     let (drawn, next) = choose(&found, skip, max);
     Lanes {
         next,
@@ -66,10 +78,37 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
     }
 }
 
+/// The lanes of each object: several of an object that was created anew.
+type Objects<'a> = HashMap<Object<'a>, Vec<usize>>;
+
+/// The objects of which events have several uids.
+fn of_several_uids<'a>(events: &[Seen<'a>]) -> HashSet<Object<'a>> {
+    let mut uids: HashMap<Object<'a>, &str> = HashMap::default();
+    let mut several = HashSet::default();
+    for event in events {
+        let uid = event.object_uid();
+        if !uid.is_empty() && *uids.entry(event.object()).or_insert(uid) != uid {
+            several.insert(event.object());
+        }
+    }
+    several
+}
+
+/// Of an object's lanes, the one that was there at a moment: that which began last before it.
+fn lane_at(lanes: &[Lane<'_>], of_object: &[usize], at: i64) -> Option<usize> {
+    let first = |lane: &usize| lanes.get(*lane).map_or(i64::MAX, |lane| lane.first);
+    let begun = of_object.iter().filter(|lane| first(lane) <= at);
+    let begun = begun.max_by_key(|lane| first(lane));
+    begun
+        .or_else(|| of_object.iter().min_by_key(|lane| first(lane)))
+        .copied()
+}
+
 fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
     Lane {
         object: event.object(),
         uid: "",
+        has_namesake: false,
         parent: None,
         depth: 0,
         gone: false,
@@ -87,7 +126,9 @@ fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
     lane.first = lane.first.min(brief.first);
     if brief.last >= lane.last {
         lane.last = brief.last;
-        lane.uid = brief.object_uid;
+        if !event.object_uid().is_empty() {
+            lane.uid = event.object_uid();
+        }
         // A container that is started again is killed with another message.
         lane.gone = brief.kind == "Pod"
             && brief.reason == "Killing"
@@ -97,10 +138,11 @@ fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
 
 fn find_owners<'a>(
     events: &[Seen<'a>],
-    by_object: &HashMap<Object<'a>, usize>,
+    of_events: &[usize],
+    by_object: &Objects<'a>,
     lanes: &mut [Lane<'a>],
 ) {
-    for event in events {
+    for (event, of_event) in events.iter().zip(of_events) {
         let brief = &event.brief;
         let Some(told) = told_of(brief.kind, brief.reason, brief.message) else {
             continue;
@@ -110,23 +152,34 @@ fn find_owners<'a>(
             name: told.name,
             ..event.object()
         };
-        if let Some(lane) = by_object.get(&owned).and_then(|at| lanes.get_mut(*at)) {
-            lane.parent = by_object.get(&event.object()).copied();
+        let owned = by_object.get(&owned);
+        // An owner tells of a pod before the pod's own first event, or soon after its end.
+        let owned = owned.and_then(|of_object| lane_at(lanes, of_object, brief.last + TOLD_EARLY));
+        if let Some(lane) = owned.and_then(|at| lanes.get_mut(at)) {
+            lane.parent = Some(*of_event);
             lane.gone |= told.deleted && lane.last <= brief.last + TOLD_LATE;
         }
     }
-    for lane in lanes {
-        if lane.parent.is_none() {
-            let owners = possible_owners(lane.object.kind, lane.object.name);
-            let mut owners = owners.map(|(kind, name)| Object {
-                kind,
-                name,
-                ..lane.object
-            });
-            lane.parent = owners.find_map(|owner| by_object.get(&owner).copied());
+    for at in 0..lanes.len() {
+        let Some(lane) = lanes.get(at).filter(|lane| lane.parent.is_none()) else {
+            continue;
+        };
+        let owners = possible_owners(lane.object.kind, lane.object.name);
+        let mut owners = owners.map(|(kind, name)| Object {
+            kind,
+            name,
+            ..lane.object
+        });
+        let owner = owners.find_map(|owner| lane_at(lanes, by_object.get(&owner)?, lane.first));
+        if let Some(lane) = lanes.get_mut(at) {
+            lane.parent = owner;
         }
     }
 }
+
+/// An owner tells of an object that it creates this long before the object's first event, in
+/// milliseconds: the kubelet's times are in seconds.
+const TOLD_EARLY: i64 = 2_000;
 
 /// Events may still follow a deletion for this time, in milliseconds: a pod has half a minute to
 /// end.
@@ -141,7 +194,7 @@ fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
         lane.map(|lane| {
             (
                 Reverse((lane.warnings, lane.events, lane.last)),
-                lane.object,
+                (lane.object, lane.uid),
             )
         })
     };
@@ -216,7 +269,10 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
                 Some(_) => (0, 0),
             };
             let lane = found.get(*at);
-            (Reverse(trouble), lane.map(|lane| (lane.first, lane.object)))
+            (
+                Reverse(trouble),
+                lane.map(|lane| (lane.first, lane.object, lane.uid)),
+            )
         });
     }
     let mut places = vec![None; found.len()];
@@ -371,6 +427,49 @@ mod tests {
             let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
             assert!(parent.is_none_or(|cluster| cluster == lane.object.cluster));
         }
+    }
+
+    /// As `tidings top` tells them apart.
+    #[test]
+    fn a_pod_that_was_created_anew_has_a_lane_of_its_own() {
+        let cases = [
+            Case::new("StatefulSet", "redis", "SuccessfulCreate", 90)
+                .message("create Pod redis-0 in StatefulSet redis successful"),
+            Case::new("Pod", "redis-0", "OOMKilling", 100)
+                .uid("aaaa")
+                .warning(),
+            Case::new("Pod", "redis-0", "Killing", 101)
+                .uid("aaaa")
+                .message("Stopping container redis"),
+            Case::new("Pod", "redis-0", "Started", 200).uid("bbbb"),
+            Case::new("Pod", "redis-0", "Probed", 201),
+            // One uid, and events without it: the same pod. A kubelet writes a node's name for it.
+            Case::new("Pod", "web-0", "Started", 200).uid("cccc"),
+            Case::new("Pod", "web-0", "Probed", 201),
+            Case::new("Node", "node-1", "NodeReady", 10).uid("node-1"),
+            Case::new("Node", "node-1", "Starting", 11).uid("dddd"),
+        ];
+        let found = lanes(&seen(&cases), 0, 300);
+        let shown = found.drawn.iter().map(|lane| {
+            let gone = if lane.gone { " gone" } else { "" };
+            let apart = if lane.has_namesake { " apart" } else { "" };
+            format!(
+                "{} {:?} {}{gone}{apart}",
+                lane.object.name, lane.uid, lane.events
+            )
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                "redis \"\" 1",
+                "redis-0 \"aaaa\" 2 gone apart",
+                "redis-0 \"bbbb\" 1 apart",
+                "redis-0 \"\" 1 apart",
+                "node-1 \"dddd\" 2",
+                "web-0 \"cccc\" 2",
+            ]
+        );
+        assert!(found.drawn[1..4].iter().all(|lane| lane.parent == Some(0)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An event as the rules look at it.
 
 use tidings_api::codec::stored::Brief;
-use tidings_core::reading::is_warning;
+use tidings_core::reading::{is_warning, object_uid};
 
 /// What an event of a cluster says.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,11 @@ impl<'a> Seen<'a> {
             kind: self.brief.kind,
             name: self.brief.object,
         }
+    }
+
+    /// The uid by which its object is told from others of the same name, if it says one.
+    pub(crate) fn object_uid(&self) -> &'a str {
+        object_uid(self.brief.object, self.brief.object_uid)
     }
 
     pub(crate) fn is_warning(&self) -> bool {
