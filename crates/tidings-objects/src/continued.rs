@@ -1,13 +1,14 @@
 //! Lets a data folder continue the sealed archive of a lost one.
 //!
-//! It can also be the same folder, restored from a copy that is older than the archive.
+//! It can also be the same folder, restored from a copy that is older than the archive, or the
+//! archive can have lost its newest manifests.
 //!
 //! Invariants:
 //!
 //! - A folder that followed nothing yet begins at the position that the manifest names. So what the
 //!   source still has since then is kept, and a gap is noted for what it no longer has.
 //! - A folder that already followed the cluster gets a gap up to where it began.
-//! - A sealed version is not sealed again.
+//! - A sealed version is not sealed again. A version counts as sealed as far as the files show it.
 //! - From then on the former folder seals nothing more.
 
 use std::collections::HashMap;
@@ -23,13 +24,16 @@ use tokio::task::spawn_blocking;
 use crate::described::random_id;
 use crate::file::read::{FileError, Reader};
 use crate::folder::{Folder, FolderError};
-use crate::manifest::Manifest;
+use crate::manifest::{File, Manifest};
 use crate::place::Place;
-use crate::seal::note;
+use crate::seal::{ended, note};
 
 /// Clocks are assumed to differ by less than this, in milliseconds. A file that ends this long
 /// before the position has no versions beyond it.
 const CLOCKS_DIFFER_MILLIS: i64 = 10 * 60_000;
+
+/// Maximum files that are read only to find the last sealed version of each followed namespace.
+const FILES_SOUGHT: usize = 64;
 
 /// Why an archive was not continued.
 #[derive(Debug, thiserror::Error)]
@@ -97,12 +101,15 @@ pub async fn take_over(
             return Ok(false);
         }
     }
+    let known = Known::read(&folder, &manifest).await?;
     let continued = Continued {
         writer: manifest.writer.clone(),
         archive: manifest.archive.clone(),
+        newest: manifest.commit(),
         positions: manifest.positions.clone(),
+        ends: known.ends.into_iter().collect(),
         gaps: manifest.gaps.clone(),
-        sealed_beyond: sealed_beyond(&folder, &manifest).await?,
+        sealed_beyond: known.beyond,
     };
     let name = cluster.name().to_owned();
     let writer = match cluster.continue_from(&continued).await? {
@@ -116,68 +123,104 @@ pub async fn take_over(
     next.sealed_through = 0;
     note(&unsealed, &manifest, &next).await?;
     folder.commit(&next).await?;
+    ended(&unsealed, &next).await?;
     Ok(true)
 }
 
-/// Returns the sealed versions that lie beyond the manifest's positions. Such versions come from a
-/// seal that ended half-way, or from a list that was still being read.
-async fn sealed_beyond(
-    folder: &Folder,
-    manifest: &Manifest,
-) -> Result<Vec<(String, u64, u64)>, ContinueError> {
-    let complete = manifest.positions.iter();
-    let complete = complete.map(|(_, position)| position.complete_until).min();
-    let since = complete.unwrap_or(0).saturating_sub(CLOCKS_DIFFER_MILLIS);
-    let cluster: Arc<str> = manifest.cluster.as_str().into();
-    let mut beyond = Vec::new();
-    for file in manifest.files.iter().rev() {
-        if file.to.as_millisecond() < since || beyond.len() >= SEALED_BEYOND_MAX {
-            continue;
-        }
-        let whole = folder.whole(&file.path, file.bytes, &file.checksum).await?;
-        let read = match whole {
-            Err(why) => Err(why),
-            Ok(bytes) => {
-                let positions = manifest.positions.iter().cloned().collect();
-                let cluster = Arc::clone(&cluster);
-                let read =
-                    spawn_blocking(move || beyond_in(&Reader::new(&cluster, bytes)?, &positions));
-                let read = read.await.map_err(|_| ContinueError::Panicked)?;
-                read.map_err(|error| error.to_string())
-            }
-        };
-        match read {
-            Ok(found) => beyond.extend(found),
-            // What it has may be sealed once more.
-            Err(why) => {
-                let (cluster, file) = (&*cluster, &file.path);
-                let what = "passed over: its versions are not known, and may be sealed again";
-                tracing::error!(cluster, file, why, "{what}");
-            }
-        }
-    }
-    beyond.truncate(SEALED_BEYOND_MAX);
-    Ok(beyond)
+/// The versions in the files, compared with the manifest's positions.
+#[derive(Default)]
+struct Known {
+    /// Sealed versions that lie beyond the positions. Such versions come from a seal that ended
+    /// half-way, or from a list that was still being read.
+    beyond: Vec<(String, u64, u64)>,
+    /// The last epoch and version up to each position, by the positions' namespaces.
+    ends: HashMap<String, (u64, u64)>,
 }
 
-fn beyond_in(
-    file: &Reader,
-    positions: &HashMap<String, Position>,
-) -> Result<Vec<(String, u64, u64)>, FileError> {
-    let mut beyond = Vec::new();
-    for group in 0..file.groups() {
-        for row in file.group(group)? {
-            let position = positions.get(&row.namespace).or_else(|| positions.get(""));
-            let through = position.and_then(|it| Some((it.epoch, it.version?)));
-            if through.is_none_or(|through| (row.epoch, row.version) > through) {
-                beyond.push((row.uid, row.epoch, row.version));
+impl Known {
+    /// Reads the latest files first: files that may have versions beyond the positions, and others
+    /// while the last version of a namespace is not found.
+    async fn read(folder: &Folder, manifest: &Manifest) -> Result<Self, ContinueError> {
+        let complete = manifest.positions.iter();
+        let complete = complete.map(|(_, position)| position.complete_until).min();
+        let since = complete.unwrap_or(0).saturating_sub(CLOCKS_DIFFER_MILLIS);
+        let cluster: Arc<str> = manifest.cluster.as_str().into();
+        let positions: HashMap<_, _> = manifest.positions.iter().cloned().collect();
+        let positions = Arc::new(positions);
+        let mut known = Self::default();
+        let mut files: Vec<&File> = manifest.files.iter().collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.to));
+        let mut others = 0;
+        for file in files {
+            let is_beyond = file.to.as_millisecond() >= since;
+            let is_beyond = is_beyond && known.beyond.len() < SEALED_BEYOND_MAX;
+            let is_sought = others < FILES_SOUGHT && known.misses(&positions, file);
+            if !is_beyond && !is_sought {
+                continue;
+            }
+            others += usize::from(!is_beyond);
+            let whole = folder.whole(&file.path, file.bytes, &file.checksum).await?;
+            let read = match whole {
+                Err(why) => Err(why),
+                Ok(bytes) => {
+                    let (of, positions) = (Arc::clone(&cluster), Arc::clone(&positions));
+                    let read =
+                        spawn_blocking(move || Self::of(&Reader::new(&of, bytes)?, &positions));
+                    let read = read.await.map_err(|_| ContinueError::Panicked)?;
+                    read.map_err(|error| error.to_string())
+                }
+            };
+            let found = match read {
+                Ok(found) => found,
+                // What it has may be sealed once more.
+                Err(why) => {
+                    let (cluster, file) = (&*cluster, &file.path);
+                    let what = "passed over: its versions are not known, and may be sealed again";
+                    tracing::error!(cluster, file, why, "{what}");
+                    continue;
+                }
+            };
+            known.beyond.extend(found.beyond);
+            for (namespace, end) in found.ends {
+                known.note(namespace, end);
             }
         }
-        if beyond.len() >= SEALED_BEYOND_MAX {
-            break;
-        }
+        known.beyond.truncate(SEALED_BEYOND_MAX);
+        Ok(known)
     }
-    Ok(beyond)
+
+    /// Returns whether a file may have the last version of a namespace of which none is known.
+    fn misses(&self, positions: &HashMap<String, Position>, file: &File) -> bool {
+        let between = file.first[0].as_str()..=file.last[0].as_str();
+        let mut positions = positions.iter();
+        positions.any(|(namespace, position)| {
+            let may_have = namespace.is_empty() || between.contains(&namespace.as_str());
+            may_have && position.version.is_some() && !self.ends.contains_key(namespace)
+        })
+    }
+
+    fn note(&mut self, namespace: String, end: (u64, u64)) {
+        let known = self.ends.entry(namespace).or_default();
+        *known = (*known).max(end);
+    }
+
+    fn of(file: &Reader, positions: &HashMap<String, Position>) -> Result<Self, FileError> {
+        let mut known = Self::default();
+        for group in 0..file.groups() {
+            for row in file.group(group)? {
+                let of = Some(&*row.namespace).filter(|of| positions.contains_key(*of));
+                let of = of.unwrap_or_default();
+                let position = positions.get(of);
+                let through = position.and_then(|it| Some((it.epoch, it.version?)));
+                if through.is_some_and(|through| (row.epoch, row.version) <= through) {
+                    known.note(of.to_owned(), (row.epoch, row.version));
+                } else if known.beyond.len() < SEALED_BEYOND_MAX {
+                    known.beyond.push((row.uid, row.epoch, row.version));
+                }
+            }
+        }
+        Ok(known)
+    }
 }
 
 #[cfg(test)]
@@ -232,21 +275,29 @@ mod tests {
             ("b", 1, 9),
             ("b", 2, 1),
         ];
-        for (positions, expected) in [
-            (vec![("", Some(8))], vec![1, 9]),
+        for (positions, expected, ends) in [
+            (vec![("", Some(8))], vec![1, 9], Some((1, 8))),
+            // Whatever the position says, the files show up to where versions are sealed.
+            (vec![("", Some(u64::MAX))], vec![1], Some((1, 9))),
             // Namespace `b` has its own position; the others have that of the cluster.
-            (vec![("b", Some(9)), ("", Some(6))], vec![1, 7]),
+            (
+                vec![("b", Some(9)), ("", Some(6))],
+                vec![1, 7],
+                Some((0, 90)),
+            ),
             // A list was being read, so there is no position yet.
-            (vec![("", None)], vec![1, 7, 8, 9, 90]),
-            (vec![], vec![1, 7, 8, 9, 90]),
+            (vec![("", None)], vec![1, 7, 8, 9, 90], None),
+            (vec![], vec![1, 7, 8, 9, 90], None),
         ] {
             let positions = positions.into_iter();
             let positions = positions.map(|(namespace, at)| (namespace.to_owned(), position(at)));
             let positions = positions.collect();
-            let found = beyond_in(&file(&versions), &positions).unwrap();
-            let mut found: Vec<u64> = found.into_iter().map(|(_, _, number)| number).collect();
-            found.sort_unstable();
-            assert_eq!(found, expected, "{positions:?}");
+            let found = Known::of(&file(&versions), &positions).unwrap();
+            let mut beyond: Vec<u64> = found.beyond.iter().map(|(_, _, number)| *number).collect();
+            beyond.sort_unstable();
+            assert_eq!(beyond, expected, "{positions:?}");
+            let end = found.ends.get("").copied();
+            assert_eq!(end, ends, "{positions:?}");
         }
     }
 }

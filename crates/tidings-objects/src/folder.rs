@@ -306,7 +306,7 @@ impl Folder {
         }
         let len = bytes.len() as u64;
         self.manifest_bytes.store(len, Ordering::Relaxed);
-        Ok(manifest)
+        Ok(manifest.read_from(&bytes))
     }
 
     /// Writes a manifest, unless there is one of its number or it could not be read again.
@@ -316,8 +316,7 @@ impl Folder {
         if number > NUMBER_MAX {
             return full("has no successor".to_owned());
         }
-        // This cannot fail: texts, numbers and times can always be written.
-        let bytes = serde_json::to_vec_pretty(manifest).unwrap_or_default();
+        let bytes = manifest.encode();
         let len = bytes.len() as u64;
         if len > BYTES_MAX {
             return full(format!(

@@ -4,10 +4,12 @@
 //! to it; the files it names were whole before it was written; it never changes.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tidings_archive::{Commit, Gap, Position};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::file::bounds::{FILE_BYTES_MAX, GROUP_ROWS_MAX, GROUPS_MAX};
 use crate::foreign;
@@ -20,6 +22,8 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 200_000;
 /// Maximum rows of a file.
 const ROWS_MAX: u64 = (GROUPS_MAX * GROUP_ROWS_MAX) as u64;
+/// Maximum epoch: no source goes back to an earlier state more often.
+const EPOCH_MAX: u64 = u32::MAX as u64;
 /// Maximum bytes of one part of an object's place in a manifest; Kubernetes' own names are shorter.
 const PLACE_BYTES_MAX: usize = 256;
 
@@ -74,6 +78,9 @@ pub struct Manifest {
     pub files: Vec<File>,
     /// Files that no longer belong to the archive and are yet to be deleted.
     pub removed: Vec<Removed>,
+    /// The checksum of its bytes, once it was read or its commit was noted.
+    #[serde(skip)]
+    pub(crate) checksum: OnceLock<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -249,6 +256,21 @@ impl Manifest {
             purging: Some(false),
             files: Vec::new(),
             removed: Vec::new(),
+            checksum: OnceLock::new(),
+        }
+    }
+
+    /// Returns the bytes that are written.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Texts, numbers and times can always be written.
+        serde_json::to_vec_pretty(self).unwrap_or_default()
+    }
+
+    /// Notes the bytes that this manifest was read from.
+    pub(crate) fn read_from(self, bytes: &[u8]) -> Self {
+        Self {
+            checksum: OnceLock::from(checksum(bytes)),
+            ..self
         }
     }
 
@@ -260,16 +282,19 @@ impl Manifest {
             archive: self.archive.clone().or_else(|| Some(self.id.clone())),
             written_at: now,
             purging: self.purging.or(Some(false)),
+            checksum: OnceLock::new(),
             ..self.clone()
         }
     }
 
-    /// Returns what the writing store notes of this manifest before it writes it.
+    /// Returns what the writing store notes of this manifest, which does not change from then on.
     pub(crate) fn commit(&self) -> Commit {
+        let checksum = self.checksum.get_or_init(|| checksum(&self.encode()));
         Commit {
             number: self.number,
             id: self.id.clone(),
             sealed_through: self.sealed_through,
+            checksum: checksum.clone(),
         }
     }
 
@@ -285,6 +310,10 @@ impl Manifest {
         });
         if let Some(file) = too_long {
             return Some(format!("{:?} is longer than it can be", file.path));
+        }
+        let mut positions = self.positions.iter();
+        if positions.any(|(_, position)| position.epoch > EPOCH_MAX) {
+            return Some("it says that a source went back more often than one can".to_owned());
         }
         let mut paths = self.files.iter().flat_map(File::paths);
         let removed = self.removed.iter().map(|removed| removed.path.as_str());
@@ -351,6 +380,11 @@ impl Manifest {
         }
         self.remove(paths, now);
     }
+}
+
+/// XXH3 of the bytes of a manifest, in 16 hexadecimal digits.
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:016x}", xxh3_64(bytes))
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ pub enum SealError {
     },
     /// The newest manifest names this store, but the store did not write it.
     #[error(
-        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and it did not write it. It was restored from a copy, or the storage was changed: nothing is sealed, and everything keeps waiting; --objects-continue seals it behind what is there"
+        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and is not the last one that it wrote. It was restored from a copy, or the storage was, or was changed: nothing is sealed, and everything keeps waiting; --objects-continue seals it behind what is there"
     )]
     Older {
         /// The cluster's name.
@@ -344,6 +344,7 @@ impl Sealer {
         let mut sealed = Sealed::default();
         let mut manifest = self.newest().await?;
         // Entries that were sealed but not released before the process ended.
+        ended(&self.unsealed, &manifest).await?;
         self.unsealed.sealed(manifest.sealed_through).await?;
         let (mut merges, mut is_all) = (true, false);
         loop {
@@ -415,10 +416,11 @@ impl Sealer {
         Ok(newest)
     }
 
-    /// Writes the manifest that follows another one, after the store noted it.
+    /// Writes the manifest that follows another one, which the store notes before and after.
     async fn commit(&self, before: &Manifest, next: &Manifest) -> Result<(), SealError> {
         note(&self.unsealed, before, next).await?;
-        Ok(self.folder.commit(next).await?)
+        self.folder.commit(next).await?;
+        Ok(ended(&self.unsealed, next).await?)
     }
 
     /// Writes some versions to files; returns the manifest that names them, unless there are none.
@@ -756,6 +758,14 @@ pub(crate) async fn note(
     let archive = next.archive.as_deref().unwrap_or_default();
     let (before, next) = (before.commit(), next.commit());
     unsealed.begin_commit(archive, &before, next).await
+}
+
+/// Notes in a store that a manifest is written.
+pub(crate) async fn ended(unsealed: &Unsealed, done: &Manifest) -> Result<(), JournalError> {
+    match done.archive.as_deref().filter(|_| done.number > 0) {
+        Some(archive) => unsealed.end_commit(archive, &done.commit()).await,
+        None => Ok(()),
+    }
 }
 
 /// Makes sorted rows of versions; also returns how many versions cannot be read.

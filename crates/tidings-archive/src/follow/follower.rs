@@ -396,7 +396,7 @@ impl Follower {
         }
         self.went_back |= answer.version < position.latest;
         if self.went_back {
-            position.epoch += 1;
+            position.epoch = position.epoch.saturating_add(1);
             position.latest = 0;
         }
         if is_doubtful {

@@ -1,17 +1,22 @@
 //! Lets a store continue an archive on object storage whose data folder was lost, or whose data
-//! folder it is, restored from a copy that is older than the archive.
+//! folder it is, restored from a copy that is older than the archive, or newer, as the archive lost
+//! its newest manifests.
 //!
-//! Invariant: everything is done in one commit. Nothing is taken out of the journal: what the store
-//! has and is not sealed is sealed behind what is there.
+//! Invariants: everything is done in one commit, which takes nothing out of the journal: what the
+//! store has and is not sealed is sealed behind what is there. If the archive lost manifests, that
+//! commit takes away the mark of the journal, so that all that is kept is put into it anew, at the
+//! next start if not now. What the archive says is believed as far as its files show it.
 
 use bytes::Bytes;
-use tidings_store::{NewRecord, ReadError, Store, Write};
+use tidings_store::{Fault, NewRecord, ReadError, Store, Write};
 
+use super::commits::{Commit, Commits};
 use super::coverage::Coverage;
 use super::keeper::{KeepError, Keeper};
 use super::own::{json, parse};
 use super::position::{Cause, Gap, Position};
 use super::sealed_before::SealedBefore;
+use super::unsealed::JournalError;
 use super::{gaps, keys};
 
 /// Maximum versions beyond the positions that are known to be sealed.
@@ -22,10 +27,15 @@ pub const SEALED_BEYOND_MAX: usize = 10_000;
 pub struct Continued {
     /// The identity of the store that sealed last.
     pub writer: String,
-    /// The identity of the archive. Those of the first days have none.
+    /// The archive, if it has an identity.
     pub archive: Option<String>,
+    /// Its newest manifest.
+    pub newest: Commit,
     /// How far the cluster was followed, by namespaces.
     pub positions: Vec<(String, Position)>,
+    /// The last version that its files have and that is not beyond the position, by the namespaces
+    /// of these, with its epoch: up to there, and no further, positions are believed to be sealed.
+    pub ends: Vec<(String, (u64, u64))>,
     /// The latest gaps.
     pub gaps: Vec<Gap>,
     /// Versions beyond the positions that are sealed, by uid, epoch and number: at most
@@ -46,10 +56,12 @@ pub enum Continues {
 
 /// Lets a store begin where another one ended; again, if it did before. One that was followed
 /// before keeps what it has, and a gap is noted from there on until it began. One that wrote the
-/// archive itself, before it was restored from a copy, gets another identity.
+/// archive itself, before it was restored from a copy or the archive lost manifests, gets another
+/// identity. If the archive lost some, all that is kept is sealed anew that is not in the others,
+/// and a gap is noted of what ended meanwhile.
 ///
 /// # Errors
-/// Nothing was done.
+/// Nothing was done, or what is kept is not in the journal yet: it may be done again.
 pub(crate) async fn begin(
     keeper: &Keeper,
     identity: &str,
@@ -57,9 +69,16 @@ pub(crate) async fn begin(
 ) -> Result<Continues, KeepError> {
     let own = Coverage::followed(keeper).await?;
     let before = SealedBefore::read(&*keeper.store).await?;
-    let is_restored = continued.writer == identity || has_sealed_to(keeper, continued).await?;
+    let noted = match &continued.archive {
+        Some(archive) => Commits::read(&*keeper.store, archive).await?,
+        None => None,
+    };
+    // Since it was copied, others may have continued the archive.
+    let is_restored = continued.writer == identity || noted.is_some();
+    let has_lost = noted.is_some_and(|noted| noted.are_behind(&continued.newest));
     let is_again = before.is_some_and(|before| before.writer == continued.writer);
     let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
+    let has_mark = mark.is_some();
     let given: u64 = mark
         .map_or(Ok(0), |mark| parse(&mark.value))
         .map_err(ReadError::Fault)?;
@@ -69,6 +88,7 @@ pub(crate) async fn begin(
     let mut sealed = SealedBefore::new(
         &continued.writer,
         &continued.positions,
+        &continued.ends,
         &continued.sealed_beyond,
     );
     let mut missed = continued.gaps.clone();
@@ -81,24 +101,30 @@ pub(crate) async fn begin(
         }
         let until = former.covered_until();
         let is_later = position.since > until;
-        if is_later {
-            missed.push(Gap {
-                namespace: namespace.clone(),
-                ..Gap::new(until, position.since, Cause::Absent)
-            });
-        }
+        let missing = if has_lost {
+            // What was sealed and has ended since is nowhere.
+            Some((position.covered_until().max(until), Cause::Storage))
+        } else {
+            is_later.then_some((position.since, Cause::Absent))
+        };
+        missed.extend(missing.map(|(to, cause)| Gap {
+            namespace: namespace.clone(),
+            ..Gap::new(until, to, cause)
+        }));
         // The source went back meanwhile, or did before.
         let went_back = is_later && position.latest < former.latest;
-        let epochs = former.epoch.saturating_sub(position.epoch) + u64::from(went_back);
+        let apart = former.epoch.saturating_sub(position.epoch);
+        let epochs = apart.saturating_add(u64::from(went_back));
         sealed.epochs = sealed.epochs.max(epochs);
     }
     let mut writes = gaps::write(&*keeper.store, &missed).await?;
     if own.is_empty() {
         for (namespace, position) in &continued.positions {
-            // What is here begins there.
+            // What is here begins there. A source that has not got as far went back.
             let begun = Position {
                 since: position.covered_until(),
                 versions: 0,
+                latest: position.latest.max(position.version.unwrap_or(0)),
                 ..position.clone()
             };
             let record = NewRecord::new(json(&begun));
@@ -113,19 +139,29 @@ pub(crate) async fn begin(
         let record = NewRecord::new(identity.clone());
         writes.push(Write::put(keys::IDENTITY, record));
     }
+    let journal = keeper.journal.as_ref().filter(|_| has_lost);
+    if journal.is_some() && has_mark {
+        writes.push(Write::delete(Bytes::from_static(keys::SEALED)));
+    }
     keeper.store.write_all(writes).await?;
     keeper.set_sealed_before(sealed);
+    if let Some(journal) = journal {
+        journal.begin_anew(keeper).await?;
+    }
     Ok(Continues::As(identity))
 }
 
-/// Whether a store noted manifests of the archive, whoever continued that since: another copy of
-/// the same data folder, perhaps.
-async fn has_sealed_to(keeper: &Keeper, continued: &Continued) -> Result<bool, ReadError> {
-    let Some(archive) = &continued.archive else {
-        return Ok(false);
-    };
-    let noted = keeper.store.get(keys::commits(archive)).await?;
-    Ok(noted.is_some())
+impl From<JournalError> for KeepError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            JournalError::Read(error) => error.into(),
+            JournalError::Write(error) => error.into(),
+            // Nothing is said to be sealed here.
+            error @ JournalError::NotGiven { .. } => {
+                Self::Read(Fault::Corrupt(error.to_string()).into())
+            }
+        }
+    }
 }
 
 /// The identity of a store: random.

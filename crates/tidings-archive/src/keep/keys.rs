@@ -160,6 +160,9 @@ pub(crate) fn commits(archive: &str) -> Bytes {
     format!("\0commits/{archive}").into()
 }
 
+/// The prefix of these.
+pub(crate) const COMMITS: &[u8] = b"\0commits/";
+
 /// What was sealed before the store began, if it continues an archive on object storage.
 pub(crate) const CONTINUED: &[u8] = b"\0continued";
 

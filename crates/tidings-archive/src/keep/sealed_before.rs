@@ -1,9 +1,11 @@
 //! What was sealed before this store began: it continues an archive on object storage that another
 //! one began.
 //!
-//! Invariant: a version that is sealed there is not sealed again. In a namespace those are all up
-//! to the position at which the archive was continued, and a few beyond it, which are named. What
-//! is sealed from here has the epochs of the archive, and says since when it covers the cluster.
+//! Invariants: a version that is sealed there is not sealed again. In a namespace those are all up
+//! to the position at which the archive was continued, and a few beyond it, which are named. No
+//! version is taken for sealed that is behind the last one in the archive's files, whatever
+//! position it says. What is sealed from here has the epochs of the archive, and says since when it
+//! covers the cluster.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -41,14 +43,22 @@ impl SealedBefore {
         read.map_err(ReadError::Fault)
     }
 
+    /// By the positions, by the last version of each that the files have, and by the versions
+    /// beyond.
     pub(crate) fn new(
         writer: &str,
         positions: &[(String, Position)],
+        ends: &[(String, (u64, u64))],
         beyond: &[(String, u64, u64)],
     ) -> Self {
+        let end = |namespace: &str| {
+            let mut ends = ends.iter();
+            ends.find_map(|(found, end)| (found == namespace).then_some(*end))
+        };
         let through = positions.iter().filter_map(|(namespace, position)| {
-            let version = position.version?;
-            Some((namespace.clone(), (position.epoch, version)))
+            let through = (position.epoch, position.version?);
+            let end = end(namespace).unwrap_or_default();
+            Some((namespace.clone(), through.min(end)))
         });
         Self {
             through: through.collect(),

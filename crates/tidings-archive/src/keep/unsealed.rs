@@ -23,7 +23,7 @@ use tidings_store::{
 use super::coverage::Coverage;
 use super::journal::{ANY_EPOCH, Item, Journal, NotSealed};
 use super::keeper::{KeepError, Keeper};
-use super::kept::Entry;
+use super::kept::{Entry, Kept};
 use super::keys;
 use super::own::{json, parse};
 use super::position::{Gap, Position};
@@ -101,9 +101,18 @@ impl Journal {
         }
     }
 
+    /// Puts everything that is kept into the journal once more, whose mark was taken away.
+    pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), JournalError> {
+        let next = self.next.load(Ordering::Relaxed);
+        *self.kept() = Kept::new(next);
+        self.waiting.store(0, Ordering::Relaxed);
+        self.enlist(keeper).await
+    }
+
     /// Puts everything that is kept into the journal. The mark comes last: until then it is begun
     /// anew, over what is there.
     async fn enlist(&self, keeper: &Keeper) -> Result<(), JournalError> {
+        let first = self.next.load(Ordering::Relaxed);
         let begun = Bytes::from_static(keys::UNSEALED);
         keeper
             .delete_below(&begun)
@@ -132,7 +141,7 @@ impl Journal {
                 }
             }
         }
-        let mark = Write::put(keys::SEALED, NewRecord::new(json(&0_u64)));
+        let mark = Write::put(keys::SEALED, NewRecord::new(json(&first)));
         keeper.store.write_all(vec![mark]).await?;
         Ok(())
     }

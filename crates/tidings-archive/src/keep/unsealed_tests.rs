@@ -12,6 +12,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Store, UnixMillis};
 use tidings_testing::copy_folder;
 
+use super::commits::Commit;
 use super::continued::{self, Continued, Continues};
 use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
@@ -210,12 +211,20 @@ impl World {
             let (name, which) = self.observed[sealed];
             (format!("uid-{name}-{which}"), 0, *sealed)
         });
+        let sealed = self.sealed.iter().copied();
+        let end = sealed
+            .filter(|sealed| *sealed <= through.unwrap_or(0))
+            .max();
         let continued = Continued {
             writer: "former".to_owned(),
             archive: None,
             positions: self.positions.clone(),
-            gaps: Vec::new(),
+            ends: end
+                .map(|end| (String::new(), (0, end)))
+                .into_iter()
+                .collect(),
             sealed_beyond: beyond.collect(),
+            ..Continued::default()
         };
         // A copy has the identity of the one that was lost.
         let identity = copy.map_or("new", |_| "former");
@@ -545,4 +554,60 @@ async fn what_ended_is_not_counted_as_waiting() {
     unsealed.sealed(part.through).await.unwrap();
     assert_eq!(unsealed.waiting(), Some(0));
     world.keeper.store.close().await;
+}
+
+/// The later manifests of the archive are gone, with what they sealed.
+#[tokio::test]
+async fn what_an_archive_lost_is_to_be_sealed_again_and_lies_in_a_gap() {
+    let mut world = World::new().await;
+    world.step(&Step::Open { seal: true }).await;
+    world.position.since = START;
+    world.position.complete_until = START;
+    for number in 0..3 {
+        world.position.complete_until += 1000;
+        world.step(&Step::Observe(vec![(number, 0)])).await;
+        world.step(&seal(false)).await;
+    }
+    let unsealed = Unsealed {
+        keeper: Arc::clone(&world.keeper),
+    };
+    let commit = |number| Commit {
+        number,
+        id: number.to_string(),
+        ..Commit::default()
+    };
+    unsealed.end_commit("a", &commit(3)).await.unwrap();
+    let position = Position {
+        version: Some(1),
+        complete_until: START + 1000,
+        ..world.position.clone()
+    };
+    let continued = |number, end| Continued {
+        writer: "former".to_owned(),
+        archive: Some("a".to_owned()),
+        newest: commit(number),
+        positions: vec![(String::new(), position.clone())],
+        ends: vec![(String::new(), (0, end))],
+        ..Continued::default()
+    };
+    // Nothing is lost, or all but the first version, which no file has in the end.
+    for (newest, end, expected) in [(3, 1, vec![]), (2, 1, vec![2, 3]), (1, 0, vec![1, 2, 3])] {
+        let continued = continued(newest, end);
+        let begun = continued::begin(&world.keeper, "former", &continued).await;
+        assert!(matches!(begun.unwrap(), Continues::As(_)));
+        // Also if the process ends.
+        world.step(&Step::Open { seal: true }).await;
+        let unsealed = Unsealed {
+            keeper: Arc::clone(&world.keeper),
+        };
+        assert_eq!(unsealed.waiting(), Some(if newest < 3 { 3 } else { 0 }));
+        let part = unsealed.next(usize::MAX).await.unwrap().unwrap_or_default();
+        let mut versions: Vec<_> = part.versions.iter().map(|it| it.version).collect();
+        versions.sort_unstable();
+        assert_eq!((versions, part.gone), (expected, 0), "{newest}");
+        let gaps = super::gaps::read(&*world.keeper.store).await.unwrap();
+        let gaps: Vec<_> = gaps.iter().map(|gap| (gap.from, gap.to)).collect();
+        let lost = (newest < 3).then_some((START + 1000, START + 3000));
+        assert_eq!(gaps, lost.into_iter().collect::<Vec<_>>(), "{newest}");
+    }
 }

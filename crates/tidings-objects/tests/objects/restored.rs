@@ -183,40 +183,104 @@ async fn manifests_that_the_store_did_not_write_are_not_believed() {
         refused(&world, &place).await;
         std::fs::remove_file(file).unwrap();
     }
-    // The storage is older than what was sealed there.
-    let lost = [own.number - 1, own.number];
-    let kept = lost.map(|number| (file(number), storage.file(&format!("kept-{number}"))));
-    for (file, kept) in &kept {
-        std::fs::rename(file, kept).unwrap();
+    // The next one, or the same again, of which nothing is said but that it has no files.
+    for number in [own.number, own.number + 1] {
+        let mut manifest: Value = serde_json::from_slice(&text).unwrap();
+        manifest["files"] = json!([]);
+        if number > own.number {
+            manifest["number"] = number.into();
+            manifest.as_object_mut().unwrap().remove("archive").unwrap();
+        }
+        std::fs::write(file(number), manifest.to_string()).unwrap();
+        refused(&world, &place).await;
+        std::fs::remove_file(file(number)).unwrap();
     }
-    refused(&world, &place).await;
-    for (file, kept) in &kept {
-        std::fs::rename(kept, file).unwrap();
-    }
+    std::fs::write(file(own.number), &text).unwrap();
     world.seal(&place, SealOptions::default()).await.unwrap();
     world.check(&place).await;
 }
 
-/// Manifests of the first days have no identity of their archive. A program of those days may also
-/// have continued one that has.
+/// A bucket put back from a copy, or manifests that were deleted there: what they sealed left the
+/// journal long ago.
 #[tokio::test]
-async fn an_archive_without_an_identity_is_continued_and_gets_one() {
+async fn what_is_kept_is_sealed_again_if_the_archive_lost_its_newest_manifests() {
+    for lost in [1, 2, 4] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        for _ in 0..5 {
+            world.observe(5).await;
+            world.seal(&place, SealOptions::default()).await.unwrap();
+        }
+        world.observe(5).await;
+        let own = newest(&place, "prod").await.unwrap();
+        for number in own.number - lost + 1..=own.number {
+            std::fs::remove_file(storage.file(&format!("prod/manifests/{number:020}.json")))
+                .unwrap();
+        }
+        refused(&world, &place).await;
+        continued(&world, &place).await;
+        world.check(&place).await;
+        world.observe(5).await;
+        world.seal(&place, SealOptions::default()).await.unwrap();
+        world.check(&place).await;
+    }
+}
+
+/// The operator lets it be continued. What was observed since waits, and is sealed.
+#[tokio::test]
+async fn a_forged_position_keeps_nothing_from_being_sealed() {
+    for version in [u64::MAX, 1 << 62] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut world = World::new();
+        for _ in 0..3 {
+            world.observe(5).await;
+            world.seal(&place, SealOptions::default()).await.unwrap();
+        }
+        world.observe(5).await;
+        let own = newest(&place, "prod").await.unwrap();
+        let file = |number: u64| storage.file(&format!("prod/manifests/{number:020}.json"));
+        let text = std::fs::read(file(own.number)).unwrap();
+        let mut manifest: Value = serde_json::from_slice(&text).unwrap();
+        manifest["number"] = (own.number + 1).into();
+        manifest["positions"] = json!([["", {
+            "version": version, "latest": version, "epoch": 0, "identity": null, "since": 1,
+            "completeUntil": 2, "cause": null, "versions": 15, "selection": "",
+        }]]);
+        std::fs::write(file(own.number + 1), manifest.to_string()).unwrap();
+        refused(&world, &place).await;
+        continued(&world, &place).await;
+        world.check(&place).await;
+        // No source went back so often.
+        let manifest = newest(&place, "prod").await.unwrap();
+        storage.change_manifest(manifest.number, |manifest| {
+            manifest["positions"][0][1]["epoch"] = u64::MAX.into();
+        });
+        let error = newest(&place, "prod").await.unwrap_err();
+        assert!(error.to_string().contains("went back"), "{error}");
+    }
+}
+
+/// Only a store that never noted a manifest, as that of a program of the first days did not, has
+/// nothing to compare them with.
+#[tokio::test]
+async fn an_archive_that_lost_its_identity_is_continued_by_the_operator_only() {
     let storage = Storage::folder();
     let place = storage.place();
     let mut world = World::new();
-    for _ in 0..3 {
-        world.observe(5).await;
-        world.seal(&place, SealOptions::default()).await.unwrap();
-        let manifest = newest(&place, "prod").await.unwrap();
-        assert!(manifest.archive.is_some());
-        storage.change_manifest(manifest.number, |manifest| {
-            manifest["id"] = "0123456789abcdef".into();
-            manifest.as_object_mut().unwrap().remove("archive").unwrap();
-        });
-    }
     world.observe(5).await;
     world.seal(&place, SealOptions::default()).await.unwrap();
+    let manifest = newest(&place, "prod").await.unwrap();
+    storage.change_manifest(manifest.number, |manifest| {
+        manifest["id"] = "0123456789abcdef".into();
+        manifest.as_object_mut().unwrap().remove("archive").unwrap();
+    });
+    world.observe(5).await;
+    refused(&world, &place).await;
+    continued(&world, &place).await;
     world.check(&place).await;
+    assert!(newest(&place, "prod").await.unwrap().archive.is_some());
 }
 
 /// Another place, or none, for a while.

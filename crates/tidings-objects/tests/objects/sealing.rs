@@ -506,7 +506,8 @@ async fn files_without_a_rollup_are_part_of_an_archive() {
             }
         });
         world.check(&place).await;
-        // As if a writer that knows none had sealed them.
+        // As if a writer that knows none had sealed them. This one did not.
+        assert!(world.take_over(&place).await.unwrap());
         std::fs::remove_dir_all(storage.file("prod/rollups")).unwrap();
         world.observe(5).await;
         assert_eq!(world.seal(&place, options).await.unwrap().merged, 8);
@@ -543,7 +544,11 @@ async fn a_new_store_takes_the_place_of_one_that_is_lost() {
             matches!(fenced, Err(SealError::Foreign { .. })),
             "{fenced:?}"
         );
-        let refused = former.take_over(&place).await;
+        // One that sealed elsewhere continues nothing here.
+        let (elsewhere, mut other) = (Storage::folder(), World::new());
+        other.observe(10).await;
+        other.seal(&elsewhere.place(), options).await.unwrap();
+        let refused = other.take_over(&place).await;
         assert!(
             matches!(refused, Err(ContinueError::HasSealed { .. })),
             "{refused:?}"
