@@ -27,17 +27,22 @@ pub(super) struct DeletesOfChunks {
 }
 
 impl Keeper {
-    /// What deletes the chunks under these prefixes, in about as many writes as there is room for.
+    /// What deletes the chunks under these prefixes, in as many writes as there is room for. Each
+    /// prefix takes one at least, so that there must be room for as many.
     pub(super) async fn deletes_of_chunks(
         &self,
-        prefixes: impl IntoIterator<Item = Bytes>,
+        prefixes: impl IntoIterator<Item = Bytes, IntoIter: ExactSizeIterator>,
         room: usize,
     ) -> Result<DeletesOfChunks, ReadError> {
         let mut deletes = DeletesOfChunks::default();
+        let prefixes = prefixes.into_iter();
+        let mut others = prefixes.len();
         for prefix in prefixes {
+            others -= 1;
             let mut after = prefix.clone();
             loop {
-                let free = room.saturating_sub(deletes.writes.len());
+                let taken = deletes.writes.len() + others;
+                let free = room.saturating_sub(taken);
                 let found = self.chunks(&prefix, after, free.clamp(1, PAGE)).await?;
                 let Some(last) = found.last() else {
                     break;

@@ -186,11 +186,15 @@ impl Step {
     ) -> Result<bool, KeepError> {
         let surplus = self.taken.saturating_sub(quota / 100 * TARGET);
         let surplus = share(self.value_bytes, surplus, self.taken);
-        let mut is_done = false;
+        let (mut is_done, mut failure) = (false, None);
         for excess in usages(keeper).await?.excesses(surplus) {
-            is_done |= self.trim_namespace(keeper, &excess, unreleased).await?;
+            match self.trim_namespace(keeper, &excess, unreleased).await {
+                Ok(is) => is_done |= is,
+                // The others give their part.
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(is_done)
+        failure.map_or(Ok(is_done), Err)
     }
 
     /// Deletes the excess of a namespace. Returns whether something was deleted.
@@ -228,8 +232,8 @@ impl Step {
             let goes: Vec<_> = goes.collect();
             let now = keeper.clock.now();
             let after_these = |values| unreleased.and(on_disk(values), self.disk_bytes, now);
-            let values = goes.iter().map(|record| record.value.len() as u64);
-            let noted = after_these(values.sum());
+            let bytes = |record| Found::of(keeper, record).bytes(excess);
+            let noted = after_these(goes.iter().map(bytes).sum());
             let removed = match goes.as_slice() {
                 // Nothing is noted: a full disk would refuse it.
                 [] => Some(0),
@@ -398,7 +402,7 @@ pub(super) async fn delete(
     let mut writes: Vec<_> = deletes.collect();
     writes.push(Write::put(keys::TRIMMED, NewRecord::new(json(&total))));
     writes.push(Write::put(keys::trimmed_of(namespace), of_namespace));
-    let chunks = records.iter().filter_map(chunks);
+    let chunks: Vec<_> = records.iter().filter_map(chunks).collect();
     let room = WRITES_MAX - PAGE - MARKS;
     let chunks = keeper.deletes_of_chunks(chunks, room).await?;
     writes.extend(chunks.writes);

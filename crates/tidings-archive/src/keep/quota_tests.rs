@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use k8s_pb::api::core::v1::Event;
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::EmbeddedOptions;
 use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
@@ -357,4 +358,99 @@ fn segments_are_a_part_of_the_quota_but_not_too_short() {
     for (quota, expected) in [(0, 4 << 20), (20 << 20, 4 << 20), (32 << 30, 1 << 30)] {
         assert_eq!(quota::segment_bytes_max(quota), expected, "{quota}");
     }
+}
+
+/// Versions of some events, each of which differs so much from the one before that it is in a
+/// record of its own.
+async fn observe_chunks(kept: &mut Kept, events: u64, versions: u64) {
+    for _ in 0..versions {
+        let observations: Vec<_> = (0..events).map(|event| observation(kept, event)).collect();
+        let with = With::default();
+        let keeper = &kept.keeper;
+        let observed = keeper.keep(&observations, "", &mut kept.position, with);
+        observed.await.unwrap();
+    }
+}
+
+fn observation(kept: &mut Kept, event: u64) -> Observation {
+    kept.version += 1;
+    let mut random = fastrand::Rng::with_seed(kept.version);
+    let message: String = (0..1400).map(|_| random.alphanumeric()).collect();
+    let metadata = ObjectMeta {
+        name: Some(format!("web.{event}")),
+        namespace: Some("shop".into()),
+        uid: Some(format!("uid-{event}")),
+        ..ObjectMeta::default()
+    };
+    Observation {
+        event: Event {
+            metadata: Some(metadata),
+            message: Some(message),
+            ..Event::default()
+        },
+        version: kept.version,
+        is_gone: false,
+    }
+}
+
+async fn records(kept: &Kept, prefix: &'static [u8]) -> Vec<tidings_store::Record> {
+    let list = ListRequest::prefix(prefix);
+    kept.keeper.store.list(list).await.unwrap().records
+}
+
+/// The writes of one commit were more than it can have, so that nothing was deleted ever.
+#[tokio::test]
+async fn events_with_very_many_versions_are_deleted_as_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    observe_chunks(&mut kept, 500, 9).await;
+    let chunks = records(&kept, keys::CHUNKS).await.len();
+    assert!(chunks >= 500 * 8, "{chunks}");
+    let events = records(&kept, b"shop/").await;
+    let none = Unreleased::default();
+    let deleted = quota::delete(&kept.keeper, "shop", &events, none).await;
+    assert!(deleted.unwrap().is_some());
+    for prefix in [&b"shop/"[..], keys::CHUNKS, keys::LEFT] {
+        assert_eq!(records(&kept, prefix).await.len(), 0, "{prefix:?}");
+    }
+    kept.keeper.store.close().await;
+}
+
+/// The same where deletions at the source are mirrored: following stood still.
+#[tokio::test]
+async fn ends_of_events_with_very_many_versions_are_mirrored_as_others_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    kept.keeper.mirror_deletions = true;
+    observe_chunks(&mut kept, 2100, 2).await;
+    let ends = (0..2100).map(|event| {
+        let mut end = observation(&mut kept, event);
+        end.is_gone = true;
+        end
+    });
+    let ends: Vec<_> = ends.collect();
+    let keeper = &kept.keeper;
+    let observed = keeper.keep(&ends, "", &mut kept.position, With::default());
+    observed.await.unwrap();
+    for prefix in [&b"shop/"[..], keys::CHUNKS, keys::LEFT] {
+        assert_eq!(records(&kept, prefix).await.len(), 0, "{prefix:?}");
+    }
+    kept.keeper.store.close().await;
+}
+
+/// What it noted was less than it deleted, so that as much was deleted once more.
+#[tokio::test]
+async fn a_process_that_follows_deletes_nothing_for_what_is_about_to_be_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    observe_chunks(&mut kept, 300, 20).await;
+    let bytes = kept.disk_bytes().await / 10 * 7;
+    assert!(Quota::new(bytes).keep(&kept.keeper).await.unwrap());
+    let left = kept.events().await.len();
+    assert!((1..300).contains(&left), "{left}");
+    for _ in 0..3 {
+        assert!(!Quota::new(bytes).keep(&kept.keeper).await.unwrap());
+    }
+    assert_eq!(kept.events().await.len(), left);
+    kept.keeper.store.close().await;
 }
