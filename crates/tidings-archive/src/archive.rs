@@ -323,20 +323,32 @@ impl Retaining {
     }
 }
 
-/// Watches over the ends that the store writes by the clock.
-async fn keep_expiring(cluster: String, clocks: Arc<Clocks>, keeper: Arc<Keeper>) {
-    let mut expiry = loop {
-        match Expiry::new(&keeper, cluster.clone(), Arc::clone(&clocks)).await {
-            Ok(expiry) => break expiry,
-            Err(error) => {
-                tracing::warn!(cluster, %error, "the clock is not watched yet");
-                tokio::time::sleep(LOOK).await;
+/// Watches over the ends that the store writes by the clock, until it is told to stop.
+async fn keep_expiring(
+    stopped: watch::Receiver<bool>,
+    cluster: String,
+    clocks: Arc<Clocks>,
+    keeper: Arc<Keeper>,
+) {
+    let mut begun = None;
+    let watching = async {
+        let expiry = loop {
+            match Expiry::new(&keeper, cluster.clone(), Arc::clone(&clocks)).await {
+                Ok(expiry) => break begun.insert(expiry),
+                Err(error) => {
+                    tracing::warn!(cluster, %error, "the clock is not watched yet");
+                    tokio::time::sleep(LOOK).await;
+                }
             }
+        };
+        loop {
+            expiry.look(&keeper).await;
+            tokio::time::sleep(expiry::LOOK).await;
         }
     };
-    loop {
-        expiry.look(&keeper).await;
-        tokio::time::sleep(expiry::LOOK).await;
+    until(stopped, watching).await;
+    if let Some(expiry) = &mut begun {
+        expiry.note(&keeper).await;
     }
 }
 
@@ -417,6 +429,9 @@ impl Cluster {
             // On a full disk, say: the next start does it.
             tracing::warn!(%error, "older versions of deleted events are not deleted yet");
         }
+        if let Some(believed) = expiry::believed(&keeper).await? {
+            keeper.believe(believed);
+        }
         if let Some(sealed) = SealedBefore::read(&*keeper.store).await? {
             keeper.set_sealed_before(sealed);
         }
@@ -457,6 +472,9 @@ impl Cluster {
     pub fn follow(&mut self, client: &Client, options: ClusterOptions) {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let clock = Arc::clone(&self.keeper.clock);
+        self.keeper
+            .clocks
+            .get_or_init(|| Arc::clone(&options.clocks));
         let witness = Arc::new(options.clocks.witness(clock));
         for selection in options.selections {
             let namespace = selection.namespace.clone().unwrap_or_default();
@@ -498,11 +516,12 @@ impl Cluster {
         self.tasks
             .spawn(until(self.stop.subscribe(), retaining.run()));
         let expiring = keep_expiring(
+            self.stop.subscribe(),
             options.name.clone(),
             options.clocks,
             Arc::clone(&self.keeper),
         );
-        self.tasks.spawn(until(self.stop.subscribe(), expiring));
+        self.tasks.spawn(expiring);
         let sweeping = keep_sweeping(options.name, Arc::clone(&self.keeper));
         self.tasks.spawn(until(self.stop.subscribe(), sweeping));
     }

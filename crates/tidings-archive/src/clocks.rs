@@ -2,7 +2,9 @@
 //!
 //! A cluster may be wrong, or lie. So it is asked only whether the archive's own clock is ahead,
 //! where more clusters say so than not; and what they say delays expiry for a day at most
-//! ([`Doubt`]). Nothing ends because of what a cluster says, nor because of times in events.
+//! ([`Doubt`]). Nothing ends because of what a cluster says, nor because of times in events. A
+//! clock that is behind what was believed before is put right by them ([`bounded`]), for what is
+//! noted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +102,25 @@ impl Drop for Witness {
     }
 }
 
+/// By how much a clock may have moved on between two processes without a doubt, while no cluster
+/// was heard.
+const APART_MILLIS: i64 = 3_600_000;
+
+/// The clock's time, as far as what clusters say lets it be: not ahead of it by more than they may
+/// differ, unless it is `confirmed`, nor behind by more if it is behind what was `believed` before.
+pub(crate) fn bounded(
+    now: UnixMillis,
+    said: Option<UnixMillis>,
+    [confirmed, believed]: [UnixMillis; 2],
+) -> UnixMillis {
+    let Some(said) = said else {
+        return now;
+    };
+    let latest = said.0.saturating_add(TOLERANCE_MILLIS).max(confirmed.0);
+    let earliest = said.0.saturating_sub(TOLERANCE_MILLIS).min(believed.0);
+    UnixMillis(now.0.min(latest).max(earliest))
+}
+
 /// For how long expiry was delayed, as clusters say that the clock is ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
@@ -109,20 +130,33 @@ pub(crate) struct Doubt {
     looked: Duration,
     /// By how much the clock is ahead, if it is.
     pub(crate) ahead: Duration,
+    /// Up to what lead the clock is believed, by what clusters said last, or a former process
+    /// believed: its time, less steady time.
+    lead: Option<i64>,
+    /// Whether a cluster was heard lately.
+    pub(crate) is_heard: bool,
 }
 
 impl Doubt {
-    /// Continues that of a former process.
-    pub(crate) fn resume(delayed: Duration, steady: Duration) -> Self {
+    /// Continues that of a former process, which believed its clock up to a time, if that is known.
+    pub(crate) fn resume(
+        delayed: Duration,
+        believed: Option<UnixMillis>,
+        steady: Duration,
+    ) -> Self {
+        let lead = believed.map(|at| at.0.saturating_add(APART_MILLIS));
         Self {
             delayed,
             looked: steady,
             ahead: Duration::ZERO,
+            lead: lead.map(|lead| lead.saturating_sub(millis(steady))),
+            is_heard: false,
         }
     }
 
-    /// Looks at the clock. Returns the time up to which it is believed; `None` if it need not be
-    /// bounded.
+    /// Looks at the clock. What clusters said last holds until one is heard again: a clock that is
+    /// ahead may be why none is. Returns the time up to which it is believed; `None` if it need not
+    /// be bounded.
     pub(crate) fn look(
         &mut self,
         said: Option<UnixMillis>,
@@ -130,7 +164,14 @@ impl Doubt {
     ) -> Option<UnixMillis> {
         let passed = steady.saturating_sub(self.looked);
         self.looked = steady;
-        let bound = said.map(|said| UnixMillis(said.0.saturating_add(TOLERANCE_MILLIS)));
+        self.is_heard = said.is_some();
+        if let Some(said) = said {
+            let bound = said.0.saturating_add(TOLERANCE_MILLIS);
+            self.lead = Some(bound.saturating_sub(millis(steady)));
+        }
+        let bound = self
+            .lead
+            .map(|lead| UnixMillis(lead.saturating_add(millis(steady))));
         let Some(bound) = bound.filter(|bound| *bound < now) else {
             // That it is not known gives nothing back.
             if said.is_some() {
@@ -211,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_of_the_clusters_is_not_believed_for_a_day() {
-        let mut doubt = Doubt::resume(Duration::ZERO, Duration::ZERO);
+        let mut doubt = Doubt::resume(Duration::ZERO, None, Duration::ZERO);
         let said = |steady: i64| Some(UnixMillis(START + steady));
         assert_eq!(doubt.look(said(0), at(0, 4 * MINUTE)), None);
         for minutes in 1..=24 * 60 {
@@ -235,6 +276,60 @@ mod tests {
         assert!(!doubt.is_delayed());
     }
 
+    /// It may be why none is: their certificates are over by it.
+    #[test]
+    fn a_clock_that_is_ahead_is_not_believed_because_no_cluster_is_heard_any_more() {
+        let mut doubt = Doubt::resume(Duration::ZERO, None, Duration::ZERO);
+        assert_eq!(doubt.look(Some(UnixMillis(START)), at(0, 0)), None);
+        for minutes in 1..=24 * 60 {
+            let steady = minutes * MINUTE;
+            let bound = doubt.look(None, at(steady, 500 * DAY));
+            let expected = (minutes < 24 * 60).then_some(START + steady + 5 * MINUTE);
+            assert_eq!(bound, expected.map(UnixMillis), "{minutes}");
+            assert!(!doubt.ahead.is_zero());
+        }
+        // It is set right, and nothing is heard.
+        let steady = DAY + MINUTE;
+        assert_eq!(doubt.look(None, at(steady, 0)), None);
+        assert!(doubt.ahead.is_zero() && !doubt.is_heard);
+    }
+
+    /// Nobody was heard yet, as the network comes later.
+    #[test]
+    fn a_clock_that_is_wrong_at_the_start_is_not_believed_until_a_cluster_is_heard() {
+        let believed = Some(UnixMillis(START));
+        for (away, is_doubted) in [(50 * MINUTE, false), (30 * DAY, true)] {
+            let mut doubt = Doubt::resume(Duration::ZERO, believed, Duration::ZERO);
+            for minutes in 0..60 {
+                let bound = doubt.look(None, at(minutes * MINUTE, away));
+                assert_eq!(bound.is_some(), is_doubted, "{minutes}");
+            }
+            let steady = 60 * MINUTE;
+            let said = Some(UnixMillis(START + steady + away));
+            assert_eq!(doubt.look(said, at(steady, away)), None);
+            assert!(doubt.ahead.is_zero() && doubt.is_heard);
+        }
+    }
+
+    #[test]
+    fn what_is_noted_is_not_of_a_clock_that_is_wrong() {
+        let said = 100 * DAY;
+        for (now, said, confirmed, believed, expected) in [
+            (said + MINUTE, Some(said), 0, 0, said + MINUTE),
+            // Set ahead, and back before anybody knew the time.
+            (said + DAY, Some(said), said, said, said + 5 * MINUTE),
+            (0, Some(said), 0, said, said - 5 * MINUTE),
+            // The cluster is wrong: what was believed counts, or is believed again after a day.
+            (said, Some(said + DAY), said, said, said),
+            (said + DAY, Some(said), said + DAY, said, said + DAY),
+            (0, None, 0, said, 0),
+        ] {
+            let bounds = [UnixMillis(confirmed), UnixMillis(believed)];
+            let found = bounded(UnixMillis(now), said.map(UnixMillis), bounds);
+            assert_eq!(found, UnixMillis(expected), "{now} {said:?}");
+        }
+    }
+
     proptest! {
         /// Whatever clusters say and however the clock is set, expiry is delayed for a day at most,
         /// and then at most as long as they agreed.
@@ -242,7 +337,7 @@ mod tests {
         fn no_cluster_delays_for_ever(
             steps in proptest::collection::vec((1..DAY, proptest::option::of(-DAY..DAY), -DAY..DAY), 1..200),
         ) {
-            let mut doubt = Doubt::resume(Duration::ZERO, Duration::ZERO);
+            let mut doubt = Doubt::resume(Duration::ZERO, None, Duration::ZERO);
             let (mut steady, mut delayed, mut agreed) = (0, 0, 0);
             for (passed, said, ahead) in steps {
                 steady += passed;

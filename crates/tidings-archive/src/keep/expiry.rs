@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidings_store::{NewRecord, ReadError, Stats, Store, Write};
+use tidings_store::{NewRecord, ReadError, Stats, Store, UnixMillis, Write};
 
 use super::keeper::Keeper;
 use super::keys;
@@ -20,8 +20,8 @@ use crate::clocks::{Clocks, Doubt};
 /// that was set.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
 
-/// The delay is stored for the next process whenever it changed by this much.
-const NOTE: Duration = Duration::from_secs(600);
+/// The delay, and how far the clock is believed, are stored for the next process after this time.
+const NOTE: Duration = Duration::from_secs(60);
 
 /// Ends within this time that are a tenth of all records are logged, if they are not few.
 const WINDOW: Duration = Duration::from_secs(600);
@@ -34,6 +34,23 @@ const MASS_MIN: u64 = 100;
 struct Delayed {
     /// In milliseconds.
     delayed: u64,
+    /// Up to when the clock was believed, in milliseconds since 1970. Former programs did not note
+    /// it.
+    #[serde(default)]
+    believed: Option<i64>,
+}
+
+impl Delayed {
+    async fn read(keeper: &Keeper) -> Result<Self, ReadError> {
+        let found = keeper.store.get(Bytes::from_static(keys::DELAYED)).await?;
+        let found = found.map(|found| parse::<Self>(&found.value));
+        Ok(found.transpose()?.unwrap_or_default())
+    }
+}
+
+/// Up to when former processes believed the clock, if that is known.
+pub(crate) async fn believed(keeper: &Keeper) -> Result<Option<UnixMillis>, ReadError> {
+    Ok(Delayed::read(keeper).await?.believed.map(UnixMillis))
 }
 
 /// See the module documentation.
@@ -41,7 +58,7 @@ pub(crate) struct Expiry {
     cluster: String,
     clocks: Arc<Clocks>,
     doubt: Doubt,
-    /// The delay that is stored.
+    /// When the delay was stored, in steady time.
     noted: Duration,
     ends: Ends,
 }
@@ -52,14 +69,14 @@ impl Expiry {
         cluster: String,
         clocks: Arc<Clocks>,
     ) -> Result<Self, ReadError> {
-        let found = keeper.store.get(Bytes::from_static(keys::DELAYED)).await?;
-        let found = found.map(|found| parse::<Delayed>(&found.value));
-        let noted = Duration::from_millis(found.transpose()?.unwrap_or_default().delayed);
+        let found = Delayed::read(keeper).await?;
+        let (delayed, believed) = (found.delayed, found.believed.map(UnixMillis));
+        let steady = keeper.clock.steady();
         Ok(Self {
             cluster,
             clocks,
-            doubt: Doubt::resume(noted, keeper.clock.steady()),
-            noted,
+            doubt: Doubt::resume(Duration::from_millis(delayed), believed, steady),
+            noted: steady,
             ends: Ends::default(),
         })
     }
@@ -87,15 +104,24 @@ impl Expiry {
         let ahead = u64::try_from(self.doubt.ahead.as_millis()).unwrap_or(u64::MAX);
         keeper.counters.clock_ahead.store(ahead, Ordering::Relaxed);
         self.tell(before);
+        if self.doubt.ahead.is_zero() {
+            keeper.believe(keeper.store.confirmed());
+        }
         let is_over = bound.is_none() && before.is_delayed();
-        if is_over || self.doubt.delayed.abs_diff(self.noted) >= NOTE {
-            let delayed = u64::try_from(self.doubt.delayed.as_millis()).unwrap_or(u64::MAX);
-            let record = NewRecord::new(json(&Delayed { delayed }));
-            let write = vec![Write::put(keys::DELAYED, record)];
-            match keeper.store.write_all(write).await {
-                Ok(_) => self.noted = self.doubt.delayed,
-                Err(error) => tracing::debug!(%error, "the delay of expiry is not noted yet"),
-            }
+        if is_over || steady.saturating_sub(self.noted) >= NOTE {
+            self.note(keeper).await;
+        }
+    }
+
+    /// Stores what the next process has to know.
+    pub(crate) async fn note(&mut self, keeper: &Keeper) {
+        let delayed = u64::try_from(self.doubt.delayed.as_millis()).unwrap_or(u64::MAX);
+        let believed = keeper.believed();
+        let record = NewRecord::new(json(&Delayed { delayed, believed }));
+        let write = vec![Write::put(keys::DELAYED, record)];
+        match keeper.store.write_all(write).await {
+            Ok(_) => self.noted = keeper.clock.steady(),
+            Err(error) => tracing::debug!(%error, "the delay of expiry is not noted yet"),
         }
     }
 
@@ -105,10 +131,17 @@ impl Expiry {
             (true, false) if self.doubt.is_delayed() => tracing::error!(
                 cluster,
                 ?ahead,
-                "the clock is ahead of what the followed clusters say in their answers: for a day at most, nothing is ended that \
-                 is over by the clock alone"
+                is_heard = self.doubt.is_heard,
+                "the clock is ahead of what the followed clusters say in their answers, or, if none was heard yet, of what was \
+                 believed before: for a day at most, nothing is ended that is over by the clock alone"
             ),
-            (false, true) => tracing::info!(cluster, "the clock agrees with the followed clusters"),
+            (false, true) if self.doubt.is_heard => {
+                tracing::info!(cluster, "the clock agrees with the followed clusters");
+            }
+            (false, true) => tracing::info!(
+                cluster,
+                "the clock is not ahead any more; no followed cluster was heard lately"
+            ),
             _ if before.is_delayed() && !self.doubt.is_delayed() => tracing::error!(
                 cluster,
                 ?ahead,
@@ -217,6 +250,63 @@ mod tests {
         expiry.look(&kept.keeper).await;
         assert!(!expiry.doubt.is_delayed() && !expiry.doubt.ahead.is_zero());
         assert!(kept.keeper.store.expire().await.unwrap() >= 10);
+        kept.keeper.store.close().await;
+    }
+
+    /// Each forgot the last minutes of the one before, and a cluster that lies delayed for ever.
+    #[tokio::test]
+    async fn processes_that_end_soon_delay_for_a_day_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+        let clocks = Arc::new(Clocks::default());
+        let witness = clocks.witness(Arc::new(kept.clock.clone()));
+        kept.clock.set_by(500 * 24 * HOUR);
+        let mut delayed = 0;
+        for _ in 0..300 {
+            witness.hear(&headers());
+            let new = Expiry::new(&kept.keeper, "prod".into(), Arc::clone(&clocks));
+            let mut expiry = new.await.unwrap();
+            for _ in 0..9 {
+                expiry.look(&kept.keeper).await;
+                delayed += u64::from(expiry.doubt.is_delayed());
+                kept.clock.advance(60_000);
+            }
+            if expiry.doubt.delayed == Duration::from_secs(24 * 3600) {
+                break;
+            }
+            expiry.note(&kept.keeper).await;
+        }
+        // Of each, the first look has nothing to add.
+        assert!((24 * 60..24 * 70).contains(&delayed), "{delayed}");
+        kept.keeper.store.close().await;
+    }
+
+    /// Its time is in files and decides when these go.
+    #[tokio::test]
+    async fn what_is_observed_with_a_wrong_clock_has_the_time_of_the_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+        let clocks = Arc::new(Clocks::default());
+        assert!(kept.keeper.clocks.set(Arc::clone(&clocks)).is_ok());
+        let witness = clocks.witness(Arc::new(kept.clock.clone()));
+        let expiry = Expiry::new(&kept.keeper, "prod".into(), Arc::clone(&clocks));
+        expiry.await.unwrap().look(&kept.keeper).await;
+        let begun = kept.clock.now().0;
+        for set in [0, 500 * 24 * HOUR, -500 * 24 * HOUR] {
+            witness.hear(&headers());
+            kept.clock.set_by(set);
+            kept.observe(1).await;
+            kept.clock.set_by(-set);
+            let list = tidings_store::ListRequest::prefix("shop/");
+            let found = kept.keeper.store.list(list).await.unwrap().records;
+            let newest = found.last().unwrap();
+            let record = crate::version::record::Record::decode(&newest.value).unwrap();
+            let observed = record.version.observed_at;
+            assert!(begun.abs_diff(observed) <= 300_000, "{set}: {observed}");
+            // None ends before its time.
+            let end = newest.expires_at.unwrap().0 - 7 * 24 * HOUR;
+            assert!(end >= begun - 300_000, "{set}: {end}");
+        }
         kept.keeper.store.close().await;
     }
 

@@ -6,7 +6,7 @@
 //! an event that a user deleted is not kept again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -32,12 +32,14 @@ use super::own::{json, parse};
 use super::position::{Cause, Gap, Position, Unswept};
 use super::sealed_before::SealedBefore;
 use super::slot::Slot;
+use crate::clocks::{Clocks, bounded};
 use crate::version::record::{Gone, Record, Version};
 
 /// Maximum attempts to commit a batch while others write.
 const TRIES: u32 = 16;
-/// Records and chunks, and bytes of them, with which a batch is full. There is room for what one
-/// more observation changes, which is a few records, and for what is committed with a batch.
+/// Records and chunks, and bytes of them, with which a batch is full; an event that is deleted
+/// counts as two. There is room for what one more observation changes, which is a few records, and
+/// for what is committed with a batch.
 const BATCH_RECORDS: usize = WRITES_MAX / 2;
 const BATCH_BYTES: usize = COMMIT_LEN_MAX / 4;
 /// Writes of a commit that are left for the journal, and for what notes a deletion.
@@ -120,6 +122,11 @@ pub(crate) struct Keeper {
     /// What `keep_for` says, once the cluster is followed, if that is known.
     pub(crate) in_force: OnceLock<InForce>,
     pub(super) mirror_deletions: bool,
+    /// What the followed clusters say what time it is, once the cluster is followed.
+    pub(crate) clocks: OnceLock<Arc<Clocks>>,
+    /// Up to when the clock was believed, in milliseconds since 1970; the least number if that is
+    /// not known.
+    believed: AtomicI64,
 }
 
 /// Data that is committed with observations.
@@ -191,7 +198,27 @@ impl Keeper {
             keep_for,
             in_force: OnceLock::new(),
             mirror_deletions,
+            clocks: OnceLock::new(),
+            believed: AtomicI64::new(i64::MIN),
         }
+    }
+
+    /// The clock is believed up to a time, or was.
+    pub(crate) fn believe(&self, time: UnixMillis) {
+        self.believed.fetch_max(time.0, Ordering::Relaxed);
+    }
+
+    /// Up to when the clock was believed, in milliseconds since 1970.
+    pub(crate) fn believed(&self) -> Option<i64> {
+        Some(self.believed.load(Ordering::Relaxed)).filter(|time| *time > i64::MIN)
+    }
+
+    /// The time at which something is observed: that of the clock, unless it is known to be wrong.
+    pub(crate) fn now(&self) -> UnixMillis {
+        let clocks = self.clocks.get();
+        let said = clocks.and_then(|clocks| clocks.time(self.clock.steady()));
+        let believed = UnixMillis(self.believed.load(Ordering::Relaxed));
+        bounded(self.clock.now(), said, [self.store.confirmed(), believed])
     }
 
     /// The position of a namespace, or of the cluster if the namespace is empty.
@@ -385,7 +412,7 @@ impl Keeper {
         let (name, uid) = (metadata.name().to_owned(), metadata.uid().to_owned());
         let namespace = metadata.namespace().to_owned();
         if namespace.len() + name.len() + uid.len() > keys::NAMES_LEN_MAX {
-            batch.not_kept(Cause::TooLarge, &namespace, self.clock.now().0);
+            batch.not_kept(Cause::TooLarge, &namespace, self.now().0);
             return Ok(());
         }
         let mut key = keys::event(&namespace, &name);
@@ -401,7 +428,7 @@ impl Keeper {
                 // What has ended does not take a name away from a younger event.
                 elder = self.free_name(names, batch).await?;
                 if elder.is_none() {
-                    batch.not_kept(Cause::Unreadable, &namespace, self.clock.now().0);
+                    batch.not_kept(Cause::Unreadable, &namespace, self.now().0);
                     return Ok(());
                 }
             }
@@ -412,7 +439,7 @@ impl Keeper {
         }
         let expires_at = self.end(&event);
         let index = index(&event);
-        let now = self.clock.now().0;
+        let now = self.now().0;
         if observation.is_gone {
             self.lasted.note(&event, now);
         }
@@ -516,7 +543,7 @@ impl Keeper {
 
     /// Counts an event that cannot be read.
     async fn leave_out(&self, unreadable: &Unreadable, batch: &mut Batch) -> Result<(), ReadError> {
-        let now = self.clock.now().0;
+        let now = self.now().0;
         batch.not_kept(Cause::Unreadable, &unreadable.namespace, now);
         let names: [&str; 3] = [&unreadable.namespace, &unreadable.name, &unreadable.uid];
         let len: usize = names.iter().map(|name| name.len()).sum();
@@ -556,8 +583,9 @@ impl Keeper {
         later(observed_at, (self.keep_for)(event))
     }
 
+    /// Nothing ends sooner because of what clusters say of the time.
     fn after(&self, time: Duration) -> UnixMillis {
-        later(self.clock.now(), time)
+        later(self.clock.now().max(self.now()), time)
     }
 
     pub(super) async fn is_forgotten(
@@ -731,7 +759,8 @@ impl Batch {
 
     /// Whether what is added next belongs to another commit.
     pub(super) fn is_full(&self) -> bool {
-        self.slots.len() + self.chunks.len() >= BATCH_RECORDS || self.bytes >= BATCH_BYTES
+        let writes = self.slots.len() + self.chunks.len() + self.without_chunks.len();
+        writes >= BATCH_RECORDS || self.bytes >= BATCH_BYTES
     }
 
     /// Adds a chunk of an event.

@@ -40,6 +40,8 @@ const QUIET_MAX: u64 = 150;
 /// Time after a commit until which few events wait for more: those that follow each other closely
 /// are kept by one commit, which costs more than they do. After a silence, one is kept at once.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(10);
+/// Longest wait, which a clock that is set does not change.
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// The state and counters of following, for health and metrics.
 #[derive(Debug)]
@@ -105,7 +107,7 @@ pub(crate) struct Shell {
 
 impl Shell {
     fn now(&self) -> i64 {
-        self.keeper.clock.now().0
+        self.keeper.now().0
     }
 
     fn heard(&self) {
@@ -135,7 +137,7 @@ impl Shell {
             match follower.step() {
                 Step::Wait { until } => {
                     let wait = until.saturating_sub(self.now()).max(0).cast_unsigned();
-                    tokio::time::sleep(Duration::from_millis(wait)).await;
+                    tokio::time::sleep(Duration::from_millis(wait).min(WAIT_MAX)).await;
                     // The clock may have been set meanwhile.
                     follower.waited(self.now().max(until));
                 }
