@@ -7,7 +7,7 @@
 //! the first time. Memory: twenty thousand names of events, some MiB, and of one file its end and a
 //! column of uids, or all of it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ const TOGETHER_MAX: u64 = 4 << 20;
 /// Names of events that were deleted in the archive.
 #[derive(Debug, Default)]
 pub(crate) struct Deleted {
-    uids: HashSet<String>,
+    /// The namespaces of each uid, as imported lines may name the uid of another event.
+    uids: HashMap<String, BTreeSet<String>>,
     /// Events without a uid, as `namespace/name`.
     keys: HashSet<String>,
     namespaces: BTreeSet<String>,
@@ -58,7 +59,8 @@ impl Deleted {
             if uid.is_empty() {
                 deleted.keys.insert(key.to_owned());
             } else {
-                deleted.uids.insert(uid.to_owned());
+                let namespaces = deleted.uids.entry(uid.to_owned()).or_default();
+                namespaces.insert(namespace.to_owned());
             }
         }
         deleted
@@ -70,7 +72,8 @@ impl Deleted {
             let key = || format!("{}/{}", row.namespace, row.event);
             return !self.keys.is_empty() && self.keys.contains(&key());
         }
-        self.uids.contains(&row.uid)
+        let namespaces = self.uids.get(&row.uid);
+        namespaces.is_some_and(|namespaces| namespaces.contains(&row.namespace))
     }
 
     /// Returns whether a deleted event has this uid. For an empty uid it returns whether any
@@ -78,7 +81,7 @@ impl Deleted {
     fn may_be(&self, uid: &[u8]) -> bool {
         match std::str::from_utf8(uid) {
             Ok("") => !self.keys.is_empty(),
-            Ok(uid) => self.uids.contains(uid),
+            Ok(uid) => self.uids.contains_key(uid),
             Err(_) => false,
         }
     }
@@ -86,7 +89,7 @@ impl Deleted {
     /// Returns all uids, with an empty one if events without a uid are among them.
     fn uids(&self) -> impl Iterator<Item = &str> {
         let none = (!self.keys.is_empty()).then_some("");
-        self.uids.iter().map(String::as_str).chain(none)
+        self.uids.keys().map(String::as_str).chain(none)
     }
 
     /// Returns whether a deleted event is in a namespace from `first` to `last`.
@@ -458,6 +461,8 @@ mod tests {
         let deleted = Deleted::new(events.into_iter());
         for (namespace, name, uid, expected) in [
             ("a", "elder", "uid-1", true),
+            // One line may name the uid of an event of another namespace.
+            ("b", "elder", "uid-1", false),
             ("a", "elder", "uid-2", false),
             ("a", "elder", "", false),
             ("c", "none", "", true),

@@ -173,6 +173,11 @@ pub(crate) enum Said {
         uid: String,
         until: i64,
     },
+    /// A version of an event that is of another namespace than its line.
+    OfAnother {
+        own: String,
+        namespace: String,
+    },
     Complete,
 }
 
@@ -206,12 +211,11 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
             };
             let uid = metadata.map_or("", |metadata| metadata.uid());
             let key = key(&namespace, &name, uid)?;
-            // Who may read the line's namespace reads the event, and is shown what is beside it.
+            // Who may read the line's namespace would read the event, and what is beside it.
             let own = metadata.map_or("", |metadata| metadata.namespace());
             if own != namespace {
-                return Err(format!(
-                    "its event is of the namespace {own:?}, and the line of {namespace:?}: they have to be the same"
-                ));
+                let own = own.to_owned();
+                return Ok(Said::OfAnother { own, namespace });
             }
             Ok(Said::Version {
                 key,

@@ -53,6 +53,8 @@ pub struct Imported {
     pub deleted: u64,
     /// Versions that were too large, or of events all of whose names others have.
     pub too_large: u64,
+    /// Versions that were left out, as their event is of another namespace than its line says.
+    pub of_another: u64,
     /// Whether the export was complete. If not, it can be imported again.
     pub is_whole: bool,
 }
@@ -187,9 +189,24 @@ pub(crate) async fn import(
             Some(line) => exchange::read(line).map_err(|why| lines.wrong(why))?,
             None => break,
         };
-        if let Said::Complete = said {
-            imported.is_whole = true;
-            break;
+        match &said {
+            Said::Complete => {
+                imported.is_whole = true;
+                break;
+            }
+            Said::OfAnother { own, namespace } => {
+                if imported.of_another == 0 {
+                    tracing::warn!(
+                        line = lines.number,
+                        namespace,
+                        own,
+                        "an event is left out: it is of another namespace than its line says, whose readers may not read it"
+                    );
+                }
+                imported.of_another += 1;
+                continue;
+            }
+            _ => {}
         }
         let is_next = batch
             .last()
@@ -294,7 +311,7 @@ async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportEr
 fn key_of(said: &Said) -> Option<&Bytes> {
     match said {
         Said::Version { key, .. } | Said::End { key, .. } | Said::Deleted { key, .. } => Some(key),
-        Said::Complete => None,
+        Said::OfAnother { .. } | Said::Complete => None,
     }
 }
 
@@ -359,7 +376,7 @@ async fn keep_some<'a>(
                         counts.deleted += 1;
                     }
                 }
-                Said::Complete => {}
+                Said::OfAnother { .. } | Said::Complete => {}
             }
         }
         let (mut writes, over) = batch.writes(keeper.clock.now());

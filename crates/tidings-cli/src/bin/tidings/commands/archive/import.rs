@@ -63,6 +63,10 @@ fn words(imported: &Imported) -> Vec<String> {
         ),
         (imported.forgotten, "are of events that were deleted here"),
         (imported.too_large, "are too large"),
+        (
+            imported.of_another,
+            "are of another namespace than their lines say",
+        ),
     ] {
         if number > 0 {
             words.push(format!("{number} versions were not imported: they {why}"));
