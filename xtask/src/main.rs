@@ -14,6 +14,7 @@ mod command;
 mod contract;
 mod crash;
 mod engines;
+mod faults;
 mod hostile;
 mod image;
 mod kube_apiserver;
@@ -47,6 +48,8 @@ enum Task {
     /// Kills the archive, its source and their connections under a stream of events: every version
     /// must be kept once
     Archive(archive::Args),
+    /// Fails each request of an archive's writer in turn, and kills it at each step
+    Faults,
     /// Archives in a container of Azure and in a bucket of Google, on emulators
     Clouds(clouds::Args),
     /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Task::Crash(args) => crash::run(&root, &args),
         Task::Outage(args) => outage::run(&root, &args),
         Task::Archive(args) => archive::run(&root, &args),
+        Task::Faults => faults::run(&root),
         Task::Clouds(args) => clouds::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),

@@ -11,6 +11,7 @@ use tidings_store::clock::Clock;
 use tidings_store::{ListRequest, ReadError};
 
 use super::reading::read;
+use super::sampled::sampled;
 use super::storage::{Storage, put};
 use super::unsure::{FAULTS, Plan, Unsure};
 use super::world::{World, believe, sum_of};
@@ -325,7 +326,7 @@ async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
     };
     assert!(requests > 15, "there were only {requests} requests");
     for (begin, fault) in FAULTS.into_iter().enumerate() {
-        for at in (begin % one_of..requests).step_by(one_of) {
+        for at in sampled((begin % one_of..requests).step_by(one_of)) {
             let (storage, world) = (storage.copy(), begun.copy());
             let (unsure, place) = Unsure::new(&storage, Plan::At(at, fault));
             // Whether it fails depends on what it was.

@@ -12,6 +12,7 @@ mod killed;
 mod ledger;
 mod reading;
 mod restored;
+mod sampled;
 mod sealing;
 mod seeds;
 mod sought;
