@@ -30,7 +30,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     let code = file.text.split("#[cfg(test)]\nmod ").next();
     let lines = (1..).zip(code.unwrap_or_default().lines());
     let lines = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
-    let ways = lines.flat_map(|(number, line)| {
+    let ways = lines.filter_map(|(number, line)| {
         let way = WAYS.iter().find(|way| has_call(line, way));
         way.map(|way| {
             let path = file.path.display();
