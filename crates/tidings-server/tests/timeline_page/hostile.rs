@@ -11,7 +11,7 @@ use crate::world::{World, watch_clipboard};
 const ATTACKS: [&str; 4] = [
     "<img src=x onerror=\"window.taken=1\">",
     "</span></td><script>window.taken=1</script>",
-    "\u{202e}\u{2066}javascript:taken=1\u{0007}\"'`${taken=1}",
+    "\u{202e}\u{2066}\u{61c}\u{ad}\u{200d}\u{2060}\u{e0041}javascript:taken=1\u{0007}\"'`${taken=1}",
     "__proto__",
 ];
 
@@ -108,12 +108,28 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
     );
     let text = page.text("document.getElementById('labels').innerText");
     assert!(text.contains("<img src=x"), "shown as it is: {text}");
-    // Characters that change the direction of text are shown by number.
-    let all = page.text("document.body.textContent");
-    assert!(
-        !all.contains('\u{202e}') && all.contains("U+202E"),
-        "{text}"
-    );
+    // Characters that change the direction of text, or are not seen, are shown by number, also
+    // where the pointer rests.
+    for of in [
+        "document.body.textContent",
+        "[...document.querySelectorAll('[title]')].map((node) => node.title).join('\\n')",
+    ] {
+        let all = page.text(of);
+        let hidden = [
+            '\u{202e}',
+            '\u{2066}',
+            '\u{61c}',
+            '\u{ad}',
+            '\u{200d}',
+            '\u{2060}',
+            '\u{e0041}',
+        ];
+        assert!(!all.contains(hidden), "{of}: {all}");
+        assert!(
+            all.contains("U+202E") && all.contains("U+E0041"),
+            "{of}: {all}"
+        );
+    }
 }
 
 /// An event of an object.

@@ -1,6 +1,8 @@
 // Commands for what is in view, to be copied. Nothing of an event is a command of its own when they
 // are pasted; nor is there a comment in them, which not every shell takes for one.
 
+import { HIDDEN } from "./dom.js";
+
 /** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
@@ -12,7 +14,7 @@ const MOST_OBJECTS = 20;
 /** A text as a shell takes it for one word, without what a terminal would act on.
  * @param {string} text */
 export function quote(text) {
-  const kept = text.replace(/\p{Cc}/gu, "");
+  const kept = text.replace(/\p{Cc}/gu, "").replace(HIDDEN, "");
   return /^[\w./:=,@-]+$/.test(kept) ? kept : `'${kept.replaceAll("'", `'\\''`)}'`;
 }
 

@@ -18,10 +18,16 @@ export function el(tag, options = {}, ...children) {
     if (name === "class") node.className = String(value);
     else if (name.startsWith("on") && typeof value === "function") {
       node.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
-    } else node.setAttribute(name, value === true ? "" : String(value));
+    } else node.setAttribute(name, value === true ? "" : isRead(name) ? visible(String(value))
+      : String(value));
   }
   append(node, ...children);
   return node;
+}
+
+/** Whether an attribute is text that people read. @param {string} name */
+function isRead(name) {
+  return ["title", "aria-label", "placeholder"].includes(name);
 }
 
 /** @param {Node} node @param {...Child} children */
@@ -58,14 +64,15 @@ export function byId(id) {
   return /** @type {T} */ (node);
 }
 
-const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u200b\\u200e\\u200f"
-  + "\\u202a-\\u202e\\u2066-\\u2069\\ufeff]", "g");
+/** What has no look of its own and could make text look like another: control characters but for
+ * tabs and line ends, changes of direction, characters without a width, separators of lines. */
+export const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\p{Cf}"
+  + "\\u2028\\u2029]", "gu");
 
-/** Control characters and changes of direction, which could make text look like another, as
- * U+ numbers. @param {string|number} text */
+/** Text that shows these as U+ numbers. @param {string|number} text */
 export function visible(text) {
   return String(text).replace(HIDDEN, (c) =>
-    `\u2039U+${c.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
+    `\u2039U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
 }
 
 /** True if a part of this is selected, to be copied, say. @param {Node} node */

@@ -2,7 +2,7 @@
 
 import { logout, parameters, url } from "./api.js";
 import { listCommand } from "./commands.js";
-import { byId, copy, el, fill } from "./dom.js";
+import { byId, copy, el, fill, visible } from "./dom.js";
 import { notify } from "./notices.js";
 import { switchTheme } from "./theme.js";
 import { DAY, dateTime, HOUR, MINUTE, number, parseTime, zoneName } from "./time.js";
@@ -143,7 +143,7 @@ export class Header {
 
   /** @param {Overview} overview */
   setOverview(overview) {
-    byId("logout").title = `Log out ${overview.user}`;
+    byId("logout").title = visible(`Log out ${overview.user}`);
     // Who came by a link that is good once could not come back.
     byId("logout").hidden = overview.login === "code";
     document.title = "Timeline · tidings";
@@ -179,7 +179,8 @@ function press(node, on) {
 
 /** @param {HTMLElement} node @param {string} text */
 function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const shown = visible(text);
+  if (node.textContent !== shown) node.textContent = shown;
 }
 
 /** Not while it is edited. @param {HTMLInputElement} field @param {string} text */

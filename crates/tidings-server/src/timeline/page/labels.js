@@ -1,7 +1,7 @@
 // The label of a lane. It is kept from one picture to the next, and only what the next one says
 // otherwise is changed: of a pan or zoom that is often the counts alone.
 
-import { el, fill } from "./dom.js";
+import { el, fill, visible } from "./dom.js";
 import { shortKind } from "./kinds.js";
 import { counted, number } from "./time.js";
 
@@ -47,7 +47,7 @@ export class Label {
     ].filter(Boolean).join(", ");
     if (title !== this.title) {
       this.title = title;
-      this.node.title = title;
+      this.node.title = visible(title);
       fill(this.counts, lane.warnings > 0 && el("b", {}, `◆ ${number(lane.warnings)}`),
         ` ${number(lane.events)}`);
     }

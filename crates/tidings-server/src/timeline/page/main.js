@@ -348,7 +348,7 @@ function stepMark(by) {
   const row = lanes.currentRow();
   if (mark && row && picture) {
     const { title, lines } = describeMark(picture, row.lane, mark, store.view.utc);
-    byId("said").textContent = [title, ...lines.slice(1)].join(", ");
+    fill(byId("said"), [title, ...lines.slice(1)].join(", "));
   }
   draw();
 }

@@ -1,6 +1,8 @@
 // What a picture is drawn on: a canvas, or an SVG document with the same calls, so that an export
 // is the picture and not another one.
 
+import { visible } from "./dom.js";
+
 /**
  * @typedef {object} Surface
  * @property {(x: number, y: number, w: number, h: number, fill: string, alpha?: number,
@@ -163,9 +165,10 @@ function hatchLines(x, w, h) {
   return lines;
 }
 
-/** A text, cut to about `most` pixels. @param {string} text @param {number} size
+/** A text as it is seen, cut to about `most` pixels. @param {string} said @param {number} size
  * @param {number} [most] */
-function shorten(text, size, most) {
+function shorten(said, size, most) {
+  const text = visible(said);
   if (most === undefined) return text;
   const letters = Math.max(1, Math.floor(most / (size * 0.55)));
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
