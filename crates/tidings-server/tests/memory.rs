@@ -41,6 +41,8 @@ const CEILING: usize = 5 * (PAGE_BYTES_MAX + EVENT_LEN);
 const WATCHERS: usize = 16;
 /// Views, searches and exports at once.
 const AT_ONCE: usize = 24;
+/// Users, each of whom holds a part of the budget only; their tokens are the same texts.
+const USERS: [&str; 3] = ["bob", "eve", "joe"];
 /// What all of them may hold together, with the buffers of the test.
 const ALL_AT_ONCE_MAX: usize = 144 << 20;
 
@@ -186,14 +188,16 @@ async fn server() -> (Arc<ApiServer>, Arc<Peak>, Arc<AtomicUsize>) {
     };
     let mut options = ApiOptions::default();
     options.request_wait_limit = Duration::from_secs(1);
-    let token = Token {
-        token: "s3cret".into(),
-        user: User::new("ann", "", []),
+    let token = |token: &str, user: &str| Token {
+        token: token.into(),
+        user: User::new(user, "", []),
     };
+    let mut tokens: Vec<_> = USERS.iter().map(|user| token(user, user)).collect();
+    tokens.push(token("s3cret", "ann"));
     let server = ApiServer::new(
         Arc::new(store),
         Arc::new(Arc::new(clock)),
-        Authenticator::new(vec![token]),
+        Authenticator::new(tokens),
         options,
     )
     .with_authorizer(Authorizer::always_allow());
@@ -293,7 +297,8 @@ async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
     let paths = ["view", "events?limit=500", "export", "view?text=x"];
     let requests = (0..AT_ONCE).map(|number| {
         let path = format!("/timeline/api/{}", paths[number % paths.len()]);
-        let request = Request::get(path).header("authorization", "Bearer s3cret");
+        let user = USERS[number / paths.len() % USERS.len()];
+        let request = Request::get(path).header("authorization", format!("Bearer {user}"));
         timeline(Arc::clone(&server)).oneshot(request.body(Body::empty()).unwrap())
     });
     let mut served = 0;
@@ -341,7 +346,7 @@ async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
         text.extend(chunk.unwrap());
     }
     let text = String::from_utf8(text).unwrap();
-    for pool in ["small", "large", "streams"] {
+    for pool in ["small", "large", "views", "streams"] {
         let free = format!("tidings_answer_memory_held_bytes{{pool=\"{pool}\"}} 0\n");
         assert!(text.contains(&free), "{text}");
     }

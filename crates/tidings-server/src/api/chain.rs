@@ -332,7 +332,14 @@ async fn allowed(
     let visitor = request.extensions().get::<Arc<Visitor>>();
     let body = request.body().size_hint().upper();
     match limits
-        .admit(&server.metrics, info, visitor, body, began, is_gone(gone))
+        .admit(
+            &server.metrics,
+            info,
+            (user, visitor),
+            body,
+            began,
+            is_gone(gone),
+        )
         .await
     {
         Admitted::Watch(place) => {

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::shares::share_of;
 use crate::api::options::ApiOptions;
+use crate::auth::User;
 use crate::clock;
 use crate::flow::budget::{Budget, Held};
 use crate::flow::connections::{LoginShare, Visitor};
@@ -154,7 +155,7 @@ impl Limits {
         &self,
         metrics: &Arc<Metrics>,
         info: &RequestInfo,
-        visitor: Option<&Arc<Visitor>>,
+        (user, visitor): (&User, Option<&Arc<Visitor>>),
         body: Option<u64>,
         began: Instant,
         gone: impl Future<Output = ()>,
@@ -190,9 +191,10 @@ impl Limits {
         let mut held = Held::NOTHING;
         if place.is_some() {
             let (pool, bytes) = share_of(info, body, self.request_bytes_max);
+            let parts = self.budget.parts_of(&user.name);
             let share = tokio::select! {
                 biased;
-                share = self.budget.take(pool, bytes) => share.ok(),
+                share = self.budget.take(pool, bytes, &parts) => share.ok(),
                 () = gone => None,
             };
             let Some(share) = share else {
@@ -330,10 +332,17 @@ impl Limit {
     }
 }
 
-/// A body whose bytes hold the memory of the request until they are sent.
+/// A body whose bytes hold the memory of the request until they are sent. Once it is dropped, be it
+/// at its deadline, they hold no more than they have.
 struct Counted {
     body: Body,
     held: Held,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.held.made();
+    }
 }
 
 impl HttpBody for Counted {

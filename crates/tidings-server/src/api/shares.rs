@@ -1,6 +1,7 @@
 //! How much memory answers may hold, by what is requested: the most that reading, encoding and
 //! sending one takes. A share that turns out to be too large is given back in part.
 
+use axum::http::Method;
 use tidings_store::PAGE_BYTES_MAX;
 
 use crate::flow::budget::{Held, Pool};
@@ -29,13 +30,22 @@ const SMALL_ANSWER: u64 = 128 << 10;
 /// Memory of a compressor.
 const COMPRESSOR: usize = 512 << 10;
 
-/// The pool and the bytes of a request's share. `body` is the length of its body; one that is not
-/// known counts as small until it is [not](long_body).
+/// The pool and the bytes of a request's share: the larger one of what its body and its answer
+/// take. `body` is the length of its body; one that is not known counts as small until it is
+/// [not](long_body). That of a request whose body is not read does not count.
 pub(crate) fn share_of(info: &RequestInfo, body: Option<u64>, body_max: usize) -> (Pool, usize) {
+    let answer = of_answer(info);
+    let body =
+        body.filter(|_| !matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS));
     let body = body.map_or(0, |body| usize::try_from(body).unwrap_or(usize::MAX));
-    if body > SMALL {
-        return long_body(body.min(body_max));
+    let body = (body > SMALL).then(|| long_body(body.min(body_max)));
+    match body {
+        Some(body) if body.1 > answer.1 => body,
+        _ => answer,
     }
+}
+
+fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     if let Some(answer) = info.uri.path().strip_prefix(TIMELINE_API) {
         return of_timeline(answer, info.query.get(crate::http::params::FORMAT));
     }
@@ -62,11 +72,11 @@ pub(crate) fn long_body(len: usize) -> (Pool, usize) {
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
     match answer {
         "overview" => (Pool::Small, PAGE + SMALL),
-        "object" => (Pool::Large, 2 * PAGE),
-        "export" if format == Some("perfetto") => (Pool::Large, 36 << 20),
-        "events" | "export" => (Pool::Large, 16 << 20),
+        "object" => (Pool::Views, 2 * PAGE),
+        "export" if format == Some("perfetto") => (Pool::Views, 36 << 20),
+        "events" | "export" => (Pool::Views, 16 << 20),
         // A picture, and an event with its neighbours.
-        _ => (Pool::Large, 24 << 20),
+        _ => (Pool::Views, 24 << 20),
     }
 }
 
@@ -92,4 +102,38 @@ pub(crate) fn answered(held: &Held, len: u64, is_compressed: bool) {
         held.try_exchange(Pool::Large, bytes);
     }
     held.shrink(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderMap, Uri};
+
+    use super::*;
+
+    const BODY_MAX: usize = 3 << 20;
+
+    fn share(method: &Method, uri: &'static str, body: u64) -> (Pool, usize) {
+        let uri = Uri::from_static(uri);
+        let info = RequestInfo::of(method, &uri, &HeaderMap::new());
+        share_of(&info, Some(body), BODY_MAX)
+    }
+
+    /// A length that was claimed made it a tenth.
+    #[test]
+    fn a_body_never_makes_the_share_of_an_answer_smaller() {
+        let view = "/timeline/api/view";
+        for uri in [view, "/timeline/api/export", "/api/v1/events", "/readyz"] {
+            for method in [Method::GET, Method::POST] {
+                let answer = share(&method, uri, 0);
+                for body in [1, 70_000, u64::MAX] {
+                    let all = share(&method, uri, body);
+                    assert!(all.1 >= answer.1, "{method} {uri} {body}");
+                    assert!(all == answer || method == Method::POST, "{uri} {body}");
+                }
+            }
+        }
+        let long = share(&Method::POST, "/api/v1/namespaces/shop/events", u64::MAX);
+        assert_eq!(long, (Pool::Large, 2 * BODY_MAX));
+        assert_eq!(share(&Method::GET, view, 70_000), (Pool::Views, 24 << 20));
+    }
 }

@@ -259,7 +259,8 @@ impl Watching {
         // That of frames that were not sent, as nothing was selected.
         self.share = None;
         let budget = &self.server.limits.budget;
-        self.share = budget.take(Pool::Streams, bytes).await.ok();
+        let user = budget.parts_of(&self.call.user.name);
+        self.share = budget.take(Pool::Streams, bytes, &user).await.ok();
         self.share.is_some()
     }
 

@@ -23,7 +23,7 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// reset at once would never be answered.
 const UNPROVEN_MAX: usize = 100;
 /// Maximum time that a stream's client may leave a message unread while it holds memory.
-const UNREAD_MAX: Duration = Duration::from_secs(60);
+pub(crate) const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// Marks a prepared answer that is the same for all clients, such as a file of a page. A client
 /// without credentials may leave some of these unread.
@@ -61,13 +61,6 @@ impl OpenRequest {
         self.unread_until
             .map_or(self.end, |until| until.min(self.end))
     }
-}
-
-/// Whether the first or all of a connection's open requests must be overdue.
-#[derive(Clone, Copy)]
-pub(crate) enum Overdue {
-    First,
-    All,
 }
 
 impl Activity {
@@ -128,27 +121,18 @@ impl Activity {
         }
     }
 
-    /// Resolves when an open request, or all of them, are overdue. A request lasts for at least
-    /// `longest`.
-    pub(crate) async fn overdue(&self, longest: Duration, which: Overdue) {
+    /// Resolves when an open request is overdue, after `pause` at the earliest. A request lasts for
+    /// at least `longest`.
+    pub(crate) async fn overdue(&self, longest: Duration, pause: Duration) {
+        tokio::time::sleep(pause).await;
         loop {
-            let end = match which {
-                Overdue::First => self.open.lock().values().map(OpenRequest::ends).min(),
-                Overdue::All => self.open.lock().values().map(OpenRequest::ends).max(),
-            };
+            let end = self.open.lock().values().map(OpenRequest::ends).min();
             // The last requests may be answered long before their deadline.
             let look_again = clock::deadline(clock::timer(), longest.min(UNREAD_MAX));
             tokio::time::sleep_until(end.unwrap_or(look_again).min(look_again)).await;
             let now = clock::timer();
-            let over = match which {
-                Overdue::First => self
-                    .open
-                    .lock()
-                    .values()
-                    .any(|request| request.ends() <= now),
-                Overdue::All => self.all_are_overdue(),
-            };
-            if over {
+            let open = self.open.lock();
+            if open.values().any(|request| request.ends() <= now) {
                 return;
             }
         }
@@ -266,7 +250,7 @@ mod tests {
         let longest = Duration::from_secs(92);
         let open = Open::new(&activity, longest, true);
         open.lasts(Duration::from_secs(3600));
-        let overdue = |within| timeout(within, activity.overdue(longest, Overdue::First));
+        let overdue = |within| timeout(within, activity.overdue(longest, Duration::ZERO));
         // A message that is read in time.
         open.set_unread(true);
         open.set_unread(false);
@@ -275,5 +259,26 @@ mod tests {
         assert!(overdue(UNREAD_MAX / 2).await.is_err());
         assert!(overdue(UNREAD_MAX * 2).await.is_ok());
         assert!(activity.all_are_overdue());
+    }
+
+    /// One that is read kept the connection, with all that is held for the others, for a day.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_read_does_not_keep_those_that_are_not() {
+        let connections = Arc::new(Connections::new(10, 0));
+        let place = connections.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let activity = Arc::new(Activity::new(Arc::clone(place.visitor())));
+        let longest = Duration::from_secs(92);
+        let watch = Open::new(&activity, longest, true);
+        watch.lasts(Duration::from_secs(86_400));
+        let unread = Open::new(&activity, longest, true);
+        let overdue = |pause| timeout(longest * 3, activity.overdue(longest, pause));
+        assert!(overdue(Duration::ZERO).await.is_ok());
+        assert!(!activity.all_are_overdue());
+        let told = clock::timer();
+        assert!(overdue(UNREAD_MAX).await.is_ok());
+        assert!(told.elapsed() <= UNREAD_MAX + longest);
+        // It was read meanwhile.
+        drop(unread);
+        assert!(overdue(UNREAD_MAX).await.is_err());
     }
 }

@@ -9,17 +9,19 @@
 //!   request that needs more than it has gives its share back first, and reads again.
 //! - Waiting requests are served in order of arrival, for a bounded time. The queue is bounded,
 //!   too.
+//! - A user holds a part of a pool only. A request beyond it waits for that user's other requests.
 //!
 //! There are several pools, so that large answers and clients that do not read delay no small
 //! answer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::metrics::{Counters, Label, Text};
 
@@ -31,19 +33,22 @@ const UNIT: usize = 1024;
 pub(crate) enum Pool {
     /// Answers that are usually small: one event, the first page of a list.
     Small,
-    /// Large answers: views, exports, long lists.
+    /// Large answers: long lists, archive exports, pending versions. Also long bodies.
     Large,
+    /// Views and exports of the timeline.
+    Views,
     /// Messages of watches and live streams. Their clients may be slow for hours.
     Streams,
 }
 
 impl Pool {
-    const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Streams];
+    const ALL: [Self; 4] = [Self::Small, Self::Large, Self::Views, Self::Streams];
 
     fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
             Self::Large => "large",
+            Self::Views => "views",
             Self::Streams => "streams",
         }
     }
@@ -51,9 +56,20 @@ impl Pool {
     /// Maximum bytes of all shares of the pool together.
     pub(crate) fn bytes_max(self) -> usize {
         match self {
-            Self::Small => 48 << 20,
-            Self::Large => 96 << 20,
+            Self::Small | Self::Large => 36 << 20,
+            Self::Views => 72 << 20,
             Self::Streams => 32 << 20,
+        }
+    }
+
+    /// Bytes of it that the shares of one user may have together: there is room for a share of
+    /// another one beside them. A share that is larger is the only one of its user.
+    fn user_bytes_max(self) -> usize {
+        match self {
+            Self::Small => 18 << 20,
+            // Several pictures at once: they end by themselves, and a timeline may have one user.
+            Self::Views => 72 << 20,
+            Self::Large | Self::Streams => 24 << 20,
         }
     }
 }
@@ -89,7 +105,9 @@ struct Room {
 /// The memory budget; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    rooms: [Room; 3],
+    rooms: [Room; 4],
+    /// Those who hold a share or wait for one, by name.
+    users: Mutex<HashMap<Box<str>, Weak<Parts>>>,
     wait: Duration,
     refused: Counters<[Label; 2]>,
 }
@@ -105,7 +123,7 @@ impl Budget {
             waiting_max: match pool {
                 // As many as there are connections, because each waits only with its own stream.
                 Pool::Streams => usize::MAX,
-                Pool::Small | Pool::Large => waiting_max,
+                Pool::Small | Pool::Large | Pool::Views => waiting_max,
             },
         };
         let refused = Counters::new(
@@ -120,57 +138,80 @@ impl Budget {
         }
         Self {
             rooms: Pool::ALL.map(room),
+            users: Mutex::default(),
             wait,
             refused,
         }
     }
 
     fn room(&self, pool: Pool) -> &Room {
-        let [small, large, streams] = &self.rooms;
-        match pool {
-            Pool::Small => small,
-            Pool::Large => large,
-            Pool::Streams => streams,
-        }
+        of_pool(&self.rooms, pool)
     }
 
-    /// Takes a share, or waits for one. A share is never larger than its pool. Dropping the future
-    /// leaves the queue.
+    /// The parts of a user.
+    pub(crate) fn parts_of(&self, user: &str) -> Arc<Parts> {
+        let mut users = self.users.lock();
+        if let Some(parts) = users.get(user).and_then(Weak::upgrade) {
+            return parts;
+        }
+        // As many are looked at as were added since.
+        if users.len() == users.capacity() {
+            users.retain(|_, parts| parts.strong_count() > 0);
+        }
+        let parts = Arc::new(Parts::default());
+        users.insert(user.into(), Arc::downgrade(&parts));
+        parts
+    }
+
+    /// Takes a share for a user, or waits for one. A share is no larger than its pool. Dropping the
+    /// future leaves the queue.
     ///
     /// # Errors
     ///
     /// The queue is full, or the wait was too long.
-    pub(crate) async fn take(&self, pool: Pool, bytes: usize) -> Result<Share, NoRoom> {
-        if let Some(share) = self.try_take(pool, bytes) {
+    pub(crate) async fn take(
+        &self,
+        pool: Pool,
+        bytes: usize,
+        user: &Arc<Parts>,
+    ) -> Result<Share, NoRoom> {
+        if let Some(share) = self.try_take(pool, bytes, user) {
             return Ok(share);
         }
-        let taken = self.wait(pool, bytes).await;
+        let taken = self.wait(pool, bytes, user).await;
         taken.inspect_err(|why| {
             let labels = [("pool", pool.name()), ("reason", why.name())];
             self.refused.of(labels).add(1);
         })
     }
 
-    async fn wait(&self, pool: Pool, bytes: usize) -> Result<Share, NoRoom> {
+    async fn wait(&self, pool: Pool, bytes: usize, user: &Arc<Parts>) -> Result<Share, NoRoom> {
         let room = self.room(pool);
         let units = room.units_of(bytes);
         let _waiting = Waiting::begin(room, units as usize)?;
-        let acquired = Arc::clone(&room.free).acquire_many_owned(units);
+        let acquired = async {
+            // Within the pool, only those of different users wait for each other.
+            let part = Arc::clone(user.free(pool)).acquire_many_owned(part_of(pool, units));
+            let part = part.await?;
+            let permit = Arc::clone(&room.free).acquire_many_owned(units).await?;
+            Ok::<_, AcquireError>((permit, part))
+        };
         match tokio::time::timeout(self.wait, acquired).await {
-            Ok(Ok(permit)) => Ok(Share(permit)),
-            // The semaphore is never closed.
+            Ok(Ok((permit, part))) => Ok(Share::new(permit, part, user)),
+            // The semaphores are never closed.
             Ok(Err(_)) | Err(_) => Err(NoRoom::TimeOut),
         }
     }
 
-    /// Takes a share if it is free at once, and no other request waits for it.
-    pub(crate) fn try_take(&self, pool: Pool, bytes: usize) -> Option<Share> {
+    /// Takes a share if there is one at once, and no other request waits for it.
+    pub(crate) fn try_take(&self, pool: Pool, bytes: usize, user: &Arc<Parts>) -> Option<Share> {
         let room = self.room(pool);
         let units = room.units_of(bytes);
-        // While requests wait, this cannot succeed, because the first of them gets every released
-        // unit.
+        // While requests wait, this cannot succeed, as the first of them gets all that is released.
+        let part = Arc::clone(user.free(pool)).try_acquire_many_owned(part_of(pool, units));
+        let part = part.ok()?;
         let permit = Arc::clone(&room.free).try_acquire_many_owned(units).ok()?;
-        Some(Share(permit))
+        Some(Share::new(permit, part, user))
     }
 
     /// Appends the metrics.
@@ -239,15 +280,66 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A share of a pool. Dropping it gives it back.
+fn of_pool<T>([small, large, views, streams]: &[T; 4], pool: Pool) -> &T {
+    match pool {
+        Pool::Small => small,
+        Pool::Large => large,
+        Pool::Views => views,
+        Pool::Streams => streams,
+    }
+}
+
+/// What is left to a user of each pool.
 #[derive(Debug)]
-pub(crate) struct Share(OwnedSemaphorePermit);
+pub(crate) struct Parts([Arc<Semaphore>; 4]);
+
+impl Default for Parts {
+    fn default() -> Self {
+        let part = |pool: Pool| Arc::new(Semaphore::new(pool.user_bytes_max() / UNIT));
+        Self(Pool::ALL.map(part))
+    }
+}
+
+impl Parts {
+    fn free(&self, pool: Pool) -> &Arc<Semaphore> {
+        of_pool(&self.0, pool)
+    }
+}
+
+/// The units of a user's part that a share takes.
+fn part_of(pool: Pool, units: u32) -> u32 {
+    let max = pool.user_bytes_max() / UNIT;
+    units.min(u32::try_from(max).unwrap_or(u32::MAX))
+}
+
+/// A share of a pool. It is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    of_pool: OwnedSemaphorePermit,
+    of_user: OwnedSemaphorePermit,
+    user: Arc<Parts>,
+}
 
 impl Share {
-    /// Reduces the share to this many bytes.
+    fn new(
+        of_pool: OwnedSemaphorePermit,
+        of_user: OwnedSemaphorePermit,
+        user: &Arc<Parts>,
+    ) -> Self {
+        let user = Arc::clone(user);
+        Self {
+            of_pool,
+            of_user,
+            user,
+        }
+    }
+
+    /// Gives back all but these bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        let surplus = self.0.num_permits().saturating_sub(bytes.div_ceil(UNIT));
-        drop(self.0.split(surplus));
+        for permit in [&mut self.of_pool, &mut self.of_user] {
+            let surplus = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+            drop(permit.split(surplus));
+        }
     }
 
     /// Bytes that hold the share until they are sent.
@@ -276,7 +368,44 @@ pub(crate) struct Held(Option<Arc<Holding>>);
 #[derive(Debug)]
 struct Holding {
     budget: Arc<Budget>,
+    user: Arc<Parts>,
     share: Mutex<Option<Share>>,
+    /// Bytes of the answer that were made and are not sent.
+    unsent: AtomicUsize,
+    /// Nothing more is made.
+    is_made: AtomicBool,
+}
+
+impl Holding {
+    /// What is not needed any more is given back, once nothing more is made.
+    fn shrink_to_unsent(&self) {
+        if self.is_made.load(Ordering::Acquire)
+            && let Some(share) = &mut *self.share.lock()
+        {
+            share.shrink(self.unsent.load(Ordering::Acquire));
+        }
+    }
+}
+
+/// Bytes of an answer, which hold its share among others.
+struct Unsent {
+    bytes: Bytes,
+    held: Arc<Holding>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        let len = self.bytes.len();
+        drop(std::mem::take(&mut self.bytes));
+        self.held.unsent.fetch_sub(len, Ordering::AcqRel);
+        self.held.shrink_to_unsent();
+    }
 }
 
 impl Held {
@@ -286,11 +415,23 @@ impl Held {
     pub(crate) fn new(budget: &Arc<Budget>, share: Share) -> Self {
         Self(Some(Arc::new(Holding {
             budget: Arc::clone(budget),
+            user: Arc::clone(&share.user),
             share: Mutex::new(Some(share)),
+            unsent: AtomicUsize::new(0),
+            is_made: AtomicBool::new(false),
         })))
     }
 
-    /// Reduces the share to this many bytes.
+    /// The answer is made, or is not made any further: what its client has yet to take is all that
+    /// is held, however long it takes.
+    pub(crate) fn made(&self) {
+        if let Some(held) = &self.0 {
+            held.is_made.store(true, Ordering::Release);
+            held.shrink_to_unsent();
+        }
+    }
+
+    /// Gives back all but these bytes.
     pub(crate) fn shrink(&self, bytes: usize) {
         let Some(held) = &self.0 else { return };
         if let Some(share) = &mut *held.share.lock() {
@@ -301,7 +442,7 @@ impl Held {
     /// Changes to another share if it is free at once. Returns whether it was.
     pub(crate) fn try_exchange(&self, pool: Pool, bytes: usize) -> bool {
         let Some(held) = &self.0 else { return true };
-        let Some(share) = held.budget.try_take(pool, bytes) else {
+        let Some(share) = held.budget.try_take(pool, bytes, &held.user) else {
             return false;
         };
         *held.share.lock() = Some(share);
@@ -317,7 +458,7 @@ impl Held {
     pub(crate) async fn exchange(&self, pool: Pool, bytes: usize) -> Result<(), NoRoom> {
         let Some(held) = &self.0 else { return Ok(()) };
         drop(held.share.lock().take());
-        let share = held.budget.take(pool, bytes).await?;
+        let share = held.budget.take(pool, bytes, &held.user).await?;
         *held.share.lock() = Some(share);
         Ok(())
     }
@@ -325,10 +466,11 @@ impl Held {
     /// Bytes that hold the share, among others, until they are sent.
     pub(crate) fn of(&self, bytes: Bytes) -> Bytes {
         match &self.0 {
-            Some(held) => Bytes::from_owner(Owned {
-                bytes,
-                _by: Arc::clone(held),
-            }),
+            Some(held) => {
+                held.unsent.fetch_add(bytes.len(), Ordering::AcqRel);
+                let held = Arc::clone(held);
+                Bytes::from_owner(Unsent { bytes, held })
+            }
             None => bytes,
         }
     }
@@ -357,16 +499,16 @@ mod tests {
 
     type Taking = BoxFuture<'static, Result<Share, NoRoom>>;
 
-    fn take(budget: &Arc<Budget>, pool: Pool, bytes: usize) -> Taking {
-        let budget = Arc::clone(budget);
-        async move { budget.take(pool, bytes).await }.boxed()
+    fn take(budget: &Arc<Budget>, pool: Pool, bytes: usize, user: &str) -> Taking {
+        let (budget, user) = (Arc::clone(budget), budget.parts_of(user));
+        async move { budget.take(pool, bytes, &user).await }.boxed()
     }
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// A request begins.
-        Take(Pool, usize),
-        /// A request learns that it needs less.
+        /// A request of a user begins.
+        Take(Pool, usize, &'static str),
+        /// One learns that it needs less.
         Shrink(usize, usize),
         /// A request is answered.
         GiveBack(usize),
@@ -377,26 +519,30 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         let pool = prop::sample::select(Pool::ALL.to_vec());
         prop_oneof![
-            3 => (pool, 0..120 * MIB).prop_map(|(pool, bytes)| Step::Take(pool, bytes)),
+            3 => (pool, 0..120 * MIB, prop::sample::select(vec!["ann", "bob", "eve"]))
+                .prop_map(|(pool, bytes, user)| Step::Take(pool, bytes, user)),
             1 => (any::<usize>(), 0..20 * MIB).prop_map(|(at, bytes)| Step::Shrink(at, bytes)),
             2 => any::<usize>().prop_map(Step::GiveBack),
             1 => any::<usize>().prop_map(Step::Leave),
         ]
     }
 
-    /// Polls all waiting requests in order of arrival. In each pool the first ones get their share.
-    fn poll(waiting: &mut Vec<(Pool, Taking)>, held: &mut Vec<(Pool, Share)>) {
+    type Of = (Pool, &'static str);
+
+    /// Polls all that wait, in the order in which they came. Those of a pool and a user that get
+    /// their share are the first of these.
+    fn poll(waiting: &mut Vec<(Of, Taking)>, held: &mut Vec<(Of, Share)>) {
         let mut blocked = Vec::new();
-        for (pool, mut taking) in std::mem::take(waiting) {
+        for (of, mut taking) in std::mem::take(waiting) {
             match (&mut taking).now_or_never() {
                 Some(Ok(share)) => {
-                    assert!(!blocked.contains(&pool), "a later request was first");
-                    held.push((pool, share));
+                    assert!(!blocked.contains(&of), "a later request was first");
+                    held.push((of, share));
                 }
                 Some(Err(why)) => assert_eq!(why, NoRoom::QueueFull),
                 None => {
-                    blocked.push(pool);
-                    waiting.push((pool, taking));
+                    blocked.push(of);
+                    waiting.push((of, taking));
                 }
             }
         }
@@ -414,11 +560,13 @@ mod tests {
                 .unwrap();
             let _entered = runtime.enter();
             let budget = budget();
-            let mut held: Vec<(Pool, Share)> = Vec::new();
-            let mut waiting: Vec<(Pool, Taking)> = Vec::new();
+            let mut held: Vec<(Of, Share)> = Vec::new();
+            let mut waiting: Vec<(Of, Taking)> = Vec::new();
             for step in steps {
                 match step {
-                    Step::Take(pool, bytes) => waiting.push((pool, take(&budget, pool, bytes))),
+                    Step::Take(pool, bytes, user) => {
+                        waiting.push(((pool, user), take(&budget, pool, bytes, user)));
+                    }
                     Step::Shrink(at, bytes) => {
                         let count = held.len().max(1);
                         if let Some((_, share)) = held.get_mut(at % count) {
@@ -433,11 +581,17 @@ mod tests {
                 }
                 poll(&mut waiting, &mut held);
                 for pool in Pool::ALL {
-                    let of_pool = |it: &&(Pool, Share)| it.0 == pool;
-                    let shares = held.iter().filter(of_pool);
-                    let sum: usize = shares.map(|(_, share)| share.0.num_permits() * UNIT).sum();
+                    let units = |share: &Share| share.of_pool.num_permits() * UNIT;
+                    let of_pool = |it: &&(Of, Share)| it.0.0 == pool;
+                    let shares = || held.iter().filter(of_pool);
+                    let sum: usize = shares().map(|(_, share)| units(share)).sum();
                     prop_assert!(sum + free(&budget, pool) <= pool.bytes_max());
-                    let waits = waiting.iter().filter(|it| it.0 == pool).count();
+                    for user in ["ann", "bob", "eve"] {
+                        let own: Vec<_> = shares().filter(|it| it.0.1 == user).collect();
+                        let sum: usize = own.iter().map(|(_, share)| units(share)).sum();
+                        prop_assert!(own.len() < 2 || sum <= pool.user_bytes_max());
+                    }
+                    let waits = waiting.iter().filter(|it| it.0.0 == pool).count();
                     prop_assert!(pool == Pool::Streams || waits <= WAITING_MAX);
                     // No request waits beside an empty pool.
                     prop_assert!(sum > 0 || waits == 0);
@@ -446,9 +600,9 @@ mod tests {
             // No request waits for longer: it gets its share when those before it have left, or it
             // times out.
             runtime.block_on(tokio::time::sleep(WAIT * 2));
-            for (pool, taking) in waiting {
+            for (of, taking) in waiting {
                 match taking.now_or_never().unwrap() {
-                    Ok(share) => held.push((pool, share)),
+                    Ok(share) => held.push((of, share)),
                     Err(why) => prop_assert_eq!(why, NoRoom::TimeOut),
                 }
             }
@@ -466,24 +620,20 @@ mod tests {
         let budget = budget();
         let mut all = Vec::new();
         for pool in [Pool::Large, Pool::Streams] {
-            all.push(budget.take(pool, usize::MAX).await.unwrap());
+            all.push(take(&budget, pool, usize::MAX, "ann").await.unwrap());
         }
         let mut waiting: Vec<_> = (0..WAITING_MAX)
-            .map(|_| take(&budget, Pool::Large, MIB))
+            .map(|_| take(&budget, Pool::Large, MIB, "bob"))
             .collect();
         for taking in &mut waiting {
             assert!(taking.now_or_never().is_none());
         }
-        let refused = take(&budget, Pool::Large, MIB).now_or_never().unwrap();
-        assert_eq!(refused.unwrap_err(), NoRoom::QueueFull);
-        assert!(budget.try_take(Pool::Large, 0).is_none());
-        assert!(
-            budget
-                .take(Pool::Small, MIB)
-                .now_or_never()
-                .unwrap()
-                .is_ok()
-        );
+        let refused = take(&budget, Pool::Large, MIB, "bob").now_or_never();
+        assert_eq!(refused.unwrap().unwrap_err(), NoRoom::QueueFull);
+        let eve = budget.parts_of("eve");
+        assert!(budget.try_take(Pool::Large, 0, &eve).is_none());
+        let small = take(&budget, Pool::Small, MIB, "ann").now_or_never();
+        assert!(small.unwrap().is_ok());
         drop(all);
         for taking in waiting {
             assert!(taking.now_or_never().unwrap().is_ok());
@@ -494,7 +644,7 @@ mod tests {
     async fn bytes_hold_the_share_until_the_last_of_them_is_dropped() {
         let budget = budget();
         let all = Pool::Large.bytes_max();
-        let share = budget.take(Pool::Large, 9 * MIB).await.unwrap();
+        let share = take(&budget, Pool::Large, 9 * MIB, "ann").await.unwrap();
         let held = Held::new(&budget, share);
         held.shrink(MIB);
         assert_eq!(free(&budget, Pool::Large), all - MIB);
@@ -506,7 +656,7 @@ mod tests {
         assert_eq!(part, "event");
         drop(part);
         assert_eq!(free(&budget, Pool::Large), all);
-        let share = budget.take(Pool::Streams, MIB).await.unwrap();
+        let share = take(&budget, Pool::Streams, MIB, "ann").await.unwrap();
         let message = share.of(Bytes::from_static(b"an event"));
         let all = Pool::Streams.bytes_max();
         assert_eq!(free(&budget, Pool::Streams), all - UNIT);
@@ -519,8 +669,8 @@ mod tests {
         let budget = budget();
         let all = Pool::Small.bytes_max();
         let mut both = Vec::new();
-        for _ in 0..2 {
-            let share = budget.take(Pool::Small, all / 2).await.unwrap();
+        for user in ["ann", "bob"] {
+            let share = take(&budget, Pool::Small, all / 2, user).await.unwrap();
             both.push(Held::new(&budget, share));
         }
         // Each needs the whole pool, so they get it one after the other.
@@ -531,5 +681,58 @@ mod tests {
         let exchanged = futures::future::try_join_all(exchanges).await;
         assert_eq!(exchanged, Ok(vec![(), ()]));
         assert_eq!(free(&budget, Pool::Small), all);
+    }
+
+    /// Nobody else could be answered.
+    #[tokio::test(start_paused = true)]
+    async fn a_user_whose_answers_are_not_read_leaves_room_for_others() {
+        let budget = budget();
+        for pool in Pool::ALL {
+            let mut held = Vec::new();
+            while let Some(Ok(share)) = take(&budget, pool, MIB, "eve").now_or_never() {
+                held.push(share);
+            }
+            assert_eq!(held.len() * MIB, pool.user_bytes_max());
+            if pool == Pool::Views {
+                continue;
+            }
+            let mut waits = take(&budget, pool, MIB, "eve");
+            assert!((&mut waits).now_or_never().is_none());
+            let other = take(
+                &budget,
+                pool,
+                pool.bytes_max() - pool.user_bytes_max(),
+                "ann",
+            );
+            assert!(other.now_or_never().unwrap().is_ok());
+            held.pop();
+            assert!(waits.now_or_never().unwrap().is_ok());
+        }
+        // Nothing is remembered of those who hold nothing.
+        for number in 0..10_000 {
+            budget.parts_of(&number.to_string());
+        }
+        assert!(budget.users.lock().len() < 100);
+    }
+
+    /// The rest of the share was held with the last chunk, as long as its client liked.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_made_holds_what_is_not_sent() {
+        let budget = budget();
+        let all = Pool::Views.bytes_max();
+        let share = take(&budget, Pool::Views, 16 * MIB, "ann").await.unwrap();
+        let held = Held::new(&budget, share);
+        let mut chunks: Vec<_> = (1..=3)
+            .map(|kib| held.of(Bytes::from(vec![b'x'; kib * UNIT])))
+            .collect();
+        chunks.remove(0);
+        assert_eq!(free(&budget, Pool::Views), all - 16 * MIB);
+        held.made();
+        assert_eq!(free(&budget, Pool::Views), all - 5 * UNIT);
+        drop(held);
+        chunks.remove(0);
+        assert_eq!(free(&budget, Pool::Views), all - 3 * UNIT);
+        drop(chunks);
+        assert_eq!(free(&budget, Pool::Views), all);
     }
 }

@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
 use crate::clock;
-use crate::flow::activity::{Activity, Open, Overdue, Prepared};
+use crate::flow::activity::{Activity, Open, Prepared, UNREAD_MAX};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
@@ -279,8 +279,8 @@ async fn drive<C>(
     let longest = options
         .request_timeout
         .saturating_add(options.read_header_timeout);
-    let mut overdue = pin!(activity.overdue(longest, Overdue::First));
-    let mut ending = false;
+    let mut overdue = pin!(activity.overdue(longest, Duration::ZERO));
+    let (mut ending, mut untaken) = (false, false);
     loop {
         tokio::select! {
             ended = poll_fn(|context| repolled.poll(connection.as_mut(), context)) => {
@@ -294,12 +294,13 @@ async fn drive<C>(
                 if !ending {
                     metrics.ended(Ending::Untaken);
                 }
-                if activity.all_are_overdue() {
+                if untaken || activity.all_are_overdue() {
                     return;
                 }
-                // Other answers on the connection are still read: they continue, and new requests
-                // need another connection.
-                overdue.set(activity.overdue(longest, Overdue::All));
+                // Other answers on the connection are still read: they continue for a while, and
+                // new requests need another connection. What is not taken holds memory.
+                untaken = true;
+                overdue.set(activity.overdue(longest, UNREAD_MAX));
             }
             () = activity.strangers_answers_pile_up() => {
                 tracing::debug!("a client without credentials does not take its answers");

@@ -9,11 +9,12 @@
 //! cluster.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use futures::future::try_join_all;
+use futures::future::{select_all, try_join_all};
 use http::header;
 use http::request::Parts;
 use tokio::time::timeout;
@@ -29,7 +30,7 @@ use crate::api::server::ApiServer;
 use crate::auth::User;
 use crate::auth::authenticator::KnownBy;
 use crate::auth::impersonation;
-use crate::http::request::{RequestInfo, TIMELINE_API, TIMELINE_LIVE};
+use crate::http::request::{RequestInfo, TIMELINE_API};
 use crate::http::status::Status;
 
 /// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
@@ -63,7 +64,8 @@ pub(super) async fn enter(
     }
     // As it came: with the credentials of its session on it, it would look as if it had shown them
     // itself, and they are for the session's own cluster alone.
-    let again = (parts.uri.path() == TIMELINE_LIVE).then(|| {
+    let answer = parts.uri.path().strip_prefix(TIMELINE_API);
+    let again = matches!(answer, Some("live" | "export")).then(|| {
         Arc::new(Again {
             timeline: Arc::clone(&timeline),
             info: Arc::clone(&info),
@@ -112,6 +114,32 @@ impl Again {
                 .collect()
         };
         now.user.name == caller.user.name && shown(&now) == shown(caller)
+    }
+
+    /// Resolves when nothing more may be sent to the caller: the session is over, or the caller may
+    /// see something else, or the server stops.
+    pub(super) async fn refused(self: Arc<Self>, caller: Arc<Caller>, recheck: Duration) {
+        let stopped = caller.clusters.iter().map(|it| it.source.server.stopped());
+        let stopped = select_all(stopped.collect::<Vec<_>>());
+        let other = async {
+            loop {
+                tokio::time::sleep(recheck).await;
+                if !self.is_same(&caller).await {
+                    return;
+                }
+            }
+        };
+        let over = async {
+            match &caller.session {
+                Some(session) => Arc::clone(session).over().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = over => {}
+            () = other => {}
+            _ = stopped => {}
+        }
     }
 }
 

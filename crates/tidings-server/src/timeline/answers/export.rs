@@ -8,12 +8,13 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures::stream;
+use futures::{FutureExt, stream};
 use http::{StatusCode, header};
 use serde_json::json;
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::StoredEvent;
 
+use super::super::enter::Again;
 use super::super::merged::{Found, Merged};
 use super::super::query::range_with_ahead;
 use super::super::read::brief;
@@ -39,6 +40,7 @@ enum Form {
 pub(in super::super) async fn export(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(caller): Extension<Arc<Caller>>,
+    Extension(again): Extension<Arc<Again>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();
@@ -67,15 +69,25 @@ pub(in super::super) async fn export(
         Form::Lines => Bytes::new(),
         Form::Perfetto { .. } => Bytes::from_static(HEAD.as_bytes()),
     };
-    let state = Some((merged, form, caller, Vec::new().into_iter()));
+    let recheck = timeline.sources.root().options.timeline.recheck;
+    let refused = again.refused(Arc::clone(&caller), recheck).boxed();
+    let state = Some((merged, form, caller, refused, Vec::new().into_iter()));
     let chunks = stream::try_unfold((state, head), |(state, head)| async move {
-        let Some((mut merged, mut form, caller, mut waiting)) = state else {
+        let Some((mut merged, mut form, caller, mut refused, mut waiting)) = state else {
             return Ok(None);
         };
+        // A file that ends so is not taken for a whole one.
+        let ended = || std::io::Error::other("the caller may not read on, or the server stops");
+        if (&mut refused).now_or_never().is_some() {
+            return Err(ended());
+        }
         let mut chunk = head.to_vec();
         let mut is_over = false;
         if waiting.as_slice().is_empty() {
-            let found = merged.next().await;
+            let found = tokio::select! {
+                () = &mut refused => return Err(ended()),
+                found = merged.next() => found,
+            };
             let found =
                 found.map_err(|status| std::io::Error::other(status.message().to_owned()))?;
             is_over = found.is_none();
@@ -91,7 +103,7 @@ pub(in super::super) async fn export(
         if is_over {
             form.end(merged.cut.is_some(), &mut chunk);
         }
-        let state = (!is_over).then_some((merged, form, caller, waiting));
+        let state = (!is_over).then_some((merged, form, caller, refused, waiting));
         Ok::<_, std::io::Error>(Some((Bytes::from(chunk), (state, Bytes::new()))))
     });
     let headers = [

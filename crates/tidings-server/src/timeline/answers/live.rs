@@ -108,31 +108,11 @@ pub(in super::super) async fn live(
         };
         following.watches.push(next(number, watch));
     }
-    let session = caller.session.clone();
-    let stopped = caller.clusters.iter().map(|it| it.source.server.stopped());
-    let stopped: Vec<_> = stopped.collect();
-    let recheck = root.options.timeline.recheck;
+    let refused = again.refused(caller, root.options.timeline.recheck);
     let ended = async move {
-        let other = async {
-            loop {
-                tokio::time::sleep(recheck).await;
-                if !again.is_same(&caller).await {
-                    return;
-                }
-            }
-        };
-        let over = async {
-            match session {
-                Some(session) => session.over().await,
-                None => std::future::pending().await,
-            }
-        };
-        let stopped = futures::future::select_all(stopped);
         tokio::select! {
             () = tokio::time::sleep(time) => {}
-            () = over => {}
-            () = other => {}
-            _ = stopped => {}
+            () = refused => {}
         }
     };
     let messages = stream::unfold(Some(following), |following| async move {
@@ -270,7 +250,8 @@ impl Following {
 
     async fn message(&mut self) -> Option<Bytes> {
         let memory = self.bytes * 2 + MESSAGE;
-        let share = self.budget.take(Pool::Streams, memory).await.ok()?;
+        let user = self.budget.parts_of(&self.caller.user.name);
+        let share = self.budget.take(Pool::Streams, memory, &user).await.ok()?;
         let caller = Arc::clone(&self.caller);
         let latest = std::mem::take(&mut self.latest);
         self.bytes = 0;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::response::Response;
-use futures::future::try_join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
@@ -31,8 +30,11 @@ pub(in super::super) async fn overview(
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
     let now = root.clock.now().as_millisecond();
-    let clusters = caller.clusters.iter().map(|visible| cluster(visible, now));
-    let clusters = try_join_all(clusters).await?;
+    // The share is for a page of one of them.
+    let mut clusters = Vec::with_capacity(caller.clusters.len());
+    for visible in &caller.clusters {
+        clusters.push(cluster(visible, now).await?);
+    }
     json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "now": now,

@@ -15,6 +15,8 @@ use crate::http::status::Status;
 const PAGE: usize = 10_000;
 /// Maximum of counts of all clusters together.
 const COUNTS_MAX: usize = 100_000;
+/// Maximum of bytes of these, to which a page may be added.
+const COUNTS_BYTES_MAX: usize = 6 << 20;
 /// Maximum of reasons whose type is looked up.
 const LOOKUPS_MAX: usize = 100;
 /// Those that are looked up at once.
@@ -46,17 +48,23 @@ pub(super) async fn hours(
             let last = found.counts.last();
             request.after = last.map(|last| (last.hour, last.reason.clone()));
             counts.extend(found.counts);
+            if counts.len() > COUNTS_MAX || bytes(&counts) > COUNTS_BYTES_MAX {
+                return Ok(None);
+            }
             if !found.more {
                 break;
-            }
-            if counts.len() >= COUNTS_MAX {
-                return Ok(None);
             }
         }
     }
     let wanted = &caller.filters.reasons;
     counts.retain(|count| wanted.is_empty() || wanted.contains(&count.reason));
     Ok(Some(counts))
+}
+
+/// Memory of counts. Whoever writes events chooses their reasons.
+fn bytes(counts: &[Count]) -> usize {
+    let reasons = counts.iter().map(|count| count.reason.len());
+    reasons.sum::<usize>() + size_of_val(counts)
 }
 
 /// How many events are counted in a range: those of an hour that is not wholly in it for their
