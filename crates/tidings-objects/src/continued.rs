@@ -120,7 +120,8 @@ pub async fn take_over(
     let now = Timestamp::from_millisecond(clock.now().0).unwrap_or_default();
     let mut next = manifest.next(random_id(), now);
     next.writer = writer;
-    next.sealed_through = 0;
+    // Readers ask for pending versions from there on.
+    next.sealed_through = unsealed.first();
     note(&unsealed, &manifest, &next).await?;
     folder.commit(&next).await?;
     ended(&unsealed, &next).await?;

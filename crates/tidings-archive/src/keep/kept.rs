@@ -63,6 +63,11 @@ impl Kept {
         }
     }
 
+    /// The number before which entries may have been taken out.
+    pub(super) fn taken_out(&self) -> u64 {
+        self.taken_out
+    }
+
     /// All entries before a number that were not taken out are given to be sealed.
     pub(super) fn give(&mut self, entries: Vec<Entry>, through: u64) {
         self.given = Some(Given { entries, through });

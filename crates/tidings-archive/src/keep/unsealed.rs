@@ -311,6 +311,13 @@ impl Unsealed {
         self.keeper.store.confirmed()
     }
 
+    /// The first entry that the journal still has: earlier ones are sealed, or are another store's.
+    /// Zero if the cluster never was sealed.
+    pub fn first(&self) -> u64 {
+        let journal = self.keeper.journal.as_ref();
+        journal.map_or(0, |journal| journal.kept().taken_out())
+    }
+
     /// The versions of the entries from a number on, until they reach a number of bytes; of those
     /// before `to`, if it is given. Nothing is changed. `None` if some of them may have been taken
     /// out, as they are sealed, or the cluster never was sealed. Those that the last seal took are

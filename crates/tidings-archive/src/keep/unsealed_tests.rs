@@ -233,8 +233,9 @@ impl World {
             panic!("it does not continue");
         };
         assert_eq!(begun == identity, copy.is_none());
-        self.through = 0;
-        // Another store has other numbers.
+        // Another store has other numbers; a copy has those of its own journal.
+        let keeper = Arc::clone(&self.keeper);
+        self.through = Unsealed { keeper }.first();
         self.look();
         self.reopen(true).await;
         let position = self.keeper.position("").await.unwrap();
@@ -393,6 +394,24 @@ async fn numbers_of_what_was_sealed_are_not_used_again() {
     world.step(&observe()).await;
     world.step(&seal(false)).await;
     assert_eq!(world.sealed, [1, 2]);
+    world.keeper.store.close().await;
+}
+
+/// A copy whose journal does not begin at zero says where it begins, so that readers find the rest.
+#[tokio::test]
+async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    for step in [observe(), seal(false), Step::Copy, observe()] {
+        world.step(&step).await;
+    }
+    let restore = Step::Restore {
+        copy: 0,
+        is_listed: false,
+    };
+    world.step(&restore).await;
+    world.step(&Step::Read { bytes: 0 }).await;
+    assert_eq!(world.reader.versions, [1, 2]);
     world.keeper.store.close().await;
 }
 

@@ -759,7 +759,7 @@ fn wrong_arguments_are_named() {
             vec!["--clusters", text(&file), "--context", "x"],
             "cannot be used with",
         ),
-        (vec!["--event-ttl", "forever"], "90d, 36h or 1d12h"),
+        (vec!["--event-ttl", "forever"], "90d, 1h30m or 30s"),
         (vec!["--quota", "40"], "expected at least 1Mi"),
         (
             vec!["--objects", "ftp://events"],

@@ -1,7 +1,7 @@
 //! Logs of watchers, and of the library itself.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use tidings::EventType::{Normal, Warning};
@@ -242,7 +242,11 @@ async fn what_cannot_be_recorded_is_logged_and_counted() {
 async fn dropping_the_last_handle_without_shutdown_warns() {
     let (log, _guard) = Log::capture();
     let broadcaster = Broadcaster::new();
-    let watch = broadcaster.start_event_watcher(|_| {});
+    let seen = Arc::new(Barrier::new(2));
+    let handled = Arc::clone(&seen);
+    let watch = broadcaster.start_event_watcher(move |_| {
+        handled.wait();
+    });
     let recorder = broadcaster.recorder(source());
     recorder.event(&pod("foo", "bar"), Normal, "Started", "");
     let other = broadcaster.clone();
@@ -256,6 +260,7 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
         ]
     );
     // It processes the recorded events, and ends.
+    seen.wait();
     watch.ended().await;
     assert_eq!(watch.counts().delivered, 1);
 }
