@@ -27,6 +27,19 @@ const EPOCH_MAX: u64 = u32::MAX as u64;
 /// Maximum bytes of one part of an object's place in a manifest; Kubernetes' own names are shorter.
 const PLACE_BYTES_MAX: usize = 256;
 
+/// The checksum of a manifest, if it is known. It follows from the other fields, so that two
+/// manifests are equal whether or not it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Checksum(OnceLock<String>);
+
+impl PartialEq for Checksum {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Checksum {}
+
 /// What the archive of a cluster consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -80,7 +93,7 @@ pub struct Manifest {
     pub removed: Vec<Removed>,
     /// The checksum of its bytes, once it was read or its commit was noted.
     #[serde(skip)]
-    pub(crate) checksum: OnceLock<String>,
+    pub(crate) checksum: Checksum,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -256,7 +269,7 @@ impl Manifest {
             purging: Some(false),
             files: Vec::new(),
             removed: Vec::new(),
-            checksum: OnceLock::new(),
+            checksum: Checksum::default(),
         }
     }
 
@@ -269,7 +282,7 @@ impl Manifest {
     /// Notes the bytes that this manifest was read from.
     pub(crate) fn read_from(self, bytes: &[u8]) -> Self {
         Self {
-            checksum: OnceLock::from(checksum(bytes)),
+            checksum: Checksum(OnceLock::from(checksum(bytes))),
             ..self
         }
     }
@@ -282,14 +295,14 @@ impl Manifest {
             archive: self.archive.clone().or_else(|| Some(self.id.clone())),
             written_at: now,
             purging: self.purging.or(Some(false)),
-            checksum: OnceLock::new(),
+            checksum: Checksum::default(),
             ..self.clone()
         }
     }
 
     /// Returns what the writing store notes of this manifest, which does not change from then on.
     pub(crate) fn commit(&self) -> Commit {
-        let checksum = self.checksum.get_or_init(|| checksum(&self.encode()));
+        let checksum = self.checksum.0.get_or_init(|| checksum(&self.encode()));
         Commit {
             number: self.number,
             id: self.id.clone(),
