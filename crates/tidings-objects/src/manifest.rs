@@ -101,7 +101,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A placeholder for an old manifest that named deleted events, whose number stays taken.
+/// What an old manifest that named deleted events is overwritten with, so that its number stays
+/// taken.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Placeholder {
     /// The form of manifests.

@@ -49,7 +49,7 @@ pub(crate) struct Candidate {
     pub(crate) held: Duration,
 }
 
-/// The confirmed time and how it is found; see the module documentation.
+/// The time up to which the store believes its clock; see the module documentation.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmed {
     /// The least lead of the last whole period, in milliseconds; `None` before the first.

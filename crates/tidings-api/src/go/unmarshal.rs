@@ -21,7 +21,7 @@ pub(crate) fn cannot_unmarshal(found: &str, into: &str) -> String {
     format!("json: cannot unmarshal {found} into Go {into}")
 }
 
-/// Go's error for a value of the wrong type from a map in memory.
+/// Returns Go's error for a field of the wrong type in an object that is already decoded to a map.
 pub(crate) fn unstructured_mismatch(found: &str, expected: &str) -> String {
     let (kind, number) = found.split_once(' ').unwrap_or((found, ""));
     let kind = match kind {

@@ -40,7 +40,8 @@ pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
 /// Maximum bytes of the events of an answer, which ends with the event that reaches four mebibytes.
 const EVENTS_MAX: u64 = (GROUP_BYTES_MAX + EVENT_BYTES_MAX) as u64;
 
-/// Returns the revision of a manifest with this number of entries after it.
+/// Returns a reader's revision: the manifest's number, then how many pending entries behind the
+/// manifest the reader has.
 pub(super) fn revision(number: u64, entries: u64) -> Revision {
     number << ENTRY_BITS | entries.min(ENTRIES_MAX)
 }

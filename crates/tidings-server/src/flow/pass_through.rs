@@ -127,7 +127,7 @@ pub enum PassThroughError {
         /// The given name.
         name: String,
     },
-    /// The kind of proxy is not supported.
+    /// The address of the proxy to the cluster has a scheme that is not supported.
     #[error("not a proxy at http://, https:// or socks5://, but at {scheme:?}")]
     Proxy {
         /// The scheme of its address. The rest is left out, because it may contain a password.

@@ -782,7 +782,7 @@ impl Window {
     }
 }
 
-/// Finds the points of a complete frame.
+/// Finds where each entry of a complete frame begins, with its revision.
 fn index_frame(bytes: &[u8], entries_at: usize) -> Built {
     let (mut points, mut last, mut at) = (Vec::new(), 0, entries_at);
     while let Some((_, revision, len)) = frame::peek_entry(bytes.get(at..).unwrap_or_default()) {

@@ -67,7 +67,8 @@ impl Shared {
         }
     }
 
-    /// Whether etcd's history has a change. A compacted revision counts as yes.
+    /// Whether etcd made this change, as its history says. If etcd compacted the change's revision,
+    /// nothing contradicts it, and this is `true`.
     async fn has(&self, change: &Change) -> Result<bool, Failure> {
         match self.is_as_seen(change).await {
             Err(failure) if failure.is_compacted() => Ok(true),
