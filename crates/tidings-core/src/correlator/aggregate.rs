@@ -1,9 +1,9 @@
-//! Similar events, which differ only in their message: from the tenth on they are combined into
-//! one. client-go's `EventAggregator`.
+//! Aggregation: similar events, which differ only in their message, are combined into one from the
+//! tenth on. client-go's `EventAggregator`.
 //!
-//! A group takes members until it has one less than are combined; then it is full, and every event
-//! that is not one of its members is combined. A repeated member continues to be counted by
-//! itself.
+//! A group accepts members up to one less than the number from which on events are combined. A full
+//! group combines every event that is not a member. A repeated member continues to be counted
+//! separately.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::cache::{Cache, CacheStats};
 use crate::key::Key;
 
 struct Group {
-    /// Sorted by text.
+    /// The group's members, sorted by text.
     members: Vec<Member>,
-    /// Bytes of `members`.
+    /// Total bytes of `members`.
     size: usize,
     full: bool,
     last: Monotonic,
 }
 
 struct Member {
-    /// The text that identifies it.
+    /// The text that identifies the member within its group.
     text: Box<str>,
-    /// How often client-go has dropped a random member of the group, perhaps this one, since this
-    /// member was last added.
+    /// How often client-go would have dropped a random member of the group, perhaps this one, since
+    /// this member was last added.
     drops: u32,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Aggregator {
     /// The number of members of a full group.
     room: usize,
     interval_nanos: i64,
-    /// Only for client-go's rules: how many drops a member stays for.
+    /// By client-go's rules only: the number of drops after which a member is gone.
     drops_max: Option<u32>,
 }
 
@@ -52,7 +52,8 @@ impl Aggregator {
         }
     }
 
-    /// Notes `text` in the group at `key`; whether it is to be combined with others of the group.
+    /// Records `text` in the group at `key`; returns whether the event is to be combined with
+    /// others of the group.
     pub(super) fn is_similar(&mut self, now: Monotonic, key: &Key, text: &str) -> bool {
         let Some(group) = self.groups.get(key) else {
             let mut group = Group {
@@ -105,7 +106,7 @@ impl Group {
             }
             Err(place) => {
                 if let Some(drops_max) = drops_max {
-                    // client-go adds it anyway, and then drops one of all at random.
+                    // client-go adds the member nevertheless, and then drops a random one.
                     self.insert(place, text);
                     self.members.retain_mut(|member| {
                         member.drops += 1;
@@ -137,11 +138,11 @@ impl Member {
     }
 }
 
-/// How often one of `members` can be dropped at random before a given one is more likely gone than
+/// How often one of `members` is dropped at random before a given member is more likely gone than
 /// not.
 fn drops_survived(members: usize) -> u32 {
     let stays = 1. - 1. / members as f64;
-    // Half of them are gone after ln 2 / -ln(stays) drops.
+    // A given member is gone with probability one half after ln 2 / -ln(stays) drops.
     let drops = (0.5_f64.ln() / stays.ln()).ceil() - 1.;
     drops.clamp(0., f64::from(i32::MAX)) as u32
 }
@@ -154,7 +155,7 @@ mod tests {
     use crate::Event;
     use crate::key::{Keys, Projection};
 
-    /// Half of the members are gone after that many drops and one more.
+    /// One drop after the computed number, a member is gone with probability above one half.
     #[test]
     fn a_member_stays_for_as_many_drops_as_half_of_them_do() {
         for (members, drops) in [(1, 0), (2, 0), (3, 1), (10, 6), (100, 68)] {
@@ -169,8 +170,8 @@ mod tests {
         let start = Monotonic::ZERO;
         let later = start.saturating_add(2 * second);
         let member = |text: &str| size_of::<Member>() + text.len();
-        // The text, when it is said, whether it is combined, and the members then: by our rules,
-        // and by client-go's, where two are enough and none stays for another.
+        // Columns: the text, its time, whether it is combined, and the members afterwards, by our
+        // rules and then by client-go's, with groups that combine from the second event on.
         let rows = [
             ("a", start, false, member("a"), false, member("a")),
             ("bc", start, false, member("a") + member("bc"), true, 0),

@@ -1,4 +1,5 @@
-//! Repeats: one stored event with a count in place of many. client-go's `eventLogger`.
+//! Repeat counting: many equal events become one stored event with a count. client-go's
+//! `eventLogger`.
 //!
 //! ```text
 //!             passes: Create
@@ -7,7 +8,8 @@
 //!       └──── all of them lost ──┘      └───┘
 //! ```
 //!
-//! client-go knows no states: what has a count above 1 is patched, there or not.
+//! client-go tracks no such states: it patches every event whose count is above 1, whether the
+//! stored event exists or not.
 
 use jiff::Timestamp;
 
@@ -18,26 +20,26 @@ use crate::key::{CountKey, Key};
 use crate::{Event, Monotonic};
 
 struct Counted {
-    /// The first one: the stored event has its name.
+    /// The first of the counted events; its name is the stored event's name.
     first: Event,
     first_timestamp: Option<Timestamp>,
-    /// The latest of all: an event may be recorded later than one that happened after it.
+    /// The latest time of all counted events. An event may be recorded after a later one.
     last_timestamp: Option<Timestamp>,
     count: i32,
-    /// Occurrences that were handed out and not lost: if any, the API server has the event or will
-    /// have it.
+    /// Occurrences that were handed out and not lost. If there are any, the API server has the
+    /// event or will have it.
     handed: u64,
-    /// Whether a repeat came with other annotations or labels than the first.
+    /// Whether a repeat had other annotations or labels than the first event.
     metadata_changed: bool,
-    /// Set while repeats are held back that no write has counted.
+    /// Held-back repeats that no write has counted yet.
     behind: Option<Behind>,
     stale: Staleness,
 }
 
-/// Repeats that were held back.
+/// Repeats that the spam filter held back.
 struct Behind {
     last_seen: Monotonic,
-    /// The last of them, where it may differ from the first in message or metadata.
+    /// The last held-back repeat, if its message or metadata may differ from the first event's.
     latest: Option<Event>,
     aggregate: bool,
 }
@@ -57,8 +59,8 @@ impl Counter {
         }
     }
 
-    /// Counts `event` under `key`; what is to be written, if it `passes` the spam filter. It counts
-    /// either way.
+    /// Counts `event` under `key`, and returns its write if it `passes` the spam filter. An event
+    /// that does not pass is counted, too.
     pub(super) fn count(
         &mut self,
         now: Monotonic,
@@ -105,12 +107,12 @@ impl Counter {
                 OccurrenceKind::Create
             };
             counted.handed += 1;
-            // Its queued refresh finds nothing to do.
+            // The queued refresh of this count then finds nothing to write.
             counted.behind = None;
             counted.stale.note_write(now, counted.count);
             return Correlated::Write(Occurrence {
                 key: CountKey(key),
-                // Of an event without a time, none is written.
+                // If the event has no time, no last timestamp is written.
                 last_timestamp: event.last_timestamp().and(counted.last_timestamp),
                 event,
                 first: counted.first.clone(),
@@ -168,7 +170,8 @@ impl Counter {
         aggregate: bool,
         passes: bool,
     ) -> Correlated {
-        // client-go keeps the count unsigned: anything but 0 was seen before.
+        // client-go keeps an unsigned count: any other value than 0 means that the event was seen
+        // before.
         let earlier = self
             .counted
             .get(&key)
@@ -236,12 +239,11 @@ impl Counter {
         self.counted.put(key, counted, extra);
     }
 
-    /// client-go's `updateState`: what was written is kept under `key`, the event's own. For a
-    /// combined event that is not the key it is counted under, so each of its messages takes an
-    /// entry more.
+    /// client-go's `updateState`: keeps the written event under `key`, the event's own key. A
+    /// combined event is counted under another key, so each of its messages takes one more entry.
     ///
-    /// There nothing is counted between an event and its answer. Here more may have been, and an
-    /// answer takes none of that back.
+    /// client-go counts no event between a write and its answer. Here more events may have been
+    /// counted meanwhile, and the answer does not undo that.
     pub(super) fn acknowledged_as_client_go(&mut self, key: Key, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&key)
             && counted.first.is_same(&occurrence.first)
@@ -257,7 +259,7 @@ impl Counter {
         );
     }
 
-    /// Notes a repeat that is counted and not written, and queues its count for a refresh.
+    /// Records a repeat that is counted but not written, and queues the count for a refresh.
     fn hold_back(&mut self, now: Monotonic, key: &Key, event: Event, aggregate: bool) {
         let Some(counted) = self.counted.peek(key) else {
             return;
@@ -277,13 +279,13 @@ impl Counter {
         }
     }
 
-    /// The next refresh that is due.
+    /// Returns the next refresh that is due.
     pub(super) fn refresh(&mut self, now: Monotonic) -> Option<Occurrence> {
         while let Some((due, key)) = self.refreshes.pop(now) {
             let Some(counted) = self.counted.peek(&key) else {
                 continue;
             };
-            // It may have been forgotten since, and begun anew.
+            // The entry may have been evicted and begun anew since.
             if counted.stale.due != Some(due) {
                 continue;
             }
@@ -305,7 +307,7 @@ impl Counter {
         None
     }
 
-    /// The next refresh, due or not.
+    /// Returns the next refresh, due or not.
     pub(super) fn refresh_any(&mut self, now: Monotonic) -> Option<Occurrence> {
         while let Some((due, key)) = self.refreshes.pop_any() {
             if let Some(counted) = self.counted.peek(&key)
@@ -325,10 +327,10 @@ impl Counter {
         self.refreshes.poll_timeout()
     }
 
-    /// One that was handed out was not written.
+    /// Records that the write of `occurrence` did not happen.
     pub(super) fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&occurrence.key.0)
-            // It may have been forgotten since, and begun anew under another name.
+            // The entry may have been evicted and begun anew under another name since.
             && counted.first.is_same(&occurrence.first)
         {
             counted.handed = counted.handed.saturating_sub(1);
@@ -341,7 +343,7 @@ impl Counter {
 }
 
 impl Counted {
-    /// The write of a count that is behind. It settles no event.
+    /// Makes the write of a count that is behind. The write settles no event.
     fn refresh(&mut self, now: Monotonic, key: &Key) -> Option<Occurrence> {
         let behind = self.behind.take()?;
         let kind = if self.handed > 0 {

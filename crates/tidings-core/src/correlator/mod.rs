@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Decisions depend only on the arguments, not on a clock or randomness, so the same calls give the
-//! same results. A filtered event is counted, too, and the counts of events that were held back are
-//! written later (`refresh.rs`).
+//! same results. A filtered event is counted, too. Counts of events that the spam filter held back
+//! are written later (`refresh.rs`).
 
 mod aggregate;
 mod count;
@@ -91,8 +91,8 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// A correlator that has seen nothing yet. Names of combined events are made by `names`, whose
-    /// seed also seeds the hashes.
+    /// Makes a correlator without history. `names` makes the names of combined events; its seed
+    /// also seeds the hashes.
     ///
     /// # Errors
     ///
@@ -123,9 +123,9 @@ impl Correlator {
 
     /// Correlates `event` at `now`. client-go's `EventCorrelate`.
     ///
-    /// For every [`Correlated::Write`], [`Correlator::acknowledged`] or [`Correlator::lost`] is to
-    /// be called once, when it is done with. Until it is lost, what was handed out counts as
-    /// written, so that the next of its kind is a patch.
+    /// For every [`Correlated::Write`], call [`Correlator::acknowledged`] or [`Correlator::lost`]
+    /// once, when its outcome is known. Until it is lost, a handed-out write counts as written, so
+    /// that the next event of its kind is a patch.
     pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
         let (event, context) = event.split_context();
         let (event, key, aggregate) = self.aggregated(now, &event);
@@ -142,8 +142,8 @@ impl Correlator {
         correlated
     }
 
-    /// `occurrence` was written. client-go's `UpdateState`, and only
-    /// [`CorrelatorOptions::client_go`] makes anything of it.
+    /// Records that `occurrence` was written. client-go's `UpdateState`; it has an effect only with
+    /// [`CorrelatorOptions::client_go`].
     pub fn acknowledged(&mut self, occurrence: &Occurrence) {
         if self.options.client_go {
             let key = self
@@ -153,29 +153,31 @@ impl Correlator {
         }
     }
 
-    /// `occurrence` was not written itself: it was dropped, or merged into a later one that will
-    /// be. What was never written is created by the next of its kind, with its true count.
+    /// Records that `occurrence` was not written itself: it was dropped, or merged into a later one
+    /// that will be. If nothing was written yet, the next event of its kind is a create with the
+    /// true count.
     ///
-    /// client-go is told nothing in this case, and patches what is not there.
+    /// client-go does not learn of such a loss, and patches an event that does not exist.
     pub fn lost(&mut self, occurrence: &Occurrence) {
         if !self.options.client_go {
             self.counter.lost(occurrence);
         }
     }
 
-    /// The next count to refresh, if one is due. It settles no event: those it counts were held
-    /// back. Call again until there is none, or no room for another write; as for every
-    /// [`Correlated::Write`], [`Correlator::lost`] is to be called if it is not written.
+    /// Returns the next count to refresh, if one is due. The write settles no event: the events it
+    /// counts were held back. Call again until it returns `None`, or until there is no room for
+    /// another write. As for every [`Correlated::Write`], call [`Correlator::lost`] if it is not
+    /// made.
     pub fn poll_refresh(&mut self, now: Monotonic) -> Option<Occurrence> {
         self.counter.refresh(now)
     }
 
-    /// When to call [`Correlator::poll_refresh`].
+    /// When to call [`Correlator::poll_refresh`] next.
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         self.counter.poll_timeout()
     }
 
-    /// At the end: the next count that is behind, due or not.
+    /// For the shutdown: returns the next count that is behind, due or not.
     pub fn poll_last(&mut self, now: Monotonic) -> Option<Occurrence> {
         self.counter.refresh_any(now)
     }
@@ -189,8 +191,8 @@ impl Correlator {
         }
     }
 
-    /// The event to count and the key to count it under: `event` and its own, or the combined event
-    /// and that of its group.
+    /// Returns the event to count and its key: `event` with its own key, or the combined event with
+    /// the key of its group.
     fn aggregated(&mut self, now: Now, event: &Event) -> (Event, Key, bool) {
         let client_go = self.options.client_go;
         if self.options.aggregate {

@@ -1,7 +1,7 @@
-//! An event after correlation, as it is to be written to the API server.
+//! Occurrences: events after correlation, as they are written to the API server.
 //!
-//! Invariant: an occurrence never changes. Its wire forms are made on request, from the
-//! shared events it points to.
+//! Invariant: an occurrence never changes. Its wire forms are made on request, from the shared
+//! events to which it points.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ use crate::{Event, EventApi, EventContext, recorded};
 /// The result of correlation.
 #[derive(Clone, Debug)]
 pub enum Correlated {
-    /// Its budget is used up, and nothing of it was written: it is not to be written.
+    /// The event's budget is used up, and no event of its kind was written: it is not written.
     Filtered,
-    /// Its budget is used up: it was counted, and the count is written later, to the stored event
-    /// of the first of its kind.
+    /// The event's budget is used up. It was counted, and a later write adds the count to the
+    /// stored event of its kind.
     HeldBack {
-        /// The first of its kind.
+        /// The first event of its kind.
         first: Event,
-        /// The number of times it was seen, this time included.
+        /// How often the event was seen, including this time.
         count: i32,
     },
-    /// It is to be written.
+    /// The event is to be written.
     Write(Occurrence),
 }
 
@@ -48,9 +48,9 @@ pub enum OccurrenceKind {
 #[derive(Clone)]
 pub struct Occurrence {
     pub(super) key: CountKey,
-    /// The recorded event, or the one it was combined into.
+    /// The recorded event, or the aggregate into which it was combined.
     pub(super) event: Event,
-    /// The first of its kind: the stored event has its name.
+    /// The first event of its kind; the stored event has its name.
     pub(super) first: Event,
     pub(super) first_timestamp: Option<Timestamp>,
     pub(super) last_timestamp: Option<Timestamp>,
@@ -58,7 +58,7 @@ pub struct Occurrence {
     pub(super) kind: OccurrenceKind,
     pub(super) aggregate: bool,
     pub(super) patch: PatchForm,
-    /// For a series: when it was last seen.
+    /// For a series: the time of its last event.
     pub(super) series: Option<Timestamp>,
     /// The number of events that this write settles.
     pub(super) events: u64,
@@ -66,38 +66,39 @@ pub struct Occurrence {
     pub(super) context: Option<Arc<dyn EventContext>>,
 }
 
-/// The content of an occurrence's patch.
+/// Which fields an occurrence's patch contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchForm {
-    /// Nothing: there is no earlier event to patch.
+    /// None: there is no earlier event to patch.
     Nothing,
-    /// The content of client-go's patch.
+    /// The fields of client-go's patch.
     ClientGo,
     /// Count, last timestamp and message.
     Count,
-    /// The same, and annotations and labels, which may differ from the stored ones.
+    /// Count, last timestamp, message, annotations and labels; the latter may differ from the
+    /// stored ones.
     CountAndMetadata,
-    /// The series of events.k8s.io/v1, and nothing else.
+    /// Only the series of events.k8s.io/v1.
     Series,
-    /// The same, as client-go sends it.
+    /// Only the series, in the form that client-go sends.
     ClientGoSeries,
 }
 
 type Metadata<'a> = Option<&'a BTreeMap<String, String>>;
 
 impl Occurrence {
-    /// The stored event that this writes to.
+    /// The key of the stored event that this write concerns.
     pub fn key(&self) -> &CountKey {
         &self.key
     }
 
-    /// Whether it is to be created or patched.
+    /// Whether the write is a create or a patch.
     pub fn kind(&self) -> OccurrenceKind {
         self.kind
     }
 
-    /// The same occurrence as a create: for an event that cannot be patched, because it has
-    /// expired, was deleted, or was never created.
+    /// The same occurrence as a create, for a stored event that has expired, was deleted, or was
+    /// never created.
     #[must_use]
     pub fn as_create(&self) -> Self {
         Self {
@@ -106,12 +107,12 @@ impl Occurrence {
         }
     }
 
-    /// The recorded event, or the event it was combined into.
+    /// The recorded event, or the aggregate into which it was combined.
     pub fn event(&self) -> &Event {
         &self.event
     }
 
-    /// The stored event's name: that of the first of its kind.
+    /// The stored event's name, which is the name of the first event of its kind.
     pub fn name(&self) -> Cow<'_, str> {
         self.first.name()
     }
@@ -121,32 +122,31 @@ impl Occurrence {
         self.event.namespace()
     }
 
-    /// The number of times it was seen, this time included. Stops at `i32::MAX`; with
+    /// How often the event was seen, including this time. Stops at `i32::MAX`; with
     /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go) it continues at
     /// `i32::MIN`, as client-go's does.
     pub fn count(&self) -> i32 {
         self.count
     }
 
-    /// Takes over the events of `earlier`, which are lost if this one is.
+    /// Takes over the events of `earlier`. If this write is lost, they are lost, too.
     pub(crate) fn absorb(&mut self, earlier: &mut Self) {
         self.events += std::mem::take(&mut earlier.events);
         absorb(&mut self.context, earlier.context.as_ref());
     }
 
-    /// When it was first seen.
+    /// When the event was first seen.
     pub fn first_timestamp(&self) -> Option<Timestamp> {
         self.first_timestamp
     }
 
-    /// When it was last seen. An event of an earlier time that is recorded later does not set it
-    /// back, unless with
-    /// [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go).
+    /// When the event was last seen. A past event that is recorded later does not set this time
+    /// back, except with [`CorrelatorOptions::client_go`](super::CorrelatorOptions::client_go).
     pub fn last_timestamp(&self) -> Option<Timestamp> {
         self.last_timestamp
     }
 
-    /// The API group through which it is to be written.
+    /// The API group through which the event is written.
     pub fn api(&self) -> EventApi {
         match self.series {
             Some(_) => EventApi::Events,
@@ -154,42 +154,43 @@ impl Occurrence {
         }
     }
 
-    /// The number of recorded events that this write settles: its own, those of its series that no
-    /// earlier write settled, and those whose writes it replaces. 0 for a write that was replaced.
+    /// The number of recorded events that this write settles: its own event, events of its series
+    /// that no earlier write settled, and the events of writes that it replaces. 0 for a write that
+    /// was replaced.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The message; that of combined events says that it is one.
+    /// The message. An aggregate's message begins with a prefix that says so.
     pub fn message(&self) -> &str {
         self.event.message()
     }
 
-    /// Whether it stands for several events that differ in message.
+    /// Whether the event is an aggregate of several events that differ in message.
     pub fn is_aggregate(&self) -> bool {
         self.aggregate
     }
 
-    /// The context of the last event that this is written for.
+    /// The context of the last event that this write settles.
     pub fn context(&self) -> Option<&Arc<dyn EventContext>> {
         self.context.as_ref()
     }
 
-    /// Whether a caller waits for its outcome.
+    /// Whether a caller waits for the write's outcome.
     pub(crate) fn is_awaited(&self) -> bool {
         self.context
             .as_ref()
             .is_some_and(|context| context.is_awaited())
     }
 
-    /// Whether an earlier process may have created it.
+    /// Whether an earlier process may have created the event.
     pub(crate) fn may_be_written(&self) -> bool {
         self.context
             .as_ref()
             .is_some_and(|context| context.may_be_written())
     }
 
-    /// Whether it is a repeat of an earlier event.
+    /// Whether the event is a repeat of an earlier one.
     pub(crate) fn is_repeat(&self) -> bool {
         match self.patch {
             PatchForm::Nothing => false,
@@ -198,12 +199,13 @@ impl Occurrence {
         }
     }
 
-    /// Whether both are states of one stored event, rather than of an event and its successor.
+    /// Whether both occurrences are states of one stored event, and not of an event and its
+    /// successor.
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
         self.first.is_same(&other.first)
     }
 
-    /// Whether it brings every annotation and label that `earlier` brings, if with other values.
+    /// Whether this write has every annotation and label that `earlier` has, with any values.
     pub(crate) fn has_metadata_of(&self, earlier: &Self) -> bool {
         let brings = |own: Metadata<'_>, other: Metadata<'_>| {
             other.is_none_or(|other| {
@@ -212,7 +214,7 @@ impl Occurrence {
                     .all(|key| own.is_some_and(|own| own.contains_key(key)))
             })
         };
-        // client-go writes none of a repeat's, and a series takes none.
+        // client-go's patch has no metadata of a repeat, and a series has no metadata.
         matches!(
             self.patch,
             PatchForm::ClientGo | PatchForm::Series | PatchForm::ClientGoSeries
@@ -220,8 +222,8 @@ impl Occurrence {
             && brings(self.event.labels(), earlier.event.labels()))
     }
 
-    /// Approximate bytes of memory, for bounds on queues: itself, the event, the first of its kind,
-    /// and its key.
+    /// Approximate bytes of memory, for bounds of queues: the occurrence, its event, the first
+    /// event of its kind, and its key.
     pub fn size(&self) -> usize {
         let first = if self.first.is_same(&self.event) {
             0
@@ -232,7 +234,7 @@ impl Occurrence {
         size_of::<Self>() + key.0.size() + key.0.size_beside(event) + first
     }
 
-    /// The whole event, without a resourceVersion, ready to be created.
+    /// Makes the complete event, without a resourceVersion, ready to be created.
     ///
     /// An event of a series has the fields of events.k8s.io/v1, without deprecated ones.
     pub fn to_wire(&self) -> v1::Event {
@@ -245,7 +247,7 @@ impl Occurrence {
         wire.first_timestamp = self.first_timestamp.map(Time);
         wire.last_timestamp = self.last_timestamp.map(Time);
         wire.count = (self.count != 0).then_some(self.count);
-        // A repeat that brings none is still created with those of the first.
+        // A repeat without metadata is still created with the first event's metadata.
         if matches!(self.patch, PatchForm::Count | PatchForm::CountAndMetadata) {
             let or_first = |own: &mut Option<BTreeMap<_, _>>, first: Metadata<'_>| {
                 if own.as_ref().is_none_or(BTreeMap::is_empty) {
@@ -274,28 +276,30 @@ impl Occurrence {
         wire
     }
 
-    /// The last note of a series, where it is to be shown: no longer than a note may be.
+    /// The last note of a series, if it is to be shown, cut to the maximum length of a note.
     pub(crate) fn last_note(&self) -> Option<Cow<'_, str>> {
         let shown = self.series.is_some() && !self.event.is_same(&self.first);
         shown.then(|| cut(self.event.message(), MESSAGE_BYTES_MAX))
     }
 
-    /// The body of its create: JSON as client-go sends it, in the version of [`Occurrence::api`].
+    /// The body of the create request: JSON as client-go sends it, in the version of
+    /// [`Occurrence::api`].
     pub fn create_body(&self) -> Vec<u8> {
         recorded::json(self.api(), self.to_wire())
     }
 
-    /// The same as Kubernetes protobuf, in its envelope: about half the bytes.
+    /// The body of the create request as Kubernetes protobuf, in its envelope: about half the bytes
+    /// of JSON.
     pub fn create_body_protobuf(&self) -> Vec<u8> {
         recorded::protobuf(self.api(), self.to_wire())
     }
 
-    /// The content of its patch.
+    /// Which fields the patch contains.
     pub(crate) fn patch_form(&self) -> PatchForm {
         self.patch
     }
 
-    /// Annotations and labels, where they may differ from the stored ones and there are any.
+    /// The annotations and labels, if they may differ from the stored ones and are not empty.
     pub(crate) fn changed_metadata(&self) -> Option<(Metadata<'_>, Metadata<'_>)> {
         let own = |map: Metadata<'_>| map.is_some_and(|map| !map.is_empty());
         let (annotations, labels) = (self.event.annotations(), self.event.labels());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Event;
 
-/// The beginning of a combined event's message.
+/// The prefix of a combined event's message.
 pub const COMBINED_MESSAGE_PREFIX: &str = "(combined from similar events): ";
 
 /// How similar events are grouped: see [`CorrelatorOptions::aggregate_key`].
@@ -24,11 +24,11 @@ type TextFunction = Arc<dyn Fn(&Event) -> String + Send + Sync>;
 /// Which events share one budget of the spam filter.
 #[derive(Clone)]
 pub(crate) enum SpamKey {
-    /// Those of one source about one object with one type and reason.
+    /// Events of one source about one object with one type and reason.
     Reason,
-    /// Those of one source about one object with one type, as in client-go.
+    /// Events of one source about one object with one type, as in client-go.
     Object,
-    /// Those for which this gives the same text.
+    /// Events for which this function gives the same text.
     Custom(TextFunction),
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum SpamKey {
 #[derive(Clone)]
 #[must_use]
 pub struct CorrelatorOptions {
-    /// client-go's rules, including its mistakes.
+    /// Whether to follow client-go's rules, including its mistakes.
     pub(crate) client_go: bool,
     pub(crate) cache_entries_max: usize,
     pub(crate) cache_bytes_max: usize,
@@ -64,7 +64,7 @@ pub struct CorrelatorOptions {
     pub(crate) spam_key: SpamKey,
 }
 
-/// 100,000 active objects, with a little room.
+/// 100,000 active objects, and some spare entries.
 const CACHE_ENTRIES_MAX: usize = 131_072;
 const CACHE_BYTES_MAX: usize = 96 << 20;
 
@@ -102,9 +102,9 @@ impl CorrelatorOptions {
     /// `NewEventCorrelator`.
     ///
     /// Two things differ. Where client-go drops a random member of a full group, here a member is
-    /// gone once client-go would more likely than not have dropped it, so that the same events
-    /// always give the same calls. And different events never share a key. Caches hold 4,096
-    /// entries of any size. Counts wrap where client-go's do.
+    /// dropped once client-go would more likely than not have dropped it; the same events always
+    /// give the same calls. And different events never share a key. Caches hold 4,096 entries of
+    /// any size. Counts wrap where client-go's do.
     pub fn client_go() -> Self {
         Self {
             client_go: true,
@@ -205,7 +205,7 @@ impl CorrelatorOptions {
         self
     }
 
-    /// Whether a correlator can be made of these.
+    /// Checks the options.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ pub enum InvalidCorrelatorOptions {
         "aggregate_events is 0: it must be at least 1; without_aggregation() leaves similar events apart"
     )]
     AggregateEvents,
-    /// [`CorrelatorOptions::spam_qps`] is no rate.
+    /// [`CorrelatorOptions::spam_qps`] is negative or not finite.
     #[error(
         "spam_qps is {0}: it must be a finite number of events a second, at least 0; without_spam_filter() filters nothing"
     )]

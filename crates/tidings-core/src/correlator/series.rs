@@ -1,4 +1,4 @@
-//! Series: repeats in events.k8s.io/v1, written rarely and never lost. client-go's
+//! Series: repeated events of events.k8s.io/v1, written rarely and never lost. client-go's
 //! `eventBroadcasterImpl` (`tools/events`).
 //!
 //! ```text
@@ -10,26 +10,27 @@
 //!                               forgotten
 //! ```
 //!
-//! This decides when a state is to be written. [`Delivery`](crate::Delivery) keeps the states of
-//! one series in order, creates events that do not exist, and skips states that a later one
-//! replaces.
+//! [`Delivery`](crate::Delivery) does the rest: this file only decides when a series is written.
+//! Delivery keeps the states of one series in order, creates missing events, and skips states that
+//! a later one replaces.
 //!
-//! By default counts are refreshed between heartbeats (`refresh.rs`). With a heartbeat that is set,
-//! they are not. One of half an hour, client-go's, then never writes more than client-go does,
-//! whatever is recorded. What begins a series here (its create, and the patch of its second event)
-//! makes client-go write at the same moments, as it forgets a series no later than this does, on
-//! one of its passes every six minutes that finds it quiet for more than six. In the half hour
-//! between two heartbeats of a series that continues, client-go refreshes it, or ends it, or begins
-//! it anew; and in the twelve minutes before a last count, it ends it, or has begun it anew. Only
-//! the shutdown, where client-go forgets all counts that are behind, and a full cache, where it
-//! knows no bound, cost writes that client-go does not make.
+//! By default, counts are refreshed between heartbeats (`refresh.rs`). With a heartbeat option they
+//! are not. With a heartbeat of half an hour, as in client-go, a series never causes more writes
+//! than client-go makes. The start of a series (the create, and the patch of the second event)
+//! makes client-go write at the same moments: client-go forgets a series no later than this code
+//! does. Its passes run every six minutes and end each series that was quiet for more than six.
 //!
-//! Due writes are handed out only as far as the caller has room; the rest is not lost, and
-//! continues to count.
+//! In the half hour between two heartbeats of a continuing series, client-go refreshes it, ends it,
+//! or begins a new one. In the twelve minutes before a last count, client-go ends the series or has
+//! begun a new one. Two cases cost writes that client-go does not make: the shutdown, where
+//! client-go forgets all counts that are behind, and a full cache, as client-go's is unbounded.
 //!
-//! Invariants: every event is settled by exactly one of the writes handed out, or is still counted
-//! in [`SeriesStats::behind`]; counts are absolute and only grow; an entry that is behind has a
-//! time at which it is written, and one look finds those that are.
+//! Due writes are handed out only as far as the caller has room for them. The others are not lost,
+//! and their series continue to count.
+//!
+//! Invariants: exactly one handed-out write settles each event, or the event is still counted in
+//! [`SeriesStats::behind`]. Counts are absolute and only grow. Each entry that is behind has a time
+//! at which it is written, and the queue finds these entries without a scan.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,34 +45,34 @@ use crate::context::absorb;
 use crate::key::{CountKey, Key, Keys, Projection};
 use crate::{Event, EventContext, Monotonic, NameStamps, Now};
 
-/// One series, or an event that may become one.
+/// One series, or a single event that may become one.
 struct Open {
-    /// The stored event has its name and its note.
+    /// The first event; the stored event has its name and its note.
     first: Event,
-    /// The last one, where its note is to be shown and is another.
+    /// The last event, if its note differs from the first and is to be shown.
     latest: Option<Event>,
-    /// The kept contexts of events without a write.
+    /// The contexts of events that are counted and not yet written.
     context: Option<Arc<dyn EventContext>>,
     last: Timestamp,
     last_seen: Monotonic,
     count: i32,
-    /// Events that no write was handed out for.
+    /// Events for which no write was handed out.
     behind: u64,
-    /// Writes that were handed out and not lost: if any, the API server has the event or will have
-    /// it.
+    /// Writes that were handed out and not lost. If there are any, the API server has the event or
+    /// will have it.
     handed: u64,
-    /// When it may be written again.
+    /// The earliest time of the next write.
     not_before: Monotonic,
-    /// Its place in `due`.
+    /// The entry's key in `Series::due`.
     due: Option<(Monotonic, u64)>,
     stale: Staleness,
 }
 
-/// Keeps series of events, and decides when their states are written.
+/// Keeps series of events, and decides when each is written.
 ///
-/// After each input, call [`Series::poll_write`] until it returns `None`; then wait for an event or
-/// until [`Series::poll_timeout`]. Writes that an event causes are handed out at once; due writes,
-/// and those at the end, only up to the given maximum.
+/// After each input, call [`Series::poll_write`] until it returns `None`. Then wait for an event or
+/// until [`Series::poll_timeout`]. Writes that an event causes are handed out at once. Due writes,
+/// and writes at the end, are handed out up to the given maximum.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -116,39 +117,40 @@ pub struct Series {
     options: SeriesOptions,
     keys: Keys,
     open: Cache<Open>,
-    /// When which entry is to be written or forgotten.
+    /// The times at which entries are written or forgotten.
     due: BTreeMap<(Monotonic, u64), Key>,
-    /// Those of them that are behind.
+    /// The keys of `due` whose entries are behind.
     due_behind: BTreeSet<(Monotonic, u64)>,
     last_due: u64,
-    /// Where counts are refreshed between heartbeats.
+    /// The queue of refreshes between heartbeats; `None` if the options have a heartbeat.
     refreshes: Option<Refreshes>,
-    /// Of client-go's rules: the next passes over all entries, from the first call on.
+    /// The times of client-go's next passes over all entries; set by the first call, by client-go's
+    /// rules only.
     passes: Option<Passes>,
-    /// The pass that is not over.
+    /// The pass that is in progress.
     passing: Option<Passing>,
     writes: VecDeque<Occurrence>,
     behind: u64,
 }
 
-/// client-go's `refreshExistingEventSeries` and `finishSeries`.
+/// When client-go's `refreshExistingEventSeries` and `finishSeries` run next.
 #[derive(Clone, Copy)]
 struct Passes {
     refresh: Monotonic,
     finish: Monotonic,
 }
 
-/// One of them, or both at once.
+/// A pass in progress: a refresh, a finish, or both at once.
 struct Passing {
     began: Monotonic,
     refreshes: bool,
     finishes: bool,
-    /// Entries to look at.
+    /// Entries that the pass has not visited.
     left: std::vec::IntoIter<Key>,
 }
 
 impl Series {
-    /// No series yet. The hashes are seeded as the names are.
+    /// Makes an empty collection of series. The seed of `names` also seeds the hashes.
     ///
     /// # Errors
     ///
@@ -175,9 +177,9 @@ impl Series {
         })
     }
 
-    /// Takes an event. One with a waiting caller is written at once.
+    /// Takes an event. If a caller waits for its outcome, it is written at once.
     ///
-    /// What is due is left to [`Series::handle_timeout`], except the end of the event's own series.
+    /// Due work is left to [`Series::handle_timeout`], except the end of the event's own series.
     pub fn handle_event(&mut self, now: Now, event: &Event) {
         let (event, context) = event.split_context();
         let event = &*event;
@@ -202,10 +204,10 @@ impl Series {
         if let Some(open) = self.open.get(&key) {
             open.count = open.count.saturating_add(1);
             open.behind += 1;
-            // A clock that was set back does not make the series older.
+            // A clock that was set back does not move the series' last time back.
             open.last = open.last.max(last);
             open.last_seen = now.monotonic;
-            // By client-go's rules only the second is written at once.
+            // By client-go's rules only the second event is written at once.
             let waits = if awaited {
                 false
             } else if self.options.client_go {
@@ -220,14 +222,15 @@ impl Series {
             };
             let earlier = std::mem::replace(&mut open.context, context);
             absorb(&mut open.context, earlier.as_ref());
-            // Once there was another note, the first one can be the last one again.
+            // After another note was shown, the first note can be the last one again.
             let noted = open.latest.is_some() || event.message() != open.first.message();
             let latest = (self.options.last_note && noted).then(|| event.clone());
             let noted = latest.as_ref().map_or(0, Event::size);
             let other_size = open.latest.as_ref().map_or(0, Event::size) != noted;
             open.latest = latest;
             let first_behind = open.behind == 1;
-            // Not by this event, or it would have to be kept with the first.
+            // The key must point to the first event, which is kept anyway; otherwise this event
+            // would be kept, too.
             let key = key.kept_by(&open.first);
             if !waits {
                 self.write(now.monotonic, &key);
@@ -271,7 +274,7 @@ impl Series {
         }
     }
 
-    /// Writes refreshes that are due, until there are `full` writes.
+    /// Writes due refreshes, until there are `full` queued writes.
     fn refresh_due(&mut self, now: Monotonic, full: usize) {
         while self.writes.len() < full
             && let Some((due, key)) = self
@@ -309,8 +312,8 @@ impl Series {
         }
     }
 
-    /// Does what is due, until there are `writes_max` writes more; [`Series::poll_timeout`] is in
-    /// the past if that was not all. Harmless when called early.
+    /// Does the due work, until it made `writes_max` more writes. If work is left,
+    /// [`Series::poll_timeout`] is in the past. An early call does no harm.
     pub fn handle_timeout(&mut self, now: Monotonic, writes_max: usize) {
         if self.options.client_go {
             return self.pass(now, writes_max);
@@ -337,8 +340,9 @@ impl Series {
         self.refresh_due(now, full);
     }
 
-    /// Writes up to `writes_max` counts that are behind before their time, those first whose time
-    /// comes first, or by client-go's rules those that are behind for longest.
+    /// Writes up to `writes_max` counts that are behind before they are due, in the order in which
+    /// they are due. By client-go's rules, it begins with the counts that are behind for the
+    /// longest.
     pub fn write_early(&mut self, now: Monotonic, writes_max: usize) {
         let due = self.due_behind.iter().take(writes_max);
         let keys: Vec<Key> = due.filter_map(|due| self.due.get(due).cloned()).collect();
@@ -348,12 +352,12 @@ impl Series {
         }
     }
 
-    /// The next state to write. Call [`Series::lost`] if it is not written.
+    /// Returns the next write. Call [`Series::lost`] if it is not made.
     pub fn poll_write(&mut self) -> Option<Occurrence> {
         self.writes.pop_front()
     }
 
-    /// When to call [`Series::handle_timeout`].
+    /// When to call [`Series::handle_timeout`] next.
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         if self.options.client_go {
             let passing = self.passing.as_ref().map(|passing| passing.began);
@@ -365,19 +369,19 @@ impl Series {
         due.into_iter().chain(refresh).min()
     }
 
-    /// `occurrence` was dropped, or merged into a later one. What was never written is created by
-    /// the next of its series.
+    /// Records that `occurrence` was dropped, or merged into a later one. If the event was never
+    /// written, the next event of its series creates it.
     pub fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(open) = self.open.peek(&occurrence.key.0)
-            // It may have been forgotten since, and begun anew under another name.
+            // The entry may have been evicted and begun anew under another name since.
             && open.first.is_same(&occurrence.first)
         {
             open.handed = open.handed.saturating_sub(1);
         }
     }
 
-    /// Ends every series: each that is behind is written once more, with its last count. Stops when
-    /// there are `writes_max` writes more; false: call it again.
+    /// Ends every series: each series that is behind is written a last time. Stops after
+    /// `writes_max` more writes; then it returns false and must be called again.
     pub fn finish(&mut self, writes_max: usize) -> bool {
         let full = self.writes.len().saturating_add(writes_max);
         while self.writes.len() < full {
@@ -389,7 +393,6 @@ impl Series {
         false
     }
 
-    /// Statistics.
     pub fn stats(&self) -> SeriesStats {
         SeriesStats {
             cache: self.open.stats(),
@@ -409,8 +412,8 @@ impl Series {
         }
     }
 
-    /// Notes when the entry under `key` needs attention next. By client-go's rules it needs none by
-    /// itself, and one that is behind is noted with the time since which it is.
+    /// Records when the entry under `key` needs attention next. By client-go's rules an entry has
+    /// no time of its own; an entry that is behind is recorded with the time since which it is.
     fn schedule(&mut self, key: &Key) {
         let Some(open) = self.open.peek(key) else {
             return;
@@ -435,7 +438,7 @@ impl Series {
         self.due.insert(due, key.clone());
     }
 
-    /// Ends the series under `key` if nothing was seen of it for too long.
+    /// Ends the series under `key` if it had no event for too long.
     fn end_if_idle(&mut self, now: Monotonic, key: &Key) {
         let idle = nanos(self.options.idle);
         if self
@@ -448,7 +451,7 @@ impl Series {
         }
     }
 
-    /// Ends an entry that was taken out.
+    /// Ends a series that was removed from the cache.
     fn forget(&mut self, key: &Key, open: &mut Open) {
         if let Some(due) = open.due.take() {
             self.due.remove(&due);
@@ -464,7 +467,7 @@ impl Series {
         }
     }
 
-    /// client-go's passes, as far as they are due, until there are `writes_max` writes more.
+    /// Runs client-go's passes as far as they are due, until they made `writes_max` more writes.
     fn pass(&mut self, now: Monotonic, writes_max: usize) {
         self.begin_pass(now);
         let full = self.writes.len().saturating_add(writes_max);
@@ -482,7 +485,7 @@ impl Series {
         }
     }
 
-    /// Begins a pass if one is due, and the one before is over.
+    /// Begins a pass if one is due and the previous one is complete.
     fn begin_pass(&mut self, now: Monotonic) {
         let after = |interval| now.saturating_add(interval);
         let passes = self.passes.get_or_insert(Passes {
@@ -507,7 +510,8 @@ impl Series {
         });
     }
 
-    /// Ends the series under `key` if the pass finds it quiet; returns whether it did.
+    /// Ends the series under `key` if it is quiet when the pass visits it; returns whether it
+    /// ended.
     fn end_by_pass(&mut self, now: Monotonic, key: &Key) -> bool {
         let idle = nanos(self.options.idle);
         let finishing = self.passing.as_ref().filter(|passing| passing.finishes);
@@ -523,8 +527,8 @@ impl Series {
         ends
     }
 
-    /// Writes the series under `key`, whether there is something new or not. A single event is
-    /// none.
+    /// Writes the series under `key`, even if its count is unchanged. A single event is no series,
+    /// and is not written.
     fn refresh(&mut self, now: Monotonic, key: &Key) {
         if self.open.peek(key).is_some_and(|open| open.count > 1) {
             self.write(now, key);
@@ -570,7 +574,7 @@ fn nanos(duration: std::time::Duration) -> i64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeriesStats {
-    /// The series that are kept.
+    /// Entries and bytes of the kept series.
     pub cache: CacheStats,
     /// Events for which no write was handed out yet.
     pub behind: u64,

@@ -20,9 +20,9 @@ const HEARTBEAT: Duration = Duration::from_secs(30 * 60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct SeriesOptions {
-    /// client-go's rules in place of the mended ones.
+    /// Whether to follow client-go's rules in place of ours.
     pub(super) client_go: bool,
-    /// None: half an hour, with refreshes in between.
+    /// The interval between writes; `None` is half an hour, with refreshes in between.
     pub(super) heartbeat: Option<Duration>,
     pub(super) idle: Duration,
     pub(super) last_note: bool,
@@ -38,7 +38,7 @@ impl Default for SeriesOptions {
     /// count that waits for longest is written first. Twelve minutes after its last event a series
     /// ends. Up to 131,072 series and 96 MiB are kept.
     ///
-    /// A series keeps the note of its first event: other notes are gone, unless
+    /// A series keeps the note of its first event. Other notes are lost, unless
     /// [`SeriesOptions::last_note`] shows the last one.
     fn default() -> Self {
         Self {
@@ -78,39 +78,39 @@ impl SeriesOptions {
         self
     }
 
-    /// After how long without an event a series ends, with its last count, and the next event
-    /// begins another; at least a second. Default twelve minutes, by which client-go too has ended
-    /// every series: its `finishTime` of six, and up to six until it looks. What ends earlier is
-    /// begun anew earlier, and may cost more writes than client-go makes.
+    /// After how long without an event a series ends with its last count, and the next event begins
+    /// another; at least a second. Default twelve minutes. By then client-go has ended every
+    /// series, too: its `finishTime` is six minutes, and up to six more pass until it checks. A
+    /// series that ends earlier begins anew earlier, and may cost more writes than client-go makes.
     pub const fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
     }
 
-    /// Whether a series shows its last note, too: as the annotation [`LAST_NOTE_ANNOTATION`],
-    /// whenever its count is written and its note is not that of its first event, which the API
-    /// server does not allow to change. Default false. Each series with such a note then keeps one
-    /// event more in memory. All notes between the first and the last are gone in either case:
-    /// events whose notes differ in what matters need another action, or core/v1.
+    /// Whether a series also shows its last note, as the annotation [`LAST_NOTE_ANNOTATION`]. The
+    /// annotation is written with the count whenever the last note differs from the first event's
+    /// note, which the API server does not allow to change. Default false. Each series with another
+    /// note then keeps one more event in memory. All notes between the first and the last are lost
+    /// in either case. If notes differ in what matters, use another action for each, or core/v1.
     pub const fn last_note(mut self, last_note: bool) -> Self {
         self.last_note = last_note;
         self
     }
 
-    /// Maximum series. Beyond it, the one without events for longest ends, and its last count is
-    /// written. With 0 there are no series.
+    /// Maximum series. Beyond it, the series that is without events for the longest ends, and its
+    /// last count is written. With 0 there are no series.
     pub const fn cache_entries_max(mut self, entries: usize) -> Self {
         self.cache_entries_max = entries;
         self
     }
 
-    /// Approximate maximum bytes of all series. One takes about 300 bytes and its first event.
+    /// Approximate maximum bytes of all series. A series takes about 300 bytes and its first event.
     pub const fn cache_bytes_max(mut self, bytes: usize) -> Self {
         self.cache_bytes_max = bytes;
         self
     }
 
-    /// The interval between the writes of a series that continues and is not refreshed.
+    /// The interval between the writes of a continuing series, if counts are not refreshed.
     pub(super) fn interval(&self) -> Duration {
         self.heartbeat.unwrap_or(HEARTBEAT)
     }

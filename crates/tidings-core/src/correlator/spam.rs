@@ -19,7 +19,8 @@ impl SpamFilter {
         }
     }
 
-    /// Whether an event of the budget `key` may pass now. One that may not costs nothing.
+    /// Whether an event of the budget `key` may pass now. An event that may not pass leaves the
+    /// budget unchanged.
     pub(super) fn pass(&mut self, now: Monotonic, key: Key) -> bool {
         if let Some(bucket) = self.buckets.get(&key) {
             return bucket.take(self.rate, now);

@@ -1,4 +1,4 @@
-//! Writes that hang until their timeout keep no new event waiting for long.
+//! Writes that hang until their timeout do not delay new events for long.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::tests::{Bench, create, item, status};
 use super::*;
 use crate::RetryPolicy;
 
-/// How many keys hang; those above are written at once.
+/// Keys below this number hang; others are written at once.
 const HANGING: u32 = 200;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest wait of the back-off.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A delivery, and a server that does not answer some of its writes.
+/// A delivery, and a server that leaves some writes without an answer.
 struct World {
     bench: Bench,
-    /// Those in flight, and when each is given up.
+    /// Hanging writes, and when each times out.
     hanging: VecDeque<(Monotonic, WriteId)>,
 }
 
 impl World {
-    /// Starts what may start; returns whether something was delivered.
+    /// Starts every write that may start; returns whether an event was delivered.
     fn write(&mut self) -> bool {
         let before = self.bench.delivery.stats().delivered;
         while let Some(write) = self.bench.write() {
@@ -35,14 +35,14 @@ impl World {
         self.bench.delivery.stats().delivered > before
     }
 
-    /// When something happens next.
+    /// When the next thing happens.
     fn next(&self) -> Option<Monotonic> {
         let timeout = self.hanging.front().map(|(until, _)| *until);
         let due = self.bench.delivery.poll_timeout();
         timeout.into_iter().chain(due).min()
     }
 
-    /// Moves the clock to that moment.
+    /// Moves the clock to the next thing that happens.
     fn wait(&mut self) {
         let next = self.next().expect("something to wait for");
         self.bench.now = self.bench.now.max(next);
@@ -66,8 +66,8 @@ impl World {
     }
 }
 
-/// A new event waits for one probe and one pause at most, however many events wait for another try,
-/// and not at all while writing does not pause.
+/// A new event waits for at most one probe and one pause, however many events wait for a retry. It
+/// does not wait if writing is not paused.
 #[test]
 fn events_that_hang_keep_no_new_one_waiting() {
     let mut world = World {
@@ -85,7 +85,7 @@ fn events_that_hang_keep_no_new_one_waiting() {
     let waited = world.waited(1000);
     assert!(waited <= TIMEOUT + PAUSE, "{waited:?}");
 
-    // It was written, so all others are tried again: by half of the workers.
+    // The event was written, so all others are retried, by half of the workers.
     assert_eq!(world.bench.delivery.in_flight(), 4);
     assert_eq!(world.waited(1001), Duration::ZERO);
     for key in 1002..1100 {
@@ -101,7 +101,7 @@ fn events_that_hang_keep_no_new_one_waiting() {
     assert_eq!(world.bench.delivery.failed(), HANGING as usize);
 }
 
-/// New events do not come any more, so no worker is kept for them.
+/// No new events come any more, so no worker is reserved for them.
 #[test]
 fn the_last_tries_have_all_workers() {
     const KEYS: usize = 16;
@@ -129,8 +129,8 @@ fn the_last_tries_have_all_workers() {
     bench.check_sums();
 }
 
-/// Where all in memory have failed, nothing new would be tried any more. So those go that failed
-/// although others were written, and none that failed with all others.
+/// If all events in memory have failed, no new event would be tried any more. Events that failed
+/// while others were written are dropped then; events that failed together with all others are not.
 #[test]
 fn events_that_fail_alone_are_given_up_when_they_fill_the_room() {
     const ROOM: usize = 64;
@@ -177,7 +177,7 @@ fn events_that_fail_alone_are_given_up_when_they_fill_the_room() {
     }
 }
 
-/// What replaces an event has waited for as long as that one.
+/// A replacement has waited as long as the event that it replaced.
 #[test]
 fn the_oldest_pending_event_is_the_first_that_was_offered_and_is_not_settled() {
     let mut bench = Bench::new(DeliveryOptions::default());

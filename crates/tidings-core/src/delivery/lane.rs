@@ -1,64 +1,64 @@
-//! The undelivered events of one key: one at the head, the others behind it in order.
+//! A lane: the undelivered events of one key, one at the head and the others behind it in order.
 
 use std::collections::VecDeque;
 
 use super::Deliverable;
 use crate::{Monotonic, OccurrenceKind, WriteError};
 
-/// Knowledge of an event's object at the server.
+/// What is known of an event's object at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
-    /// Unknown, except for the correlator's assumption.
+    /// Nothing, except the correlator's assumption.
     Unknown,
-    /// A write of it was answered.
+    /// It exists: a write of it was answered.
     Exists,
-    /// A patch answered that it does not exist.
+    /// It does not exist: the answer to a patch said so.
     Gone,
-    /// An earlier event should have created it and did not; this one must.
+    /// It does not exist: an earlier event should have created it and did not. This one must.
     Missing,
 }
 
-/// Whether a create of the object may have been done without an answer.
+/// Whether a create of the object may have succeeded without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
     No,
-    /// A create of this very event.
+    /// A create of this very event may have succeeded.
     This,
-    /// A create of an earlier event that this one replaced, and perhaps of this one: the object
-    /// may exist, in an earlier state.
+    /// A create of an earlier event that this one replaced, or of this one, may have succeeded. The
+    /// object may exist in an earlier state.
     Earlier,
 }
 
 /// One undelivered event.
 pub(super) struct Entry<T> {
     pub(super) occurrence: T,
-    /// When the first of the events that this one stands for was offered.
+    /// When the first of the events that this entry stands for was offered.
     pub(super) since: Monotonic,
-    /// The occurrence's, asked for once.
+    /// The occurrence's size, computed once.
     pub(super) size: usize,
     /// Transient failures that count as tries.
     pub(super) tries: u32,
-    /// Those among them that were 401.
+    /// Tries that failed with 401.
     pub(super) unauthorized_tries: u32,
-    /// Those among them that were refused for the rate of events.
+    /// Tries that failed because of a limit on the rate of events.
     pub(super) rate_limited_tries: u32,
     /// Events delivered by all lanes when this one was offered or last failed.
     pub(super) delivered_before: u64,
-    /// Refusals for a rate in all lanes at that time.
+    /// Refusals for a rate in all lanes when this one was offered or last failed.
     pub(super) refusals_before: u64,
-    /// When it was first refused for the rate of events.
+    /// When the event was first refused for the rate of events.
     pub(super) refused_since: Option<Monotonic>,
-    /// Consecutive turns from patch to create or back.
+    /// Consecutive changes from patch to create or back.
     pub(super) turns: u8,
     pub(super) object: Object,
     pub(super) unanswered: Unanswered,
 }
 
 impl<T: Deliverable> Entry<T> {
-    /// `delivered` and `refusals`: of all lanes so far.
+    /// Makes an entry. `delivered` and `refusals` are the totals of all lanes so far.
     pub(super) fn new(now: Monotonic, occurrence: T, delivered: u64, refusals: u64) -> Self {
         let unanswered = if occurrence.is_repeat() {
-            // The outcome of the earlier ones may be forgotten by now.
+            // The outcome of the earlier events may be forgotten by now.
             Unanswered::Earlier
         } else if occurrence.may_be_written() {
             Unanswered::This
@@ -111,14 +111,14 @@ impl<T: Deliverable> Entry<T> {
             self.unanswered = Unanswered::This;
         }
         if self.object == Object::Gone {
-            // The object may exist by the next try; client-go too starts over with the patch.
+            // The object may exist by the next try; client-go, too, starts over with the patch.
             self.object = Object::Unknown;
         }
     }
 
     /// Replaces this event with a later one of the same object, and returns the earlier. Tries
-    /// start over, except those refused for the rate of events: otherwise repeats faster than the
-    /// limit would be tried for ever.
+    /// start over, except refusals for the rate of events; otherwise repeats faster than the limit
+    /// would be tried for ever.
     pub(super) fn replace(&mut self, mut later: Self) -> Self {
         later.follow(self);
         later.since = self.since;
@@ -129,8 +129,8 @@ impl<T: Deliverable> Entry<T> {
         std::mem::replace(self, later)
     }
 
-    /// Takes over the knowledge of the object from `before`, the preceding event of the lane, which
-    /// was not written unless that knowledge says that the object exists.
+    /// Takes over the knowledge of the object from `before`, the preceding event of the lane. That
+    /// event was not written unless this knowledge says that the object exists.
     pub(super) fn follow(&mut self, before: &Self) {
         if self.occurrence.same_object(&before.occurrence) {
             self.object = match before.object {
@@ -148,20 +148,20 @@ pub(super) enum State {
     Ready,
     /// Its head failed, and can be written again.
     Again,
-    /// Its head was refused under a limit of everything, and is tried again in turn.
+    /// Its head was refused under a limit of everything, and is retried in turn.
     Refused,
-    /// It waits for its turn under the limit of its namespace, which has this hash.
+    /// It waits for its turn under the limit of the namespace with this hash.
     Held(u64),
     /// Its head is being written, under this number.
     InFlight(u64),
-    /// Its head waits for another try.
+    /// Its head waits for a retry.
     Waiting { until: Monotonic, why: Wait },
 }
 
-/// Why a lane waits for another try.
+/// Why a lane waits for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The server was out of reach: no reason to wait once it answers.
+    /// The server was out of reach; the wait ends once it answers.
     OutOfReach,
     /// The server answered that it could not write this event.
     Failed,
@@ -169,16 +169,16 @@ pub(super) enum Wait {
     Asked,
 }
 
-/// The events of one key.
+/// The undelivered events of one key, and their state.
 pub(super) struct Lane<T: Deliverable> {
     pub(super) key: T::Key,
     pub(super) head: Entry<T>,
     pub(super) rest: VecDeque<Entry<T>>,
     pub(super) state: State,
-    /// Consecutive failures, which decide the length of the next wait; above 0 in the states
-    /// `Again`, `Refused` and `Waiting`; in `Held`, above 0 for those that failed.
+    /// Consecutive failures, which decide the length of the next wait. Above 0 in the states
+    /// `Again`, `Refused` and `Waiting`; in `Held`, above 0 if the head failed.
     pub(super) failures: u32,
-    /// The stretch without answers in which this lane last failed (see `Pause`).
+    /// The period without answers in which this lane last failed (`Pause`'s number of it).
     pub(super) failed_in: u64,
 }
 

@@ -2,12 +2,12 @@
 //! namespace (EventRateLimit of type Server, User, Namespace). Writes under such a limit are paced:
 //! the sink learns the interval at which the server admits them.
 //!
-//! A refusal (429) does not name its limit, so it is inferred.
-//! [`DeliveryOptions::pause_after_keys`] different objects refused in a row, with nothing of their
-//! namespace admitted in between, show a limit of the namespace; as many of several namespaces,
-//! with nothing at all admitted, show a limit of everything. A limit of one namespace delays no
-//! other namespace. A limit of one object is not paced: its events are tried a few times, each at
-//! its own pace
+//! A refusal (429) does not name its limit, so the limit is inferred from refusals in a row.
+//! [`DeliveryOptions::pause_after_keys`] different objects of one namespace, with no event of that
+//! namespace admitted in between, show a limit of the namespace. As many objects of several
+//! namespaces, with no event admitted at all, show a limit of everything. A limit of one namespace
+//! delays no other namespace. A limit of one object is not paced: its events are tried a few times,
+//! each at its own pace
 //! ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy::rate_limited_tries_max)).
 //!
 //! ```text
@@ -31,49 +31,49 @@ use std::time::Duration;
 
 use crate::Monotonic;
 
-/// The shortest first interval: with a back-off that need not wait at all, requests would follow
-/// each other as fast as they are refused.
+/// Minimum first interval. Without it, requests under a back-off with no wait would follow each
+/// other as fast as they are refused.
 const INTERVAL_FIRST: Duration = Duration::from_millis(250);
 
-/// A limit with a shorter interval is not felt: no sink writes 4,000 events a second.
+/// At a shorter interval than this a limit counts as gone: no sink writes 4,000 events a second.
 const INTERVAL_LEAST: Duration = Duration::from_micros(250);
 
 /// Refusals in a row that make the interval longer; further ones only double the wait. A server
-/// that refuses everything for an hour teaches nothing about its rate afterwards.
+/// that refuses everything for an hour says nothing about its later rate.
 const LEARNING_REFUSALS: u32 = 3;
 
-/// Admissions between two refusals that measure the server's rate.
+/// Admissions between two refusals from which the server's rate is measured.
 const MEASURED_BY: u32 = 3;
 
-/// Admissions in a row, at the least interval, after which the limit is gone: more than a budget
-/// holds.
+/// Admissions in a row at the least interval after which the limit counts as gone: more than the
+/// server's bucket holds.
 const GONE_AFTER: u32 = 256;
 
-/// After an idle time, writes of this much time may follow each other at once: the server's budget
-/// has grown meanwhile.
+/// After an idle time, the writes of this period may follow each other at once, because the
+/// server's bucket has filled meanwhile.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// An idle limit is forgotten after this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Maximum objects that are distinguished.
+/// Maximum objects whose last refusal is remembered.
 const OBJECTS_MAX: usize = 64;
 
-/// Maximum namespaces that are paced separately. Refusals in further ones show a limit of
+/// Maximum namespaces that are paced separately. Refusals in further namespaces show a limit of
 /// everything.
 const NAMESPACES_MAX: usize = 64;
 
 /// The learned limits of one sink.
 pub(super) struct Limits {
-    /// The number of refused objects that show a shared limit; 0 for never.
+    /// The number of refused objects that show a shared limit; 0 disables pacing.
     after: usize,
-    /// Number of refusals so far.
+    /// Total refusals.
     refusals: u64,
     /// The last refusal of each object, oldest first, at most `OBJECTS_MAX`.
     recent: VecDeque<Refusal>,
     all: Option<Pacer>,
     namespaces: Vec<Namespace>,
-    /// Limits of namespaces that ended: their lanes are to be released.
+    /// Namespaces whose limit ended; their lanes are to be released.
     ended: Vec<Namespace>,
 }
 
@@ -81,21 +81,21 @@ pub(super) struct Limits {
 struct Refusal {
     object: u64,
     namespace: u64,
-    /// Its place among all refusals, from 1.
+    /// The refusal's number among all, from 1.
     number: u64,
-    /// No event was admitted since.
+    /// No event was admitted since this refusal.
     none_admitted: bool,
-    /// No event of this namespace was admitted since.
+    /// No event of this namespace was admitted since this refusal.
     none_of_namespace_admitted: bool,
 }
 
-/// A paced namespace, with the lanes that wait for their turn.
+/// A paced namespace, and the lanes that wait for their turn in it.
 pub(super) struct Namespace {
     pub(super) hash: u64,
     pub(super) pacer: Pacer,
-    /// Lanes whose heads have not failed.
+    /// Lanes whose first event has not failed.
     pub(super) fresh: VecDeque<usize>,
-    /// Lanes whose heads have.
+    /// Lanes whose first event failed.
     pub(super) refused: VecDeque<usize>,
 }
 
@@ -104,13 +104,13 @@ pub(super) struct Pacer {
     /// The learned interval between writes.
     interval: Duration,
     longest: Duration,
-    /// When the next write may start.
+    /// The earliest time of the next write.
     until: Monotonic,
     in_flight: Vec<u64>,
-    /// The last write that was started.
+    /// The number of the last started write.
     last: u64,
-    /// Writes up to this number were started before the last refusal: a further refusal of one of
-    /// them says nothing new.
+    /// The last write that was started before the last refusal. A refusal of this or an earlier
+    /// write says nothing new.
     known: u64,
     /// When a write was last refused, or pacing began.
     refused: Monotonic,
@@ -132,12 +132,12 @@ impl Limits {
         }
     }
 
-    /// The limit of everything, if there is one.
+    /// The pacer of all events, if there is such a limit.
     pub(super) fn all(&self) -> Option<&Pacer> {
         self.all.as_ref()
     }
 
-    /// The limit of the namespace with this hash, if there is one.
+    /// The paced namespace with this hash, if there is one.
     pub(super) fn namespace(&self, hash: u64) -> Option<&Namespace> {
         self.namespaces
             .iter()
@@ -154,26 +154,26 @@ impl Limits {
         !self.namespaces.is_empty()
     }
 
-    /// Whether admissions need not be reported.
+    /// Whether there is no limit and no recent refusal, so that admissions need not be reported.
     pub(super) fn is_idle(&self) -> bool {
         self.recent.is_empty() && self.all.is_none() && self.namespaces.is_empty()
     }
 
-    /// Whether a write may start, as far as the limit of everything decides.
+    /// Whether the limit of everything allows a write to start.
     pub(super) fn allows(&self, now: Monotonic) -> bool {
         self.all.as_ref().is_none_or(|all| all.allows(now))
     }
 
-    /// When a write may start that could otherwise start at `other`; `None` while an answer
-    /// decides.
+    /// When a write may start that would otherwise start at `other`; `None` if it must wait for an
+    /// answer.
     pub(super) fn earliest(&self, other: Monotonic) -> Option<Monotonic> {
         self.all
             .as_ref()
             .map_or(Some(other), |all| all.earliest(other))
     }
 
-    /// When the first waiting lane of a paced namespace may be written; `None` if an answer
-    /// decides.
+    /// When the first waiting lane of a paced namespace may be written; `None` if it must wait for
+    /// an answer.
     pub(super) fn earliest_of_namespaces(&self) -> Option<Monotonic> {
         let waiting = self.namespaces.iter().filter(|namespace| namespace.waits());
         waiting
@@ -181,7 +181,7 @@ impl Limits {
             .min()
     }
 
-    /// A waiting lane of a paced namespace that may be written now.
+    /// Removes and returns a waiting lane of a paced namespace that may be written now.
     pub(super) fn pop_waiting(&mut self, now: Monotonic, prefer_fresh: bool) -> Option<usize> {
         let place = self
             .namespaces
@@ -202,7 +202,7 @@ impl Limits {
         id
     }
 
-    /// Any lane that waits in a paced namespace, one that failed before others.
+    /// Returns any lane that waits in a paced namespace; a lane that failed first.
     pub(super) fn any_waiting(&self) -> Option<usize> {
         let refused = self
             .namespaces
@@ -216,7 +216,7 @@ impl Limits {
         refused.or_else(fresh).copied()
     }
 
-    /// A write starts. `namespace` is needed only if there are paced namespaces.
+    /// Records that a write starts. `namespace` is needed only if there are paced namespaces.
     pub(super) fn note_write(&mut self, now: Monotonic, number: u64, namespace: Option<u64>) {
         if let Some(all) = &mut self.all {
             all.note_write(now, number);
@@ -226,7 +226,7 @@ impl Limits {
         }
     }
 
-    /// A write was answered, or failed, in a way that says nothing about limits.
+    /// Records an answer or failure that says nothing about limits.
     pub(super) fn note_answer(&mut self, number: u64) {
         if let Some(all) = &mut self.all {
             all.forget(number);
@@ -236,7 +236,7 @@ impl Limits {
         }
     }
 
-    /// No limit kept an event of `namespace` from being written.
+    /// Records that an event of `namespace` was written, or refused for another cause than a rate.
     pub(super) fn admitted(&mut self, now: Monotonic, number: u64, namespace: u64) {
         for refusal in &mut self.recent {
             refusal.none_admitted = false;
@@ -262,29 +262,29 @@ impl Limits {
         }
     }
 
-    /// The number of refusals so far.
+    /// Total refusals.
     pub(super) fn refusals(&self) -> u64 {
         self.refusals
     }
 
-    /// Whether enough different objects were refused after this number of refusals.
+    /// Whether enough different objects were refused since the total was `refusals`.
     pub(super) fn is_shared_since(&self, refusals: u64) -> bool {
         self.has(self.after, |refusal| refusal.number > refusals)
     }
 
-    /// Whether a refusal in `namespace` is one of a limit that is being paced.
+    /// Whether a limit that applies to `namespace` is being paced.
     pub(super) fn is_paced(&self, namespace: u64) -> bool {
         self.all.is_some() || self.namespace(namespace).is_some()
     }
 
-    /// When an event under the limits of `namespace` was last admitted, or pacing began.
+    /// When an event under the limits of `namespace` was last admitted, or its pacing began.
     pub(super) fn last_admitted(&self, namespace: u64) -> Option<Monotonic> {
         let namespace = self.namespace(namespace).map(|paced| paced.pacer.admitted);
         namespace.or(self.all.as_ref().map(|all| all.admitted))
     }
 
-    /// A write of an event about `object` in `namespace` was refused for its rate. Intervals are
-    /// between `first` and `longest`, but begin with `INTERVAL_FIRST` at least.
+    /// Records that an event about `object` in `namespace` was refused for its rate. Intervals are
+    /// between `first` and `longest`, and begin at `INTERVAL_FIRST` or more.
     pub(super) fn refused(
         &mut self,
         now: Monotonic,
@@ -307,7 +307,7 @@ impl Limits {
             self.recent.pop_front();
         }
         if let Some(paced) = self.namespace_mut(namespace) {
-            // It explains the refusal.
+            // The namespace's limit explains the refusal.
             paced.pacer.refused(now, number);
             if let Some(all) = &mut self.all {
                 all.forget(number);
@@ -318,13 +318,14 @@ impl Limits {
             all.refused(now, number);
         }
         let is_paced = self.all.is_some();
-        // While everything is paced, the limit of a namespace shows by what others are admitted.
+        // While everything is paced, the limit of a namespace shows by admissions in other
+        // namespaces.
         let of_namespace = |refusal: &Refusal| {
             refusal.namespace == namespace
                 && refusal.none_of_namespace_admitted
                 && !(is_paced && refusal.none_admitted)
         };
-        // A few refusals in a row are nothing special then.
+        // While everything is paced, a few refusals in a row are normal.
         let enough = if is_paced { self.after * 3 } else { self.after };
         if self.has(enough, of_namespace) && self.has_place() {
             self.namespaces.push(Namespace {
@@ -348,7 +349,7 @@ impl Limits {
         }
     }
 
-    /// Ends limits that were not felt for long, and returns the namespaces whose lanes are to be
+    /// Ends limits that were not reached for long, and returns the namespaces whose lanes are to be
     /// released.
     pub(super) fn take_ended(&mut self, now: Monotonic) -> Vec<Namespace> {
         if self.all.as_ref().is_some_and(|all| all.is_forgotten(now)) {
@@ -364,7 +365,7 @@ impl Limits {
         std::mem::take(&mut self.ended)
     }
 
-    /// Lets the next writes go at once.
+    /// Lets the next writes start at once.
     pub(super) fn shorten(&mut self) {
         let namespaces = self
             .namespaces
@@ -375,20 +376,20 @@ impl Limits {
         }
     }
 
-    /// Forgets all waiting lanes.
+    /// Removes all waiting lanes.
     pub(super) fn clear(&mut self) {
         self.all = None;
         self.namespaces.clear();
         self.ended.clear();
     }
 
-    /// Whether this many objects were last refused in such a way.
+    /// Whether the last refusals that satisfy `counts` concern at least `objects` objects.
     fn has(&self, objects: usize, counts: impl Fn(&Refusal) -> bool) -> bool {
         let objects = objects.min(OBJECTS_MAX);
         objects > 0 && self.recent.iter().filter(|refusal| counts(refusal)).count() >= objects
     }
 
-    /// Makes a place for one more namespace, if there is an idle one.
+    /// Makes room for one more namespace by removing an idle one; returns whether there is room.
     fn has_place(&mut self) -> bool {
         if self.namespaces.len() < NAMESPACES_MAX {
             return true;
@@ -432,7 +433,7 @@ impl Pacer {
         }
     }
 
-    /// After a refusal, one write at a time until the next admission.
+    /// Whether only one write may be in flight: after a refusal, until the next admission.
     fn has_window(&self) -> bool {
         self.admitted_in_row > 0 || self.in_flight.is_empty()
     }
@@ -459,7 +460,7 @@ impl Pacer {
         self.until = self.until.max(behind).saturating_add(self.interval);
     }
 
-    /// Returns whether the write was started under this limit.
+    /// Removes a write that was answered; returns whether it was started under this limit.
     fn forget(&mut self, number: u64) -> bool {
         let before = self.in_flight.len();
         self.in_flight.retain(|other| *other != number);
@@ -485,8 +486,8 @@ impl Pacer {
         }
         self.known = self.last;
         if self.admitted_in_row >= MEASURED_BY {
-            // The budget was empty then and is now: so fast it grows. What was saved in it, and
-            // written faster, teaches nothing.
+            // The server's bucket was empty at the last refusal and is empty now, so the admissions
+            // in between show its rate. Writes that used saved tokens would not.
             let nanos = u64::try_from(now.nanos_since(self.refused)).unwrap_or(0);
             let measured = Duration::from_nanos(nanos) / self.admitted_in_row;
             self.interval = self.interval.max(measured.min(self.longest));
@@ -498,7 +499,7 @@ impl Pacer {
             self.interval = (self.interval * 6 / 5).min(self.longest);
         }
         let doublings = (self.refused_in_row - 1).min(20);
-        // The first refusal means that the write was a little early.
+        // The first refusal in a row means only that the write was a little early.
         let wait = (self.interval / 2)
             .saturating_mul(1 << doublings)
             .min(self.longest);

@@ -1,5 +1,5 @@
-//! Shared limits on the rate of events, against a model of EventRateLimit: a backlog behind one is
-//! paced, with few refusals, and none of it is given up while anything is admitted.
+//! Shared limits on the rate of events, tested with a model of EventRateLimit. A backlog is paced,
+//! few writes are refused, and no event is given up while some are admitted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,12 +27,12 @@ fn waiting(give_up_out_of_reach: bool, backoff: Backoff) -> Bench {
     })
 }
 
-/// A budget that admits `burst` events at once and then one each `gap`.
+/// A token bucket that admits `burst` events at once and then one each `gap`.
 #[derive(Clone, Debug)]
 struct Bucket {
     gap: i64,
     burst: i64,
-    /// When it would be full, in nanoseconds.
+    /// When the bucket would be full, in nanoseconds.
     full_at: i64,
 }
 
@@ -55,17 +55,17 @@ impl Bucket {
     }
 }
 
-/// EventRateLimit with one limit, whose budgets are told apart by a number made of the key.
+/// EventRateLimit with one limit, which chooses the bucket by a number made of the key.
 struct Server {
     budget: fn(u32) -> Option<u32>,
     full: Bucket,
     buckets: HashMap<u32, Bucket>,
-    /// The time that a write takes.
+    /// The duration of a write.
     latency: Duration,
     admitted: u64,
     refused: u64,
     in_flight: VecDeque<(Monotonic, Write<Item>)>,
-    /// When each event was admitted.
+    /// When each event was admitted, by key.
     at: HashMap<u32, Monotonic>,
 }
 
@@ -97,7 +97,7 @@ impl Server {
         answer
     }
 
-    /// Answers all writes until `end`, each after the latency and with as many in flight as the
+    /// Answers all writes until `end`, each after the latency, with as many in flight as the
     /// delivery allows.
     fn run(&mut self, bench: &mut Bench, end: Monotonic) {
         while bench.delivery.pending() > 0 && bench.now < end {
@@ -131,16 +131,16 @@ fn after(duration: Duration) -> Monotonic {
     Monotonic::ZERO.saturating_add(duration)
 }
 
-/// All events have one budget.
+/// All events share one bucket.
 const ALL: fn(u32) -> Option<u32> = |_| Some(0);
 
-/// One that admits nothing.
+/// A bucket that admits nothing.
 fn closed() -> Bucket {
     Bucket::new(1_000_000 * SECOND, 0)
 }
 
-/// Whatever its rate, and wherever events wait: all arrive, with few refusals for each, and in a
-/// time that is not much longer than the limit makes it.
+/// A backlog arrives completely, whatever the limit's rate and wherever events wait. Few writes are
+/// refused, and it takes little longer than the limit requires.
 #[test]
 fn a_backlog_behind_a_shared_limit_arrives() {
     for give_up_out_of_reach in [true, false] {
@@ -172,7 +172,7 @@ fn a_backlog_behind_a_shared_limit_arrives() {
     }
 }
 
-/// A limit that many clients share leaves little for this one: its backlog trickles out.
+/// Many clients share a limit, which leaves little for this one: its backlog arrives slowly.
 #[test]
 fn a_backlog_that_is_seldom_admitted_is_not_given_up() {
     let mut bench = bench(true);
@@ -185,7 +185,7 @@ fn a_backlog_that_is_seldom_admitted_is_not_given_up() {
     assert_eq!(stats.delivered, 30, "{stats:?}");
 }
 
-/// Giving up is by time: four minutes after anything was admitted. Events on disk wait longer.
+/// Events are given up by time: four minutes after the last admission. Events on disk wait longer.
 #[test]
 fn a_limit_that_admits_nothing_costs_what_was_refused_for_minutes() {
     for give_up_out_of_reach in [true, false] {
@@ -203,8 +203,8 @@ fn a_limit_that_admits_nothing_costs_what_was_refused_for_minutes() {
     }
 }
 
-/// A limit that is over is felt no more. While it lasts, requests are as far apart as the longest
-/// wait of the back-off, whatever its kind.
+/// The end of a limit is noticed. While it lasts, requests are as far apart as the longest wait of
+/// the back-off, for each kind of back-off.
 #[test]
 fn the_end_of_a_shared_limit_is_noticed() {
     let between = |least, most| Backoff::Between { least, most };
@@ -213,7 +213,7 @@ fn the_end_of_a_shared_limit_is_noticed() {
         (Backoff::Constant(10 * SECOND), 300..400),
         (between(Duration::ZERO, SECOND), 3000..3700),
         (between(SECOND, 10 * SECOND), 300..400),
-        // A gap remains where there is no wait at all.
+        // A gap between requests remains even if the back-off does not wait.
         (Backoff::Constant(Duration::ZERO), 10_000..15_000),
     ] {
         let mut bench = waiting(false, backoff);
@@ -241,8 +241,7 @@ fn the_end_of_a_shared_limit_is_noticed() {
     }
 }
 
-/// A limit of one namespace: its events are paced, and those of other namespaces are not delayed
-/// by them.
+/// A limit of one namespace paces its events, and does not delay other namespaces.
 #[test]
 fn a_limit_of_one_namespace_delays_no_other() {
     for gap in [100, 1000] {
@@ -266,7 +265,7 @@ fn a_limit_of_one_namespace_delays_no_other() {
     }
 }
 
-/// Limits of each of several namespaces at the same time.
+/// Several namespaces, each with its own limit, at the same time.
 #[test]
 fn namespaces_with_limits_of_their_own_are_paced_side_by_side() {
     let mut bench = bench(true);
@@ -278,14 +277,14 @@ fn namespaces_with_limits_of_their_own_are_paced_side_by_side() {
     server.run(&mut bench, after(24 * 3600 * SECOND));
     assert_eq!(bench.delivery.stats().delivered, 2000);
     assert!(server.ratio() < 1., "{}", server.ratio());
-    // 500 events each, ten a second.
+    // 500 events in each namespace, admitted at ten a second.
     assert!(bench.now < after(75 * SECOND), "{:?}", bench.now);
     let others = server.at.iter().filter(|(key, _)| *key % 4 == 3);
     let last = others.map(|(_, at)| *at).max().unwrap();
     assert!(last < after(20 * SECOND), "the last after {last:?}");
 }
 
-/// What was never refused takes every other turn, however much was.
+/// New events take every other turn, however many refused events wait.
 #[test]
 fn what_was_refused_keeps_nothing_new_waiting() {
     let mut bench = bench(false);
@@ -319,7 +318,7 @@ fn a_refusal_alone_is_waited_out() {
     bench.expect(1, 1, CREATE);
 }
 
-/// At the end the next write goes at once.
+/// At the end the next write is made at once.
 #[test]
 fn draining_does_not_wait_for_the_gap() {
     for keys in [1, 4] {
@@ -336,7 +335,7 @@ fn draining_does_not_wait_for_the_gap() {
     }
 }
 
-/// Lanes that wait for their namespace are dropped, merged and abandoned like others.
+/// Lanes that wait for their namespace are dropped, merged and abandoned like other lanes.
 #[test]
 fn lanes_of_a_paced_namespace_are_lanes_like_others() {
     let mut bench = Bench::new(DeliveryOptions {
@@ -351,7 +350,7 @@ fn lanes_of_a_paced_namespace_are_lanes_like_others() {
     for write in writes {
         bench.answer(write.id, Err(status(429, "TooManyRequests")));
     }
-    // The first is refused before the limit is known, and waits by itself.
+    // The first event is refused before the limit is known, and waits separately.
     bench.offer(create(100));
     bench.offer(create(104));
     assert!(bench.write().is_none());
@@ -368,7 +367,7 @@ fn lanes_of_a_paced_namespace_are_lanes_like_others() {
     bench.check_sums();
 }
 
-/// The interval between writes, as refusals and admissions change it.
+/// How refusals and admissions change the interval between writes.
 #[test]
 fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     let at = |millis| Some(after(Duration::from_millis(millis)));
@@ -388,14 +387,14 @@ fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     refuse(&mut limits, 3, 2);
     assert!(limits.all().is_some() && !limits.has_namespaces());
     assert_eq!(limits.refusals(), 3);
-    // Of the two, one was refused last as the second of all.
+    // Two objects were refused; one of them last as the second of all refusals.
     assert!(limits.is_shared_since(1) && !limits.is_shared_since(2));
     assert_eq!(limits.earliest(Monotonic::ZERO), at(1000));
     assert_eq!(limits.earliest(after(2 * SECOND)), at(2000));
     refuse(&mut limits, 4, 2);
     assert_eq!(limits.earliest(Monotonic::ZERO), at(1000), "started before");
 
-    // One write at a time.
+    // One write is in flight at a time.
     assert!(!limits.allows(Monotonic::ZERO) && limits.allows(after(SECOND)));
     limits.note_write(after(SECOND), 7, None);
     assert!(!limits.allows(after(10 * SECOND)));
@@ -405,13 +404,14 @@ fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     limits.note_answer(7);
     assert_eq!(limits.earliest(after(SECOND)), at(2000));
 
-    // A fifth longer, half of it as wait, twice that in a row, and not beyond the longest.
+    // Each refusal makes the interval a fifth longer, up to a bound. Half of the interval is the
+    // wait; it doubles with each refusal in a row, up to the longest wait of the back-off.
     for (number, expected) in (8..).zip([600, 1440, 3000, 3000]) {
         limits.note_write(Monotonic::ZERO, number, None);
         refuse(&mut limits, number, 2);
         assert_eq!(limits.earliest(Monotonic::ZERO), at(expected), "{number}");
     }
-    // The first admission ends the waiting, the next ones shorten the interval of 1.728 s.
+    // The first admission ends the wait; further ones shorten the interval of 1.728 s.
     for (number, expected) in (20..).zip([1728, 1555, 1399]) {
         limits.note_write(Monotonic::ZERO, number, None);
         limits.admitted(Monotonic::ZERO, number, 0);
@@ -425,7 +425,7 @@ fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     }
     limits.shorten();
     assert!(limits.allows(Monotonic::from_nanos(i64::MIN)));
-    // A minute without a write ends it, too.
+    // A minute without a write ends the limit, too.
     assert!(limits.take_ended(after(60 * SECOND)).is_empty());
     assert!(limits.all().is_none());
 }
@@ -434,8 +434,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// EventRateLimit of type User, Namespace, or SourceAndObject with several events of each
-    /// object: every event arrives, in order for each key, in a time near the least, with at most
-    /// 1.5 refusals for each.
+    /// object. Every event arrives, each key's events in order, in nearly the least possible time,
+    /// with at most 1.5 refusals for each.
     #[test]
     fn every_type_of_limit_is_waited_for(
         kind in 0_u32..3,
@@ -458,7 +458,7 @@ proptest! {
         }
         if late {
             server.run(&mut bench, after(SECOND));
-            // Repeats of some: of these only the last is to be seen.
+            // Some events are repeated: only the last repeat must arrive.
             for key in 0..events / 10 {
                 bench.offer(item(key, 2, CREATE));
             }

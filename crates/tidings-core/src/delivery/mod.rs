@@ -1,5 +1,5 @@
-//! The delivery state machine: which write is sent next, and what follows from its answer. The
-//! caller does the writing.
+//! The delivery state machine: decides which write is sent next, and what follows from its answer.
+//! The caller performs the writes.
 //!
 //! ```text
 //!            offer                     poll_write                 handle_written
@@ -11,22 +11,22 @@
 //! ```
 //!
 //! Events of one key share a lane. At most one write of a lane is in flight, in the order in which
-//! events were offered, so no later count is sent before the outcome of an earlier one is known or
-//! given up. Lanes take turns; a lane that waits for a retry does not delay others. Events that
-//! failed take turns of their own and have at most half of the workers, or the only one: writes
-//! that hang until their timeout leave the other half to events that were not tried yet. After
-//! [`Delivery::drain`], when all events were tried, they have all workers.
+//! events were offered. So no later count is sent before the earlier one has an outcome or is given
+//! up. Lanes take turns; a lane that waits for a retry does not delay others. Events that failed
+//! take turns among themselves, and use at most half of the workers, or the only one. Writes that
+//! hang until their timeout therefore leave the other half to new events. After
+//! [`Delivery::drain`], when every event was tried, retries may use all workers.
 //!
-//! Under a limit on the rate of events that several share, writes are paced (`limit.rs`): all of
-//! them, or those of one namespace, whose lanes then wait for their turn apart from the others.
+//! A limit on the rate of several events paces the writes (`limit.rs`): all writes, or those of one
+//! namespace. The lanes of a paced namespace wait for their turn in a queue of that namespace.
 //!
-//! A write without an answer may still be executed, even after a later one. This cannot be
-//! prevented here; the sink makes the server refuse it (ADR 8).
+//! A write without an answer may still be executed, even after a later one. The delivery cannot
+//! prevent this; the sink makes the server refuse such a write (ADR 8).
 //!
-//! The kind of a write follows from what is known of the object at the server: after a create,
-//! later events of the lane are patches; a patch of a missing object becomes a create; a create
-//! that finds its own earlier attempt has succeeded; and a repeat that finds its object existing
-//! becomes a patch.
+//! The kind of a write follows from the known state of the object at the server. After a create,
+//! later events of the lane are patches. A patch of a missing object becomes a create. A create
+//! that finds the object from its own earlier attempt has succeeded. A repeat whose create finds
+//! the object becomes a patch.
 //!
 //! Invariants: offered = delivered + aggregated + dropped + pending; no more than
 //! [`DeliveryOptions::workers`] writes in flight; no more events and bytes held than
@@ -64,35 +64,35 @@ use crate::{DropCause, Fate, Monotonic, OccurrenceKind, RetryClass, WriteError};
 pub use self::options::{DeliveryOptions, InvalidDeliveryOptions, Overflow};
 pub use self::types::{Deliverable, DeliveryStats, Handled, Settled, Write, WriteId};
 
-/// How often in a row an event may turn from patch to create and back before that counts as a
-/// failed try.
+/// How often in a row an event may change between patch and create before that counts as a failed
+/// try.
 const TURNS_MAX: u8 = 4;
 
-/// How long nothing may be admitted under a shared limit on the rate of events before its events
-/// are given up: as long as other failures are tried.
+/// How long a shared limit on the rate of events may admit nothing before its events are given up:
+/// as long as other failures are tried.
 const LIMITED_MAX: Duration = Duration::from_secs(4 * 60);
 
-/// How long a single event may be refused for its rate although others under the limit are
-/// admitted: as long as the API server keeps events.
+/// How long a single event may be refused for its rate although the limit admits others: as long as
+/// the API server keeps events.
 const REFUSED_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Refusals of an event in a row, under a shared limit, after which another one takes its turn.
+/// Refusals of an event in a row, under a shared limit, after which another event takes its turn.
 const REFUSALS_IN_TURN: u32 = 3;
 
-/// How many failures of its own are enough to give an event up while events that failed fill half
-/// of the room, and none is given up for what all meet: one may be a coincidence.
+/// Failures after which an event is given up if only this event fails, while failed events fill
+/// half of the room and failures of all events are retried for ever. One failure may be a
+/// coincidence.
 const TRIES_IF_CROWDED: u32 = 2;
 
 /// Delivers events to one sink: decides the next write, and reports the outcome of each event.
 ///
-/// Events of one key go out one after the other, in the order they were offered; different keys go
-/// out side by side, up to [`DeliveryOptions::workers`]. With two workers or more, an event that
-/// failed holds up no other: a new one waits for others that were not tried yet, and for one probe
-/// while writing pauses.
-/// offered = delivered + aggregated + dropped + pending, at any time.
+/// Events of one key are written one after the other, in the order they were offered. Different
+/// keys are written concurrently, up to [`DeliveryOptions::workers`]. With two workers or more, an
+/// event that failed delays no other: a new event waits only for other new events, and for one
+/// probe while writing pauses. At any time, offered = delivered + aggregated + dropped + pending.
 ///
-/// After each call that takes an input, take every [`Delivery::poll_settled`], then every
-/// [`Delivery::poll_write`], then wait for an answer, for an event to offer, or until
+/// After each call that takes an input, call [`Delivery::poll_settled`] until it is empty, then
+/// [`Delivery::poll_write`] likewise. Then wait for an answer, for an event to offer, or until
 /// [`Delivery::poll_timeout`].
 ///
 /// ```
@@ -122,13 +122,13 @@ pub struct Delivery<T: Deliverable> {
     random: fastrand::Rng,
     lanes: Slab<Lane<T>>,
     by_key: HashMap<T::Key, usize, FixedState>,
-    /// Lanes in `State::Ready`, in turn: their heads have not failed.
+    /// Lanes in `State::Ready`, in order of their turn: their first events have not failed.
     ready: VecDeque<usize>,
-    /// Lanes in `State::Again`, in turn.
+    /// Lanes in `State::Again`, in order of their turn.
     again: VecDeque<usize>,
-    /// Lanes in `State::Refused`, in turn. None while not everything is paced.
+    /// Lanes in `State::Refused`, in order of their turn. Empty unless everything is paced.
     refused: VecDeque<usize>,
-    /// Lanes in `State::Waiting`, by when their wait ends.
+    /// Lanes in `State::Waiting`, by the end of their wait.
     waiting: BTreeSet<(Monotonic, usize)>,
     /// Lanes in `State::InFlight`.
     in_flight: Vec<usize>,
@@ -137,7 +137,7 @@ pub struct Delivery<T: Deliverable> {
     last_number: u64,
     held_events: usize,
     held_bytes: usize,
-    /// Of these, the heads of lanes that failed.
+    /// Of the held events, those at the head of a lane that failed.
     failed_events: usize,
     failed_bytes: usize,
     settled: VecDeque<Settled<T>>,
@@ -146,7 +146,7 @@ pub struct Delivery<T: Deliverable> {
 }
 
 impl<T: Deliverable> Delivery<T> {
-    /// A delivery with nothing in it. `seed` decides the random part of waits.
+    /// Makes an empty delivery. `seed` decides the random part of waits.
     ///
     /// # Errors
     /// When an option is not acceptable.
@@ -175,7 +175,7 @@ impl<T: Deliverable> Delivery<T> {
         })
     }
 
-    /// Takes an event to deliver. It is settled at once if there is no room for it, or after
+    /// Takes an event to deliver. It is dropped at once if there is no room for it, or after
     /// [`Delivery::drain`].
     pub fn offer(&mut self, now: Monotonic, occurrence: T) {
         self.stats.offered += 1;
@@ -203,7 +203,7 @@ impl<T: Deliverable> Delivery<T> {
             if !self.make_room(entry.size) {
                 return self.settle(entry.occurrence, Fate::Dropped(DropCause::QueueFull), None);
             }
-            // Making room may have ended the lane.
+            // Making room may have removed the lane.
             lane = self.by_key.get(&key).copied();
         }
         self.held_events += 1;
@@ -217,7 +217,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// The next write to do, if one may be done now.
+    /// Returns the next write, if one may start now.
     pub fn poll_write(&mut self, now: Monotonic) -> Option<Write<T>> {
         self.wake(now);
         let may_start = self.pause.allows(now) && self.limits.allows(now);
@@ -306,8 +306,8 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// When to call [`Delivery::poll_write`] again if nothing else happens; a time in the past
-    /// means now, `None` that only an offer or an answer changes anything.
+    /// When to call [`Delivery::poll_write`] again if nothing else happens. A past time means now;
+    /// `None` means that only an offer or an answer changes anything.
     pub fn poll_timeout(&self) -> Option<Monotonic> {
         if self.in_flight.len() >= self.options.workers {
             return None;
@@ -316,7 +316,7 @@ impl<T: Deliverable> Delivery<T> {
         let lane = if !self.ready.is_empty() {
             now
         } else if !self.may_retry() {
-            // An answer comes first.
+            // An answer must come first.
             None
         } else if self.again.is_empty() && self.refused.is_empty() {
             let waiting = self.waiting.first().map(|(until, _)| *until);
@@ -328,12 +328,12 @@ impl<T: Deliverable> Delivery<T> {
         self.limits.earliest(self.pause.earliest(lane?)?)
     }
 
-    /// The next event whose fate is known.
+    /// Returns the next event whose outcome is known.
     pub fn poll_settled(&mut self) -> Option<Settled<T>> {
         self.settled.pop_front()
     }
 
-    /// Takes no more events (they are dropped as [`DropCause::Stopped`]), and
+    /// Stops taking events (further ones are dropped as [`DropCause::Stopped`]), and
     /// [hurries](Delivery::hurry). Continue as before until [`Delivery::pending`] is 0, or
     /// [`Delivery::abandon`].
     pub fn drain(&mut self) {
@@ -341,16 +341,15 @@ impl<T: Deliverable> Delivery<T> {
         self.hurry();
     }
 
-    /// Gives each event that waits for another try one at once, except where the server asked for a
-    /// wait: the end is near, but more may be offered before it.
+    /// Retries every waiting event once at once, except where the server asked for a wait. For use
+    /// shortly before the end, when more events may still be offered.
     pub fn hurry(&mut self) {
         self.pause.shorten();
         self.limits.shorten();
         self.end_waits(|why| why != Wait::Asked);
     }
 
-    /// Takes no more events, and settles everything that waits or is in flight as
-    /// [`Fate::Pending`].
+    /// Stops taking events, and settles everything that waits or is in flight as [`Fate::Pending`].
     pub fn abandon(&mut self) {
         self.draining = true;
         self.by_key.clear();
@@ -378,23 +377,23 @@ impl<T: Deliverable> Delivery<T> {
         self.held_events
     }
 
-    /// The bytes of these events.
+    /// The bytes of the pending events.
     pub fn pending_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The number of pending events that failed before: they wait for another try, or are at it.
+    /// The number of pending events that failed before and wait for a retry or are being retried.
     pub fn failed(&self) -> usize {
         self.failed_events
     }
 
-    /// The bytes of these events.
+    /// The bytes of the pending events that failed before.
     pub fn failed_bytes(&self) -> usize {
         self.failed_bytes
     }
 
-    /// When the first pending event was offered, or the first of those that a pending one replaced.
-    /// Visits each key of pending events.
+    /// When the oldest pending event, or an event that it replaced, was offered. Takes time linear
+    /// in the pending keys.
     pub fn oldest(&self) -> Option<Monotonic> {
         self.lanes.iter().map(|(_, lane)| lane.head.since).min()
     }
@@ -417,8 +416,8 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Replaces the last waiting event of the lane with `later`, if that one writes everything the
-    /// replaced one would. Returns `later` otherwise.
+    /// Replaces the last waiting event of the lane with `later`, if `later` writes everything that
+    /// event would. Otherwise returns `later`.
     fn replace_waiting(&mut self, id: usize, later: Entry<T>) -> Result<(), Entry<T>> {
         let coalesce = self.options.coalesce;
         let waiting = self.lanes.get_mut(id).and_then(Lane::last_waiting);
@@ -452,8 +451,8 @@ impl<T: Deliverable> Delivery<T> {
             && self.held_bytes.saturating_add(size) <= self.options.pending_bytes_max
     }
 
-    /// Drops events as the options say until there is room for `size` bytes; false if there cannot
-    /// be.
+    /// Drops events as the options say until there is room for `size` bytes; returns false if that
+    /// is impossible.
     fn make_room(&mut self, size: usize) -> bool {
         while !self.has_room(size) {
             if self.options.overflow == Overflow::DropNewest || !self.drop_oldest() {
@@ -463,7 +462,7 @@ impl<T: Deliverable> Delivery<T> {
         true
     }
 
-    /// Drops an event that would be written next, one that failed before others; false if none
+    /// Drops the event that would be written next, a failed event first; returns false if none
     /// waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
@@ -488,14 +487,14 @@ impl<T: Deliverable> Delivery<T> {
         false
     }
 
-    /// The server answers: a pause is over, and so are the waits it caused.
+    /// Records that the server answers: ends a pause and the waits it caused.
     fn server_answered(&mut self) {
         if self.pause.note_success() {
             self.end_waits(|why| why == Wait::OutOfReach);
         }
     }
 
-    /// The head of this lane was refused for the rate of events.
+    /// Records that the head of this lane was refused for the rate of events.
     fn rate_limited(&mut self, now: Monotonic, write: WriteId) {
         let namespace = self.namespace_of(write.lane).unwrap_or_default();
         let Some(lane) = self.lanes.get(write.lane) else {
@@ -509,7 +508,7 @@ impl<T: Deliverable> Delivery<T> {
         self.limits.refused(now, write.number, about, intervals);
     }
 
-    /// No limit on the rate of events refused the head of this lane.
+    /// Records that no limit on the rate of events refused the head of this lane.
     fn admitted(&mut self, now: Monotonic, write: WriteId) {
         if !self.limits.is_idle() {
             let namespace = self.namespace_of(write.lane).unwrap_or_default();
@@ -544,7 +543,7 @@ impl<T: Deliverable> Delivery<T> {
         let policy = &self.options.retry;
         let delivered = self.stats.delivered;
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
-        // A failure of every event does not count against this one; being too frequent does.
+        // A failure that all events meet does not count against this one; its own rate does.
         let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limits.refusals());
         let is_paced = namespace.is_some_and(|namespace| self.limits.is_paced(namespace));
         let is_own = if error.is_rate_limited() {
@@ -552,7 +551,7 @@ impl<T: Deliverable> Delivery<T> {
         } else {
             delivered > before
         };
-        // Under a shared limit time decides, not tries.
+        // Under a shared limit, time decides when an event is given up, not tries.
         let counts = is_own || (policy.give_up_out_of_reach && !error.is_rate_limited());
         lane.head.note_failure(kind, &error, counts, is_own);
         if lane.head.unauthorized_tries >= policy.unauthorized_tries_max {
@@ -591,7 +590,7 @@ impl<T: Deliverable> Delivery<T> {
         let failures = lane.failures;
         if is_paced {
             // The limit's interval is the wait. Under a shared limit the oldest event goes first,
-            // but one with a limit of its own must not take all turns.
+            // but an event with a limit of its own must not take all turns.
             let keeps_turn = !failures.is_multiple_of(REFUSALS_IN_TURN);
             let paced = namespace
                 .and_then(|hash| self.limits.namespace_mut(hash))
@@ -622,8 +621,8 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Retried
     }
 
-    /// Replaces the head, which failed, with the event behind it, if that one writes everything the
-    /// head would.
+    /// Replaces the failed head of a lane with the event behind it, if that event writes everything
+    /// the head would.
     fn merge_head(&mut self, id: usize) {
         if !self.options.coalesce {
             return;
@@ -646,7 +645,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Sends the head of a lane again at once, now that `object` is known.
+    /// Sends the head of a lane again at once, with the new knowledge of its `object`.
     fn turn(
         &mut self,
         now: Monotonic,
@@ -673,7 +672,7 @@ impl<T: Deliverable> Delivery<T> {
         Handled::Turned
     }
 
-    /// Settles the head of a lane that was in flight. The event behind it follows in turn.
+    /// Settles the head of a lane that was in flight. The event behind it takes its turn.
     fn settle_head(&mut self, id: usize, fate: Fate, error: Option<WriteError>) -> Handled {
         if fate == Fate::Delivered
             && let Some(lane) = self.lanes.get_mut(id)
@@ -730,8 +729,8 @@ impl<T: Deliverable> Delivery<T> {
         Some(lane.head)
     }
 
-    /// Takes a lane's key from its head, whose memory is accounted for: an equal key may hold an
-    /// event that is settled already.
+    /// Sets a lane's key from its head, whose memory is counted. An equal key may point to an event
+    /// that is already settled, and keep it in memory.
     fn name_by_head(&mut self, id: usize) {
         if let Some(lane) = self.lanes.get_mut(id) {
             self.by_key.remove(&lane.key);
@@ -740,7 +739,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Settles an event that was held until now.
+    /// Settles an event, and no longer counts its memory.
     fn let_go(&mut self, entry: Entry<T>, fate: Fate, error: Option<WriteError>) {
         self.held_events = self.held_events.saturating_sub(1);
         self.held_bytes = self.held_bytes.saturating_sub(entry.size);
@@ -762,7 +761,7 @@ impl<T: Deliverable> Delivery<T> {
     }
 }
 
-/// Removes a lane from those in turn. Only the front is read if it is that one.
+/// Removes a lane from a queue. Takes constant time if the lane is at the front.
 fn take_out(lanes: &mut VecDeque<usize>, id: usize) {
     if lanes.front() == Some(&id) {
         lanes.pop_front();

@@ -12,8 +12,8 @@ pub enum Overflow {
     /// The new event.
     #[default]
     DropNewest,
-    /// Events that failed before, then those that have waited longest: as many as necessary, except
-    /// those being written.
+    /// Events that failed before, then those that have waited longest: as many as necessary. Events
+    /// in flight are kept.
     DropOldest,
 }
 
@@ -30,42 +30,45 @@ pub enum Overflow {
 #[must_use]
 #[non_exhaustive]
 pub struct DeliveryOptions {
-    /// Maximum concurrent writes, 1 to 1024. Default 8. At most half of them, but at least one, are
-    /// of events that failed before, so that writes without an answer leave room for new events.
+    /// Maximum concurrent writes, 1 to 1024. Default 8. At most half of the workers, but at least
+    /// one, write events that failed before; writes without an answer thus leave workers for new
+    /// events.
     pub workers: usize,
     /// Maximum pending events, waiting or in flight, at least 1. Default 32,768.
     pub pending_events_max: usize,
-    /// Maximum bytes of these events, at least 1. Default 32 MiB.
+    /// Maximum bytes of the pending events, at least 1. Default 32 MiB.
     pub pending_bytes_max: usize,
-    /// Which event is dropped when either bound is reached. Default the new one.
+    /// Which event is dropped when either bound is reached. Default: the new one.
     pub overflow: Overflow,
-    /// Whether a waiting event is replaced by a later one of the same key, which has all its
-    /// information, as counts and timestamps are absolute. The outcome of the earlier one decides
-    /// whether the later is a create or a patch. Otherwise every event is written as it was
-    /// correlated. Default true.
+    /// Whether a later event of the same key replaces a waiting one. Counts and timestamps are
+    /// absolute, so the later event has all information of the earlier. The outcome of the earlier
+    /// event decides whether the later is a create or a patch. Otherwise every event is written as
+    /// it was correlated. Default true.
     pub coalesce: bool,
     /// How failed writes are retried.
     pub retry: RetryPolicy,
     /// The number of keys that must find the server out of reach, one after the other, before
     /// writing pauses. During a pause one probe is sent at a time, so that a server that is down
-    /// costs few requests, however many events wait. 0 never pauses. Default 4.
+    /// gets few requests, however many events wait. 0 never pauses. Default 4.
     ///
     /// A probe is an event that was not tried yet, if there is one.
     ///
-    /// Out of reach means no answer, 429 of a busy server, 502, 503 or 504. Any other answer ends
-    /// the pause, also 500 or the 429 of EventRateLimit: an event that the server cannot write
+    /// Out of reach means: no answer, 429 of a busy server, 502, 503 or 504. Any other answer ends
+    /// the pause, also 500 or the 429 of EventRateLimit. An event that the server cannot write
     /// delays no others, and is itself retried as [`RetryPolicy::backoff`] says. Pauses are as long
     /// as the waits of the back-off.
     ///
     /// It is also the number of objects (at most 64) that show a shared limit on the rate of events
-    /// ([`WriteError::is_rate_limited`](crate::WriteError::is_rate_limited)): of everything, if
-    /// events about this many objects in several namespaces were refused with none admitted in
-    /// between; of one namespace, if they are all of that namespace. The writes under the limit are
-    /// then paced: the interval between them is learned from what the server admits. It begins with
-    /// the shortest wait of the back-off, at least 250 ms. A refusal makes it longer, leaves one
-    /// write in flight, and is waited out, up to the longest wait of the back-off. Each further
-    /// admission makes it a tenth shorter. Under a steady limit, fewer than one write in two is
-    /// refused. A limit of one namespace delays no other namespace.
+    /// ([`WriteError::is_rate_limited`](crate::WriteError::is_rate_limited)). If that many objects
+    /// of several namespaces are refused and no event is admitted in between, the limit is on
+    /// everything. If they are all of one namespace, the limit is on that namespace, and delays no
+    /// other.
+    ///
+    /// Writes under a limit are paced: the sink learns the interval at which the server admits
+    /// them. The interval begins with the shortest wait of the back-off, at least 250 ms. A refusal
+    /// makes it longer and leaves one write in flight; the next write then waits, up to the longest
+    /// wait of the back-off. Each further admission makes the interval a tenth shorter. Under a
+    /// steady limit, fewer than one write in two is refused.
     pub pause_after_keys: u32,
 }
 
@@ -84,11 +87,11 @@ impl Default for DeliveryOptions {
 }
 
 impl DeliveryOptions {
-    /// One write at a time, each event on its own, tried as client-go's `recordToSink` does (see
+    /// One write at a time, without merging, retried as client-go's `recordToSink` does (see
     /// [`RetryPolicy::client_go`]).
     ///
-    /// Unlike client-go: an event that waits for another try delays no others, and waiting events
-    /// are not limited to the watcher's queue.
+    /// Unlike client-go: an event that waits for a retry delays no others, and waiting events are
+    /// not limited to the watcher's queue.
     pub fn client_go() -> Self {
         Self {
             workers: 1,
@@ -99,11 +102,11 @@ impl DeliveryOptions {
         }
     }
 
-    /// Eight writes at a time, each event on its own, tried as client-go's `tools/events` does (see
+    /// Eight writes at a time, without merging, retried as client-go's `tools/events` does (see
     /// [`RetryPolicy::client_go_events`]).
     ///
     /// Unlike client-go: the writes of one series are sent one after the other, and an event that
-    /// waits for another try occupies no worker.
+    /// waits for a retry occupies no worker.
     pub fn client_go_events() -> Self {
         Self {
             workers: 8,

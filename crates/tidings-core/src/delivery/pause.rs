@@ -1,9 +1,9 @@
 //! The circuit breaker of a delivery: while the server is out of reach, only one probe is sent at a
 //! time.
 //!
-//! Out of reach: no answer, or 429, 502, 503 or 504. Every other answer, also an error, shows that
-//! the server works: the error concerns one event and delays no others. So does a 429 that refuses
-//! one event for its rate (see `WriteError::is_rate_limited`).
+//! Out of reach means: no answer, or 429, 502, 503 or 504. Every other answer, also an error, shows
+//! that the server works: the error concerns one event and delays no others. So does a 429 that
+//! refuses one event for its rate (see `WriteError::is_rate_limited`).
 //!
 //! ```text
 //!   open for writing ──(several keys failed so in a row, no answer between)──▶ paused until a time ──▶ one probe in flight
@@ -17,17 +17,17 @@ use std::time::Duration;
 use crate::Monotonic;
 
 pub(super) struct Pause {
-    /// The number of keys that must fail; 0 for never.
+    /// The number of keys that must fail before writing pauses; 0 for never.
     after_keys: u32,
-    /// The number of the current stretch between two answers; above 0.
+    /// The number of the current period between two answers, from 1.
     stretch: u64,
-    /// Keys that failed in this stretch.
+    /// Keys that failed in this period.
     failed_keys: u32,
-    /// While paused: when a probe may go.
+    /// While paused: when the next probe may start.
     until: Option<Monotonic>,
-    /// The probe in flight.
+    /// The number of the probe in flight.
     probe: Option<u64>,
-    /// Probes that failed since the pause began, the failure that began it included.
+    /// Failures of this pause: the one that began it, and the probes'.
     failures: u32,
 }
 
@@ -53,7 +53,8 @@ impl Pause {
             .is_none_or(|until| self.probe.is_none() && until <= now)
     }
 
-    /// When a write may start that could otherwise start at `lane`; `None` while a probe decides.
+    /// When a write may start that would otherwise start at `lane`; `None` if it must wait for the
+    /// probe.
     pub(super) fn earliest(&self, lane: Monotonic) -> Option<Monotonic> {
         match self.until {
             None => Some(lane),
@@ -62,14 +63,14 @@ impl Pause {
         }
     }
 
-    /// A write starts: while paused it is the probe.
+    /// Records that a write starts. While paused, it is the probe.
     pub(super) fn note_write(&mut self, number: u64) {
         if self.is_open() {
             self.probe = Some(number);
         }
     }
 
-    /// A write is answered or failed. Returns whether it was the probe.
+    /// Records that a write was answered or failed. Returns whether it was the probe.
     pub(super) fn note_answer(&mut self, number: u64) -> bool {
         let was_probe = self.probe == Some(number);
         if was_probe {
@@ -78,7 +79,7 @@ impl Pause {
         was_probe
     }
 
-    /// The server answers. Returns whether that ended a pause.
+    /// Records that the server answers. Returns whether that ended a pause.
     pub(super) fn note_success(&mut self) -> bool {
         self.stretch += 1;
         self.failed_keys = 0;
@@ -96,8 +97,8 @@ impl Pause {
         }
     }
 
-    /// A write found the server out of reach; `failed_in` is its lane's. Returns whether that began
-    /// a pause, of length `wait`.
+    /// Records that a write found the server out of reach; `failed_in` is the lane's field of that
+    /// name. Returns whether that began a pause, of length `wait`.
     pub(super) fn note_failure(
         &mut self,
         now: Monotonic,
@@ -124,7 +125,7 @@ impl Pause {
         begins
     }
 
-    /// Lets the next probe go at once.
+    /// Lets the next probe start at once.
     pub(super) fn shorten(&mut self) {
         if let Some(until) = &mut self.until {
             *until = Monotonic::from_nanos(i64::MIN);

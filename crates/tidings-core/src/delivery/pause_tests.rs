@@ -1,4 +1,4 @@
-//! A server that gives no answer pauses the delivery; what is no such silence does not.
+//! Pauses: a server that gives no answer pauses the delivery; any answer does not.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ fn a_server_that_is_down_costs_few_requests_and_no_events() {
     let stats = bench.delivery.stats();
     assert_eq!((stats.pending, stats.pauses), (20_000, 1));
     assert!(bench.delivery.is_paused());
-    // Workers that were already writing, then one probe each five to ten seconds.
+    // Writes that were already in flight, then one probe each five to ten seconds.
     assert!(
         (60..=140).contains(&stats.writes),
         "{} writes",
         stats.writes
     );
 
-    // The first answer ends it, for those that failed too.
+    // The first answer ends the pause, also for events that failed.
     bench.wait();
     let probe = bench.write().expect("a probe");
     assert!(bench.write().is_none(), "one probe at a time");
@@ -46,7 +46,7 @@ fn a_server_that_is_down_costs_few_requests_and_no_events() {
     assert_eq!(bench.delivery.stats().delivered, 20_000);
 }
 
-/// A delivery to a server that is down, paused; all of `keys` wait.
+/// A paused delivery to a server that is down; all `keys` events wait.
 fn paused(keys: u32) -> Bench {
     let mut bench = Bench::new(DeliveryOptions::default());
     for key in 0..keys {
@@ -62,7 +62,7 @@ fn paused(keys: u32) -> Bench {
 #[test]
 fn while_the_server_is_down_keys_take_turns_probing() {
     let mut bench = paused(5);
-    // Those that failed before the pause first wait out what they had to.
+    // Events that failed before the pause first complete their own wait.
     bench.now = Monotonic::ZERO.saturating_add(Duration::from_secs(1));
     let mut probes = [0; 5];
     for _ in 0..50 {
@@ -83,7 +83,7 @@ fn the_first_answer_ends_the_waits_of_all() {
         Err(status(500, "InternalError")),
     ] {
         let mut bench = paused(5);
-        // The last probes of a long outage have left the longest waits to all that failed.
+        // After the last probes of a long outage, all failed events have the longest wait.
         for _ in 0..40 {
             bench.wait();
             let probe = bench.write().expect("a probe");
@@ -104,7 +104,7 @@ fn the_first_answer_ends_the_waits_of_all() {
         }
     }
 
-    // Also of those that began to wait before the pause did.
+    // This also holds for events whose wait began before the pause.
     let mut bench = paused(4);
     let until = bench.delivery.pause.earliest(Monotonic::ZERO).unwrap();
     let before = bench.delivery.waiting.range((until, 0)..).count();
@@ -117,7 +117,7 @@ fn the_first_answer_ends_the_waits_of_all() {
     }
 }
 
-/// Each of these is an answer: it neither begins a pause nor makes one longer, however many keys
+/// Each of these results is an answer: it neither begins nor prolongs a pause, however many keys
 /// get it.
 #[test]
 fn an_event_the_server_cannot_write_holds_up_no_other() {
@@ -151,7 +151,8 @@ fn an_event_the_server_cannot_write_holds_up_no_other() {
 }
 
 /// EventRateLimit refuses events of some keys. They are given up after a few tries at their own
-/// pace, for a cause of their own, whatever is waited for otherwise; all others go out meanwhile.
+/// pace, with their own drop cause, even if other failures are retried for ever. All other events
+/// are written meanwhile.
 #[test]
 fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     for give_up_out_of_reach in [true, false] {
@@ -186,8 +187,8 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
         assert!(bench.now.as_nanos() < 4_000_000_000);
     }
 
-    // Repeats that come faster than the limit are merged, and given up with what they stand for:
-    // not tried for ever.
+    // Repeats that come faster than the limit are merged, and given up with all the events they
+    // stand for, not tried for ever.
     let mut bench = Bench::new(DeliveryOptions::default());
     bench.offer(create(1));
     for count in 2..=6 {
@@ -202,7 +203,7 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     assert_eq!(bench.delivery.stats().aggregated, 4);
     bench.check_sums();
 
-    // It is an answer: it ends a pause.
+    // A 429 is an answer, and ends a pause.
     let mut bench = paused(5);
     bench.wait();
     let probe = bench.write().expect("a probe");
@@ -210,7 +211,7 @@ fn a_limit_on_the_rate_of_some_events_holds_up_no_other_and_ends() {
     assert!(!bench.delivery.is_paused());
 }
 
-/// Every event is tried at its own pace and no oftener, also where the server is out of reach in
+/// Every event is tried at its own pace and no oftener, even if the server is out of reach in
 /// between.
 #[test]
 fn a_server_that_answers_nothing_but_500_costs_no_more_than_the_back_off_allows() {
@@ -285,7 +286,7 @@ fn keys_that_fail_among_others_that_do_not_pause_nothing() {
     }
 }
 
-/// Keys that failed before an answer fail anew after it.
+/// After an answer, keys that failed before it count again as failing.
 #[test]
 fn a_second_outage_pauses_again() {
     let mut bench = paused(5);
@@ -303,7 +304,7 @@ fn a_second_outage_pauses_again() {
     }
 }
 
-/// Of the failures of a pause, only those of probes make the next wait longer.
+/// Only the first failure of a pause and the failures of probes make the next wait longer.
 #[test]
 fn the_failures_of_a_pause_are_its_first_and_its_probes() {
     let second = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The machine driven by hand.
+//! The delivery state machine, driven by hand.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -40,7 +40,7 @@ impl Deliverable for Item {
         self.count > 1
     }
 
-    /// Of four.
+    /// The namespace is one of four, by the key.
     fn hash_namespace(&self, state: &mut impl Hasher) {
         (self.key % 4).hash(state);
     }
@@ -86,7 +86,7 @@ pub(super) fn reset() -> WriteError {
     WriteError::transport("connection reset by peer")
 }
 
-/// A delivery, its clock, and what came out of it.
+/// A delivery, its clock, and its results.
 pub(super) struct Bench {
     pub(super) delivery: Delivery<Item>,
     pub(super) now: Monotonic,
@@ -111,7 +111,7 @@ impl Bench {
         self.delivery.poll_write(self.now)
     }
 
-    /// The next write, which is due now: key, count and kind.
+    /// Takes the next write, which must be due now and have this key, count and kind.
     pub(super) fn expect(&mut self, key: u32, count: u32, kind: OccurrenceKind) -> WriteId {
         let write = self.write().expect("a write that is due");
         let item = write.occurrence;
@@ -131,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Moves the clock to the next deadline.
+    /// Moves the clock to the next deadline; returns how long that took.
     pub(super) fn wait(&mut self) -> Duration {
         let until = self.delivery.poll_timeout().expect("something to wait for");
         let waited = until.nanos_since(self.now).max(0);
@@ -168,7 +168,7 @@ impl Bench {
 
 type Answer = fn() -> Result<(), WriteError>;
 
-/// client-go TestWriteEventError: how often each kind of failure is tried.
+/// client-go's TestWriteEventError: how many tries each kind of failure gets.
 #[test]
 fn each_failure_is_tried_as_often_as_client_go_tries_it() {
     let construction = || Err(WriteError::invalid("no request can be made"));
@@ -231,7 +231,7 @@ fn each_failure_is_tried_as_often_as_client_go_tries_it() {
     assert_eq!(bench.fates(), [Fate::Delivered]);
 }
 
-/// client-go TestUpdateExpiredEvent; a try after a failed create starts with the patch again.
+/// client-go's TestUpdateExpiredEvent. A try after a failed create begins with the patch again.
 #[test]
 fn a_patch_of_an_expired_event_becomes_a_create_at_once() {
     for options in [DeliveryOptions::client_go(), DeliveryOptions::default()] {
@@ -253,7 +253,7 @@ fn a_patch_of_an_expired_event_becomes_a_create_at_once() {
     }
 }
 
-/// client-go TestCancelEvent: one attempt, and no other after the end.
+/// client-go's TestCancelEvent: one attempt, and no other after the end.
 #[test]
 fn what_waits_at_the_end_is_pending() {
     let mut bench = Bench::new(DeliveryOptions::client_go());
@@ -276,7 +276,7 @@ fn what_waits_at_the_end_is_pending() {
     bench.check_sums();
 }
 
-/// client-go TestLotsOfEvents: each of a thousand fails four times, and none is lost.
+/// client-go's TestLotsOfEvents: each of a thousand events fails four times, and none is lost.
 #[test]
 fn a_thousand_events_that_fail_four_times_each_all_arrive() {
     let mut bench = Bench::new(DeliveryOptions::default());
@@ -304,7 +304,7 @@ fn a_waiting_event_gives_way_to_a_later_state_of_its_object() {
     let mut bench = Bench::new(DeliveryOptions::default());
     bench.offer(item(1, 1, CREATE));
     let id = bench.expect(1, 1, CREATE);
-    // Nothing was acknowledged yet, so the correlator still says create.
+    // No write was acknowledged yet, so the correlator still decides on creates.
     bench.offer(item(1, 2, CREATE));
     bench.offer(item(1, 3, CREATE));
     assert!(bench.write().is_none(), "one write of a key at a time");
@@ -320,7 +320,7 @@ fn a_waiting_event_gives_way_to_a_later_state_of_its_object() {
         ]
     );
 
-    // Another object under the key is not the same event; it keeps its place.
+    // An event of another object under the same key is a different event, and is not merged.
     bench.offer(item(1, 4, PATCH));
     let other = Item {
         object: 1,
@@ -346,7 +346,7 @@ fn a_later_state_also_takes_over_from_one_that_waits_for_another_try() {
     bench.offer(item(1, 3, CREATE));
     assert!(bench.write().is_none(), "the wait still continues");
     bench.wait();
-    // The first create was done after all, and only its answer lost.
+    // The first create succeeded, and only its answer was lost.
     let id = bench.expect(1, 3, CREATE);
     assert_eq!(
         bench.answer(id, Err(status(409, "AlreadyExists"))),
@@ -368,7 +368,7 @@ fn what_takes_the_place_of_a_create_is_created() {
     bench.offer(item(1, 2, PATCH));
     let id = bench.expect(1, 2, CREATE);
     bench.offer(item(1, 3, PATCH));
-    // Unanswered, but done.
+    // The write succeeded without an answer.
     bench.answer(id, Err(reset()));
     bench.wait();
     let id = bench.expect(1, 3, CREATE);
@@ -381,8 +381,8 @@ fn what_takes_the_place_of_a_create_is_created() {
     );
 }
 
-/// Keys point to events, and what they keep in memory is to be accounted for by the events that are
-/// held.
+/// Keys point to events. A key must not keep a settled event in memory, whose bytes are no longer
+/// counted.
 #[test]
 fn no_key_of_an_event_that_is_gone_is_kept() {
     #[derive(Clone)]
@@ -509,7 +509,7 @@ fn a_name_that_is_taken_is_ours_only_after_a_lost_answer() {
     assert_eq!(after(reset()), [Fate::Delivered]);
     assert_eq!(after(WriteError::timeout("30 s")), [Fate::Delivered]);
     assert_eq!(after(status(504, "Timeout")), [Fate::Delivered]);
-    // This one was answered, and not by writing it.
+    // The server answered this write without performing it.
     assert_eq!(
         after(asking(429, 1)),
         [Fate::Dropped(DropCause::AlreadyExists)]
@@ -531,7 +531,7 @@ fn after_a_refused_create_the_next_state_is_created() {
     );
 }
 
-/// Whether it is there is as open as it was.
+/// A refused patch does not tell whether the object exists.
 #[test]
 fn after_a_refused_patch_the_next_state_is_patched() {
     let mut bench = Bench::new(DeliveryOptions::default());
@@ -568,7 +568,7 @@ fn an_event_that_turns_for_ever_is_given_up() {
         ..DeliveryOptions::default()
     };
     let mut bench = Bench::new(options);
-    // A server that says both that it is there and that it is not.
+    // A server that says both that the object exists and that it does not.
     bench.offer(item(1, 2, CREATE));
     let mut writes = 0;
     while bench.delivery.pending() > 0 {
@@ -586,7 +586,7 @@ fn an_event_that_turns_for_ever_is_given_up() {
     }
     bench.check_sums();
     assert_eq!(bench.dropped(DropCause::RetriesExhausted), 1);
-    // Of its three tries each has as many turns as there may be.
+    // Each of the three tries has the maximum of turns.
     assert_eq!(writes, 3 * (TURNS_MAX + 1));
 }
 
@@ -616,9 +616,9 @@ fn a_failing_key_holds_up_no_other() {
     assert_eq!(bench.delivery.stats().pauses, 0);
 }
 
-/// client-go `rest` TestCheckRetryClosesBody: a server that asks for a second, again and again, is
-/// given one each time. client-go waits exactly that, the default a little longer at random, and
-/// longer with each failure.
+/// client-go `rest` TestCheckRetryClosesBody: a server asks for a wait of a second again and again,
+/// and each time the delivery waits. client-go waits exactly that long. The default adds a random
+/// time, which grows with each failure.
 #[test]
 fn a_server_that_asks_for_a_wait_is_given_it_each_time() {
     for (options, longest) in [
@@ -675,7 +675,7 @@ fn when_full_the_newest_or_the_oldest_is_dropped() {
         bench.offer(create(key));
     }
     assert_eq!(bench.settled, [(create(4), full)]);
-    // A later state of what waits needs no room, if it is no larger.
+    // A later state of a waiting event needs no room if it is not larger.
     bench.offer(item(2, 2, CREATE));
     bench.offer(Item {
         size: 151,
@@ -699,7 +699,7 @@ fn when_full_the_newest_or_the_oldest_is_dropped() {
         size: 200,
         ..create(5)
     });
-    // What is in flight stays; by bytes two had to go for one.
+    // The event in flight stays. By bytes, two events had to be dropped for one.
     assert_eq!(
         bench.settled,
         [(create(1), full), (create(2), full), (create(3), full)]
@@ -731,7 +731,7 @@ fn what_waits_behind_a_write_in_flight_can_be_the_oldest() {
     );
     bench.answer(id, Ok(()));
     bench.expect(1, 3, PATCH);
-    // Nothing waits any more: then it is the newest after all.
+    // No other event waits, so the new one is dropped after all.
     bench.offer(create(2));
     bench.expect(2, 1, CREATE);
     bench.offer(create(3));
@@ -762,8 +762,8 @@ fn draining_tries_at_once_what_waits_of_our_own_accord() {
     bench.check_sums();
 }
 
-/// Where events can wait, what every write meets is no reason to give up one of them; what others
-/// do not meet is.
+/// Where events can wait, a failure of every write does not make the delivery give up an event; a
+/// failure that other writes do not meet does.
 #[test]
 fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
     let retry = RetryPolicy {
@@ -789,7 +789,7 @@ fn a_refusal_of_everything_gives_up_nothing_that_can_wait() {
         }
         assert_eq!(bench.settled, [], "{code}");
     }
-    // Others are written again, and this one is not.
+    // Other events are written again, and this one is not.
     for (code, tries, cause) in [
         (500, tries_max, DropCause::RetriesExhausted),
         (504, tries_max, DropCause::RetriesExhausted),
@@ -839,7 +839,7 @@ fn what_just_fits_is_taken() {
         (bench.delivery.pending(), bench.delivery.pending_bytes()),
         (1, 100)
     );
-    // In place of what waits, too.
+    // A larger event may also replace a waiting one.
     bench.offer(sized(1, 2, 60));
     bench.offer(sized(2, 1, 40));
     bench.offer(sized(2, 2, 40));
@@ -855,7 +855,7 @@ fn what_just_fits_is_taken() {
     bench.check_sums();
 }
 
-/// An answer belongs to one try.
+/// The second answer to one try is ignored.
 #[test]
 fn an_answer_that_comes_twice_changes_nothing() {
     let mut bench = Bench::new(DeliveryOptions::default());

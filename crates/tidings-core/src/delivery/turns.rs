@@ -1,4 +1,4 @@
-//! Whose turn it is: the order in which lanes are written.
+//! The order in which lanes are written.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -7,12 +7,12 @@ use super::{Deliverable, Delivery};
 use crate::Monotonic;
 
 impl<T: Deliverable> Delivery<T> {
-    /// The lane whose turn it is.
+    /// Returns the lane whose turn it is.
     ///
-    /// Events that failed take every other turn, and within these those refused for their rate
-    /// every other one. While everything is paced, turns are drawn: refusals may come as regularly
-    /// as turns do. A probe is an event that was not tried yet, if there is one: those that failed
-    /// may be the only ones that do.
+    /// Events that failed take every other turn. Among these, events refused for their rate take
+    /// every other turn. While everything is paced, turns are drawn at random, because refusals may
+    /// come as regularly as turns. A probe is an event that was not tried yet, if there is one:
+    /// perhaps only the events that failed are refused.
     pub(super) fn next_lane(&mut self, now: Monotonic) -> Option<usize> {
         let is_paced = self.limits.all().is_some();
         let turn = if is_paced {
@@ -41,7 +41,7 @@ impl<T: Deliverable> Delivery<T> {
             .or_else(|| self.next_paced(now))
     }
 
-    /// The next lane that has not failed, and whose namespace is not paced.
+    /// The next lane whose head has not failed and whose namespace is not paced.
     fn next_ready(&mut self) -> Option<usize> {
         while let Some(id) = self.ready.pop_front() {
             if !self.hold(id) {
@@ -51,7 +51,7 @@ impl<T: Deliverable> Delivery<T> {
         None
     }
 
-    /// The next lane that is tried again, and whose namespace is not paced.
+    /// The next lane whose head is retried and whose namespace is not paced.
     fn next_again(&mut self) -> Option<usize> {
         while let Some(id) = self.again.pop_front() {
             if !self.hold(id) {
@@ -69,7 +69,7 @@ impl<T: Deliverable> Delivery<T> {
         self.limits.pop_waiting(now, self.random.bool())
     }
 
-    /// Moves a lane to those of its namespace, if that is paced; returns whether it is.
+    /// Moves a lane to the queue of its namespace, if that is paced; returns whether it is.
     fn hold(&mut self, id: usize) -> bool {
         if !self.limits.has_namespaces() {
             return false;
@@ -92,7 +92,7 @@ impl<T: Deliverable> Delivery<T> {
         true
     }
 
-    /// The namespace of a lane's head, as a hash.
+    /// The hash of the namespace of a lane's head.
     pub(super) fn namespace_of(&self, id: usize) -> Option<u64> {
         let lane = self.lanes.get(id)?;
         let mut hasher = self.by_key.hasher().build_hasher();
@@ -100,10 +100,9 @@ impl<T: Deliverable> Delivery<T> {
         Some(hasher.finish())
     }
 
-    /// Whether one more event that failed may be written: these have at most half of the workers,
-    /// also when nothing else is ready, as what is ready next should not wait for their timeouts.
-    /// While draining, nothing new comes: what is ready later takes the worker of the event before
-    /// it.
+    /// Whether one more failed event may be written. Failed events have at most half of the
+    /// workers, even if no other event is ready, because the next new event must not wait for their
+    /// timeouts. While draining no new events come, and retries may use all workers.
     pub(super) fn may_retry(&self) -> bool {
         if self.draining && self.ready.is_empty() {
             return true;
@@ -113,7 +112,7 @@ impl<T: Deliverable> Delivery<T> {
         self.in_flight.len() < most || self.in_flight.iter().filter(has_failed).count() < most
     }
 
-    /// Moves the lanes whose wait is over to those that are tried again.
+    /// Moves the lanes whose wait is over to the lanes that are retried.
     pub(super) fn wake(&mut self, now: Monotonic) {
         if !self.limits.is_idle() {
             for namespace in self.limits.take_ended(now) {
@@ -142,7 +141,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Puts a lane that failed behind the others that did.
+    /// Queues a lane that failed behind the others that did.
     pub(super) fn try_again(&mut self, id: usize) {
         if let Some(lane) = self.lanes.get_mut(id) {
             lane.state = State::Again;
@@ -150,7 +149,7 @@ impl<T: Deliverable> Delivery<T> {
         }
     }
 
-    /// Ends the wait of every lane that waits for such a reason.
+    /// Ends the wait of every lane whose reason satisfies `ends`.
     pub(super) fn end_waits(&mut self, ends: impl Fn(Wait) -> bool) {
         for (until, id) in std::mem::take(&mut self.waiting) {
             match self.lanes.get(id).map(|lane| lane.state) {

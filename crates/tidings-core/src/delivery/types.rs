@@ -12,23 +12,23 @@ pub trait Deliverable: Clone {
     /// The key of this event.
     fn key(&self) -> Self::Key;
 
-    /// Whether both are states of the same object at the server, so that the later one has all the
+    /// Whether both are states of the same object at the server, so that the later one contains all
     /// information of the earlier.
     fn same_object(&self, other: &Self) -> bool;
 
-    /// Whether this, a later state of the same object, writes everything that `earlier` would
-    /// have written.
+    /// Whether this, a later state of the same object, writes everything that `earlier` would have
+    /// written.
     fn covers(&self, earlier: &Self) -> bool {
         self.same_object(earlier)
     }
 
-    /// Takes over the events of `earlier`, which this replaces.
+    /// Takes over the events of `earlier`, which this one replaces.
     fn absorb(&mut self, _earlier: &mut Self) {}
 
     /// Create or patch, as decided by correlation.
     fn kind(&self) -> OccurrenceKind;
 
-    /// Whether there was an earlier state of its object, which may or may not have been written.
+    /// Whether an earlier state of its object was handed out, written or not.
     fn is_repeat(&self) -> bool;
 
     /// Whether an earlier process, unknown to this delivery, may have created the object for this
@@ -37,17 +37,17 @@ pub trait Deliverable: Clone {
         false
     }
 
-    /// Hashes the object that the event is about, which distinguishes a limit on one object's
-    /// events from a shared one. By default hashes the key.
+    /// Hashes the object that the event is about. A limit on one object's events is distinguished
+    /// from a shared limit by this hash. By default hashes the key.
     fn hash_regarding(&self, state: &mut impl Hasher) {
         self.key().hash(state);
     }
 
-    /// Hashes the namespace that the event is written to, which distinguishes a limit on one
-    /// namespace's events from one on all. By default hashes nothing: all are of one namespace.
+    /// Hashes the namespace of the event. A limit on one namespace is distinguished from a limit on
+    /// everything by this hash. By default hashes nothing: all events are of one namespace.
     fn hash_namespace(&self, _state: &mut impl Hasher) {}
 
-    /// Its size in bytes.
+    /// The event's size in bytes.
     fn size(&self) -> usize;
 }
 
@@ -109,34 +109,34 @@ pub struct WriteId {
 pub struct Write<T> {
     /// The argument of [`Delivery::handle_written`](crate::Delivery::handle_written).
     pub id: WriteId,
-    /// Create or patch; may differ from the result of correlation.
+    /// Create or patch; may differ from the correlator's decision.
     pub kind: OccurrenceKind,
-    /// The event.
+    /// The event to write.
     pub occurrence: T,
 }
 
 /// An event whose outcome is known.
 #[derive(Clone, Debug)]
 pub struct Settled<T> {
-    /// The event.
+    /// The settled event.
     pub occurrence: T,
-    /// The outcome.
+    /// The event's outcome.
     pub fate: Fate,
-    /// The failure after which it was given up, if any.
+    /// The failure after which the event was given up, if any.
     pub error: Option<WriteError>,
 }
 
-/// The consequence of an answer.
+/// What a delivery did with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Handled {
     /// The event is settled.
     Settled,
-    /// It is retried later.
+    /// The event is retried later.
     Retried,
-    /// It is sent again at once, as the other kind.
+    /// The event is sent again at once, as the other kind.
     Turned,
-    /// No such write is in flight: it was answered before, or abandoned.
+    /// No such write is in flight: it was answered before, or the delivery was abandoned.
     Unknown,
 }
 
@@ -147,16 +147,16 @@ pub struct DeliveryStats {
     pub offered: u64,
     /// Delivered events.
     pub delivered: u64,
-    /// Events that a later one replaced.
+    /// Events that a later event replaced.
     pub aggregated: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
-    /// Events waiting, in flight or abandoned.
+    /// Events that wait or are in flight, and those that were abandoned.
     pub pending: u64,
     /// Writes handed out.
     pub writes: u64,
     /// Failures after which an event is retried.
     pub retries: u64,
-    /// The number of pauses because the server was out of reach.
+    /// How often writing paused because the server was out of reach.
     pub pauses: u64,
 }

@@ -1,4 +1,5 @@
-//! The machine between a correlator and a server that forgets, refuses and loses its answers.
+//! The delivery between a correlator and a server that forgets events, refuses writes and loses
+//! answers.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -9,16 +10,16 @@ use super::tests::{Bench, CREATE, Item, PATCH, asking, reset, status};
 use super::*;
 use crate::{Backoff, RetryPolicy};
 
-/// What happens to a write on its way.
+/// What happens to a write.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Arrives,
-    /// Is done, but the answer is lost.
+    /// The server performs it, but the answer is lost.
     AnswerLost,
-    /// Never reaches the server.
+    /// It never reaches the server.
     Lost,
     Busy,
-    /// Refused for its rate.
+    /// The server refuses it for its rate.
     RateLimited,
     Unauthorized,
     Refused,
@@ -29,12 +30,12 @@ enum Step {
     Offer {
         key: u32,
         size: usize,
-        /// Whether a repeat is thought to have been written when that is not known.
+        /// Whether a repeat is assumed to have been written when that is unknown.
         hopeful: bool,
     },
-    /// The correlator forgets a key: its next event is another object.
+    /// The correlator evicts a key: its next event has another object.
     Evict(u32),
-    /// The server forgets a key's objects.
+    /// The server deletes a key's objects.
     Expire(u32),
     Write,
     Answer(usize, Way),
@@ -104,20 +105,20 @@ fn options() -> impl Strategy<Value = DeliveryOptions> {
         )
 }
 
-/// A delivery with a correlator before it and a server behind it.
+/// A correlator, a delivery and a server.
 struct World {
     bench: Bench,
-    /// Per key: the object its events are now about, and how many there were of it.
+    /// Per key: the object of its current events, and the number of events of that object.
     counts: HashMap<u32, (u32, u32)>,
     /// Objects whose first write the correlator knows of.
     acknowledged: HashSet<(u32, u32)>,
     /// The server's objects, and the counts they show.
     stored: HashMap<(u32, u32), u32>,
-    /// Objects the server forgot, refused, or holds something else under: it may not show the last
+    /// Objects that the server forgot, refused, or has in another form: they may not show the last
     /// count.
     excused: HashSet<(u32, u32)>,
     in_flight: Vec<Write<Item>>,
-    /// Per object: the count last written.
+    /// The last written count of each object.
     last_written: HashMap<(u32, u32), u32>,
     fed: usize,
     offered: Vec<Item>,
@@ -261,7 +262,7 @@ impl World {
         }
     }
 
-    /// Tells the correlator the outcome of its events, as the shell does.
+    /// Reports the outcomes of events to the correlator, as the shell does.
     fn feed_back(&mut self) {
         self.bench.collect();
         for (item, fate) in &self.bench.settled[self.fed..] {
@@ -272,7 +273,7 @@ impl World {
         self.fed = self.bench.settled.len();
     }
 
-    /// The network is whole again: everything arrives.
+    /// Ends all faults of the network: every write arrives.
     fn finish(&mut self) {
         let mut steps = 0;
         while self.bench.delivery.pending() > 0 {
@@ -306,8 +307,8 @@ impl World {
             after.insert(id, fate);
         }
         for (id, fate) in after {
-            // What was given up after tries may or may not have arrived; a merged event must have
-            // been followed by another.
+            // An event that was given up after tries may or may not have arrived; a merged event
+            // must be followed by another.
             assert_ne!(fate, Fate::Aggregated, "the last of {id:?} went nowhere");
             if fate == Fate::Delivered && !self.excused.contains(&id) {
                 assert_eq!(
@@ -321,8 +322,8 @@ impl World {
 }
 
 proptest! {
-    /// Whatever happens: every event has one fate, the sums agree, bounds hold, states of an object
-    /// are written in order, and what is called delivered is what the server shows.
+    /// For any steps: every event has one outcome, the sums agree, bounds hold, the states of an
+    /// object are written in order, and the server shows every delivered event.
     #[test]
     fn every_event_is_accounted_for(options in options(), steps in steps()) {
         let mut world = World::new(options);

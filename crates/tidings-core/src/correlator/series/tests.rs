@@ -1,4 +1,5 @@
-//! Series by hand, and between events and a server that forgets, refuses and loses its answers.
+//! Series tested by hand, and between a delivery and a server that forgets events, refuses writes
+//! and loses answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::{
 const CREATE: OccurrenceKind = OccurrenceKind::Create;
 const PATCH: OccurrenceKind = OccurrenceKind::Patch;
 
-/// Seconds since the clock's start, which is that of 2024.
+/// The time `second` seconds after the clock's start, which is the start of 2024.
 fn at(second: i64) -> Now {
     let wall = Timestamp::from_second(1_704_067_200 + second).unwrap();
     Now {
@@ -30,7 +31,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// As by default, but with client-go's heartbeat in place of refreshes.
+    /// The default options, with client-go's heartbeat of half an hour in place of refreshes.
     fn seldom() -> SeriesOptions {
         SeriesOptions::default().heartbeat(Duration::from_secs(30 * 60))
     }
@@ -74,7 +75,8 @@ impl Bench {
         Event::new(&new, &self.names, at(second).wall)
     }
 
-    /// An event about `pod`, and what is to be written then.
+    /// Records an event about `pod`; returns the kind, count and settled events of each write that
+    /// it causes.
     fn see(&mut self, pod: &str, second: i64) -> Vec<(OccurrenceKind, i32, u64)> {
         let event = self.event(pod, "", "Restarting", "m", second);
         self.series.handle_event(at(second), &event);
@@ -98,8 +100,8 @@ impl Bench {
     }
 }
 
-/// client-go's `tools/events` TestEventSeriesf, on our rules: the second at once, then a heartbeat
-/// while there is something to say.
+/// client-go's `tools/events` TestEventSeriesf, by our rules: the second event is written at once,
+/// and then one heartbeat at a time while there is a new count.
 #[test]
 fn a_series_is_written_seldom_and_is_never_long_behind() {
     let mut bench = Bench::new(SeriesOptions::default().heartbeat(Duration::from_secs(60)));
@@ -112,19 +114,19 @@ fn a_series_is_written_seldom_and_is_never_long_behind() {
     assert_eq!(bench.series.stats().behind, 59);
     assert_eq!(bench.pass(64), [], "early is harmless");
     assert_eq!(bench.pass(65), [(PATCH, 61, 59)]);
-    // A heartbeat apart, also when the last event was long before.
+    // The next write is one heartbeat later, even if the last event came long before.
     assert_eq!(bench.see("web", 66), []);
     assert_eq!(bench.due(), Some(125));
     assert_eq!(bench.pass(125), [(PATCH, 62, 1)]);
-    // Once quiet, it is forgotten without another write, and begins anew.
+    // A quiet series is forgotten without another write; the next event begins a new one.
     assert_eq!(bench.due(), Some(66 + 720));
     assert_eq!(bench.pass(66 + 720), []);
     assert_eq!(bench.due(), None);
     assert_eq!(bench.see("web", 800), [(CREATE, 1, 1)]);
 }
 
-/// A series is open for half an hour: what it counts on meanwhile gets the outcome, and holds
-/// nothing else in memory.
+/// A series is open for half an hour. An event that it only counts keeps its acknowledgement in
+/// memory, and nothing else.
 #[test]
 fn a_count_that_waits_keeps_what_must_be_told_and_nothing_else() {
     struct Sent {
@@ -149,7 +151,7 @@ fn a_count_that_waits_keeps_what_must_be_told_and_nothing_else() {
         assert_eq!(write.is_none(), waits);
         drop(write);
         assert_eq!(Arc::strong_count(&sent), 1, "{number}");
-        // The first of those that wait; the default is to take nothing over from an earlier one.
+        // The first waiting event is held; a default context does not take over the one before it.
         let held = 2 + usize::from(waits);
         assert_eq!(Arc::strong_count(&kept), held, "{number}");
     }
@@ -169,12 +171,12 @@ fn two_heartbeats_an_hour_and_the_end_are_written() {
     );
     assert_eq!(bench.due(), Some(3610));
     assert_eq!(bench.pass(3610), [(PATCH, 361, 180)]);
-    // Quiet before the next heartbeat is due: the end has the last count.
+    // The series is quiet before its next heartbeat; its end writes the last count.
     assert_eq!(bench.see("web", 3620), []);
     assert_eq!(bench.pass(3620 + 719), []);
     assert_eq!(bench.pass(3620 + 720), [(PATCH, 362, 1)]);
     assert_eq!((bench.due(), bench.series.stats().behind), (None, 0));
-    // An event after that begins anew, whether it was found to be quiet before or not.
+    // The next event begins a new series, whether the old one was already found to be quiet or not.
     for (second, count) in [(5000, 1), (5010, 2), (5020, 0)] {
         let write = bench.see("web", second);
         assert_eq!(write.first().map_or(0, |write| write.1), count);
@@ -183,8 +185,8 @@ fn two_heartbeats_an_hour_and_the_end_are_written() {
     assert_eq!(bench.see("web", 5020 + 720), last_and_first);
 }
 
-/// client-go's TestFinishSeries, and `eventBroadcasterImpl`'s passes: the same event at 0, 5 and 10
-/// s.
+/// client-go's TestFinishSeries with the passes of `eventBroadcasterImpl`: the same event at 0, 5
+/// and 10 s.
 #[test]
 fn client_go_leaves_the_count_behind_until_a_pass() {
     let mut bench = Bench::new(SeriesOptions::client_go());
@@ -196,7 +198,7 @@ fn client_go_leaves_the_count_behind_until_a_pass() {
     assert_eq!(bench.pass(360), [], "350 s is not quiet for long enough");
     assert_eq!(bench.pass(720), [(PATCH, 3, 1)]);
     assert_eq!(bench.series.stats().cache.entries, 0);
-    // One that continues is refreshed, whether there is something new or not.
+    // client-go refreshes a series that continues, even if its count is unchanged.
     for second in (721..1801).step_by(60) {
         bench.see("web", second);
     }
@@ -206,7 +208,7 @@ fn client_go_leaves_the_count_behind_until_a_pass() {
     }
 }
 
-/// What is one series, by our rules and by client-go's.
+/// Which events belong to one series, by our rules and by client-go's.
 #[test]
 fn an_object_that_was_updated_goes_on_with_its_series() {
     for (options, goes_on) in [
@@ -261,7 +263,7 @@ fn what_is_written_has_the_shape_of_events_v1() {
         String::from_utf8(patch.patch_body()).unwrap(),
         r#"{"series":{"count":2,"lastObservedTime":"2024-01-01T00:00:01.000000Z"}}"#
     );
-    // What is gone by then is created as the series it has become.
+    // If the stored event is gone by then, it is created with the series that it has become.
     let again: Value = serde_json::from_slice(&patch.create_body()).unwrap();
     assert_eq!(
         (
@@ -301,7 +303,7 @@ fn bounds_end_series_but_lose_no_count() {
     assert_eq!(refused.err().map(|error| error.option), Some("heartbeat"));
 }
 
-/// client-go keeps the first note, which events.k8s.io/v1 does not allow to change, and shows no
+/// client-go keeps the first note, because events.k8s.io/v1 forbids changing it, and shows no
 /// other.
 #[test]
 fn the_last_note_is_shown_as_an_annotation_if_asked_for() {
@@ -330,7 +332,7 @@ fn the_last_note_is_shown_as_an_annotation_if_asked_for() {
     assert_eq!(patch(shown.clone(), &["1", "2", "1"]).as_deref(), Some("1"));
     let long = patch(shown.clone(), &["1", &"é".repeat(1000)]).unwrap();
     assert!(long.len() <= 1024 && long.ends_with(crate::TRUNCATION_MARKER));
-    // What a note takes is accounted for.
+    // The bytes of the last note count towards the cache's size.
     let mut bench = Bench::new(shown.cache_bytes_max(4 << 10));
     for (second, note) in [(0, "m"), (1, "m"), (2, &"n".repeat(5000))] {
         let event = bench.event("web", "", "a", note, second);
@@ -390,15 +392,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..150)
 }
 
-/// Series, delivery and a server.
+/// A series, its delivery and a server.
 struct World {
     bench: Bench,
     delivery: Delivery<Occurrence>,
     now: i64,
     in_flight: Vec<Write<Occurrence>>,
-    /// Counts by name.
+    /// The stored events' counts, by name.
     stored: HashMap<String, i32>,
-    /// The highest count each name ever had at the server.
+    /// The highest count that each name ever had at the server.
     highest: HashMap<String, i32>,
     recorded: u64,
     settled: u64,
@@ -406,7 +408,7 @@ struct World {
 }
 
 impl World {
-    /// What follows every input.
+    /// Performs all writes and answers that follow an input.
     fn settle(&mut self) {
         while let Some(write) = self.bench.series.poll_write() {
             self.delivery.offer(Monotonic::ZERO, write);
@@ -479,7 +481,7 @@ impl World {
     }
 }
 
-/// How many writes were handed out by `second`, everything due before it done when it was due.
+/// How many writes were handed out by `second`, if all due work is done at the moment it is due.
 fn writes_by(bench: &mut Bench, written: &mut usize, second: i64) -> usize {
     while let Some(due) = bench.due().filter(|due| *due <= second) {
         *written += bench.pass(due).len();
@@ -488,8 +490,8 @@ fn writes_by(bench: &mut Bench, written: &mut usize, second: i64) -> usize {
 }
 
 proptest! {
-    /// At no time has more been written than client-go has. Times are whole seconds, and many are
-    /// multiples of its passes' six minutes.
+    /// Our rules never write more than client-go at any time. Times are whole seconds; many are
+    /// multiples of six minutes, the interval of client-go's passes.
     #[test]
     fn never_more_writes_than_client_go(
         steps in prop::collection::vec((0_u8..3, prop_oneof![
@@ -502,7 +504,7 @@ proptest! {
         let mut ours = Bench::new(Bench::seldom());
         let mut theirs = Bench::new(SeriesOptions::client_go());
         let (mut by_us, mut by_them, mut now) = (0, 0, 0);
-        // Its passes begin when it does.
+        // client-go's passes begin when client-go starts.
         theirs.pass(0);
         for (pod, wait) in steps {
             for second in [now + wait / 2, now + wait] {
@@ -521,7 +523,8 @@ proptest! {
         prop_assert_eq!(ours.series.stats().behind, 0);
     }
 
-    /// The server's counts add up to what was recorded, less at most what is counted as dropped.
+    /// The server's counts add up to the recorded events, less at most the events counted as
+    /// dropped.
     #[test]
     fn every_event_is_in_a_count_or_counted_as_dropped(
         steps in steps(),
@@ -551,7 +554,7 @@ proptest! {
                 }
                 Step::Pass(seconds) => {
                     world.now += seconds;
-                    // In portions, each of which brings it forward.
+                    // Early writes are made in portions; each portion makes progress.
                     let now = at(world.now).monotonic;
                     let open = world.bench.series.stats().cache.entries;
                     for portion in 0.. {
@@ -578,7 +581,7 @@ proptest! {
             prop_assert!(stats.cache.entries <= entries);
             prop_assert!(world.settled + stats.behind <= world.recorded);
         }
-        // The end, with a server that is well.
+        // The end, with a healthy server.
         while !world.bench.series.finish(1) {
             world.settle();
         }
@@ -602,7 +605,8 @@ proptest! {
     }
 }
 
-/// A caller waits for an event of a series that is behind: its next time is that of its end.
+/// A caller waits for an event of a series whose count was behind. After the write, the series is
+/// next due at its end.
 #[test]
 fn a_series_that_is_written_early_is_not_due_before_its_end() {
     struct Awaited;
@@ -623,7 +627,7 @@ fn a_series_that_is_written_early_is_not_due_before_its_end() {
     bench.series.handle_event(at(7), &event);
     assert_eq!(bench.writes(), [(PATCH, 4, 2)]);
     assert_eq!(bench.due(), Some(7 + 720));
-    // The second of a series is the first repeat.
+    // The second event of a series is the first repeat.
     for (second, is_repeat) in [(0, false), (1, true), (2, true)] {
         let event = bench.event("other", "", "Restarting", "m", second);
         let event = event.with_context(Arc::new(Awaited));
@@ -649,8 +653,8 @@ fn no_more_ends_at_once_than_are_asked_for() {
     assert_eq!(bench.writes(), []);
 }
 
-/// client-go's `finishSeries` continues where there was no room. Meanwhile an event begins its own
-/// series anew, as it does after the pass, and hands out nothing else.
+/// client-go's `finishSeries` continues when there is room for writes. Meanwhile an event begins a
+/// new series, as it would after the pass, and causes no other write.
 #[test]
 fn client_go_s_pass_waits_for_room() {
     let mut bench = Bench::new(SeriesOptions::client_go());
@@ -674,7 +678,7 @@ fn client_go_s_pass_waits_for_room() {
     assert_eq!(bench.series.stats().cache.entries, 1);
 }
 
-/// Those that are behind for longest, and none that is not.
+/// The counts that are behind for the longest are written early, and no count that is up to date.
 #[test]
 fn by_client_go_s_rules_too_counts_are_written_early() {
     let mut bench = Bench::new(SeriesOptions::client_go());
@@ -694,7 +698,8 @@ fn by_client_go_s_rules_too_counts_are_written_early() {
     assert_eq!(early(&mut bench, 5), []);
 }
 
-/// client-go's `finishSeries` ends what was quiet for more than six minutes.
+/// client-go's `finishSeries` ends a series after more than six quiet minutes, not after exactly
+/// six.
 #[test]
 fn client_go_keeps_a_series_that_was_quiet_for_just_six_minutes() {
     for (second, ended) in [(360, false), (361, true)] {

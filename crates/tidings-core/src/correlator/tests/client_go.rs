@@ -1,5 +1,5 @@
-//! The rules of client-go's correlator: its own tests by name, and what they leave out. Where the
-//! default does the same, it is held to it too.
+//! The rules of client-go's correlator: its own tests by name, and cases that they leave out. Where
+//! the default options agree, they are tested, too.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const N9: &str = "p.17a6101919d61a00";
 const N25: &str = "p.17a6101cd382ba00";
 const N5400: &str = "p.17a615004a79f000";
 
-/// One event, three times.
+/// One event, recorded three times.
 #[test]
 fn repeats_patch_the_first() {
     for options in both() {
@@ -62,9 +62,9 @@ fn similar_events_are_combined() {
     }
 }
 
-/// client-go drops a random member of a full group for each that is combined: sooner or later the
-/// first ones too, and then they are combined like any other. Here it is the moment from which on
-/// that is the likelier. The default keeps the first ones.
+/// For each combined event client-go drops a random member of a full group. In time this drops the
+/// first members, whose events are then combined like any other. Our client-go rules drop a member
+/// once it would more likely be gone than not. The default rules keep the first members.
 #[test]
 fn members_of_a_full_group_are_dropped_in_time() {
     for (options, combined) in both().into_iter().zip([[false, true, true], [false; 3]]) {
@@ -76,8 +76,8 @@ fn members_of_a_full_group_are_dropped_in_time() {
         let first = ["a", "b", "c", "d"];
         assert_eq!(first.map(&mut say), [false; 4]);
         let mut similar = (0..).map(|number| number.to_string());
-        // After two of five were dropped, each is likelier there than not; after many more, it is
-        // not.
+        // After two drops each of five members is more likely present than not; after many more it
+        // is not.
         similar
             .by_ref()
             .take(2)
@@ -91,7 +91,7 @@ fn members_of_a_full_group_are_dropped_in_time() {
     }
 }
 
-/// 25 at once, then one every 300 seconds.
+/// 25 events pass at once, then one every 300 seconds.
 #[test]
 fn floods_are_filtered_and_counted() {
     for options in both() {
@@ -108,8 +108,9 @@ fn floods_are_filtered_and_counted() {
     }
 }
 
-/// An event that was filtered at first. client-go patches what is not there; the default has a
-/// budget for each reason, and where that is used up, creates the event with its true count.
+/// An event whose first occurrence was filtered. client-go patches an event that does not exist.
+/// The default has a budget for each reason; when that is used up, it later creates the event with
+/// its true count.
 #[test]
 fn what_was_filtered_at_first_is_created_later() {
     let other = Said {
@@ -152,7 +153,7 @@ fn what_was_filtered_at_first_is_created_later() {
     );
 }
 
-/// The window moves with every event, and ends after 600 seconds, not at 600.
+/// The window moves with every event, and ends after more than 600 seconds, not after exactly 600.
 #[test]
 fn the_window_slides() {
     for (gap, combined) in [(600, true), (601, false)] {
@@ -171,8 +172,8 @@ fn the_window_slides() {
                 ));
             }
             let expected = if combined {
-                // Where client-go takes the time for a name, the default takes one that the event
-                // itself does not have.
+                // client-go takes the time as the name; the default takes one that no other event
+                // has.
                 let name = if client_go {
                     N5400
                 } else {
@@ -198,7 +199,7 @@ fn the_window_slides() {
     }
 }
 
-/// An event that is gone from the server keeps its name. client-go's
+/// An event that expired at the server keeps its name when it is created again. client-go's
 /// TestUpdateExpiredEvent.
 #[test]
 fn what_expired_is_created_with_its_count() {
@@ -218,8 +219,8 @@ fn what_expired_is_created_with_its_count() {
     }
 }
 
-/// client-go counts an event only when the one before it was written. Here several may be on their
-/// way: an answer that comes late takes back nothing that was counted since.
+/// client-go counts an event only when the one before was written. Here several writes may be in
+/// flight; a late answer does not undo a count.
 #[test]
 fn a_late_answer_takes_no_count_back() {
     for options in both() {
@@ -257,8 +258,7 @@ fn events_of_one_reason_are_similar() {
     assert!(!third.is_aggregate());
 }
 
-/// client-go's TestEventCorrelator, row by row: earlier events, then one more, at a distance in
-/// seconds.
+/// client-go's TestEventCorrelator, row by row: earlier events, then one more, some seconds apart.
 #[test]
 fn events_are_counted_combined_and_filtered() {
     let said = |reason, message| Said {
@@ -292,8 +292,8 @@ fn events_are_counted_combined_and_filtered() {
         ..said("similar", "similar message")
     };
 
-    // name, earlier events, the event, seconds between them, its count (none: filtered), whether it
-    // is combined
+    // Columns: name, earlier events, the event, seconds between them, its count (none: filtered),
+    // whether it is combined.
     let rows = [
         (
             "create-a-single-event",
@@ -388,7 +388,7 @@ fn events_are_counted_combined_and_filtered() {
     }
 }
 
-/// client-go's TestEventSpamFilter, and the default, which tells reasons apart.
+/// client-go's TestEventSpamFilter, and the default, which has a budget for each reason.
 #[test]
 fn budgets_are_shared_by_key() {
     let by_reason = |event: &Event| format!("{:?} {}", event.regarding(), event.reason());

@@ -1,5 +1,5 @@
-//! What the default does better than client-go, what can be set, and what happens at the ends of
-//! ranges.
+//! What the default options do better than client-go, what can be set, and values at the limits of
+//! their types.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -44,8 +44,8 @@ fn what_was_lost_is_created_with_its_count() {
     );
 }
 
-/// With client-go an event of the past, recorded later, sets the last time back, even before the
-/// first.
+/// In client-go, a past event that is recorded later sets the last time back, even before the first
+/// time.
 #[test]
 fn the_last_time_does_not_go_back() {
     for (options, last) in [
@@ -80,7 +80,8 @@ fn annotations_of_repeats_are_stored() {
     let mut bench = Bench::new(CorrelatorOptions::default());
     bench.write(&said("1"), 0);
     bench.check(1, &said("1"), &format!("patch {N0} {plain}"));
-    // From the first that differs on, all bring theirs: the one before may never have been written.
+    // From the first repeat with other metadata on, all repeats send theirs, because the write
+    // before may have failed.
     for (second, annotation) in [(2, "2"), (3, "2"), (4, "1")] {
         bench.check(second, &said(annotation), &format!(
             r#"patch {N0} {{"count":{},"lastTimestamp":"2024-01-01T00:00:0{second}Z","message":"m","metadata":{{"annotations":{{"a":"{annotation}"}}}}}}"#,
@@ -94,7 +95,7 @@ fn annotations_of_repeats_are_stored() {
             r#"patch {N0} {{"count":6,"lastTimestamp":"2024-01-01T00:00:05Z","message":"m"}}"#
         ),
     );
-    // One that brings none does not stand in for one that does.
+    // A repeat without metadata does not replace one that has some.
     let annotated = bench.correlate(&said("1"), 6).unwrap();
     let repeat = bench.correlate(&SAID, 6).unwrap();
     assert!(annotated.covers(&repeat) && !repeat.covers(&annotated));
@@ -274,7 +275,7 @@ fn what_is_forgotten_is_new_again_and_counted() {
             (2, 0, 4, 2)
         );
     }
-    // The loss of what was forgotten and begun anew changes nothing.
+    // The loss of an evicted occurrence does not affect the entry that took its place.
     let mut bench = Bench::new(CorrelatorOptions::default().cache_entries_max(1));
     let old = bench.correlate(&said("a"), 0).unwrap();
     bench.correlate(&said("b"), 1);
@@ -287,7 +288,7 @@ fn what_is_forgotten_is_new_again_and_counted() {
     );
 }
 
-/// What is said of a write to those who deliver it.
+/// The properties that a delivery reads from a write, and its size.
 #[test]
 fn a_write_says_what_it_is_and_weighs() {
     struct Told;
@@ -317,7 +318,8 @@ fn a_write_says_what_it_is_and_weighs() {
         occurrence.hash_regarding(&mut state);
         state.finish()
     };
-    // The write; whether it is of the first's object, a repeat, and waited for.
+    // Columns: the write, and whether it concerns the first event's object, is a repeat, and is
+    // waited for.
     for (write, same, is_repeat, awaited) in [
         (&first, true, false, false),
         (&repeat, true, true, false),
@@ -335,7 +337,7 @@ fn a_write_says_what_it_is_and_weighs() {
         assert_eq!(write.namespace(), "default");
         assert_eq!(write.kind() == Patch, is_repeat);
         assert_eq!(write.as_create().kind(), Create);
-        // The key is of its own event, and the first of its kind may be another.
+        // The key points to its own event, which may differ from the first of its kind.
         let apart = if is_repeat { first.event().size() } else { 0 };
         let size = size_of::<Occurrence>() + write.key().0.size() + apart;
         assert_eq!(Deliverable::size(write), size);
@@ -351,7 +353,7 @@ fn budgets_are_shared_as_the_user_says() {
     let options = || CorrelatorOptions::default().spam_burst(1);
     let by_reason = options().spam_key(|event| event.reason().to_owned());
     for (options, passes) in [
-        // The objects and reasons of four events, and which of them pass.
+        // Columns: options, and which of four events with other objects and reasons pass.
         (options(), [true, true, true, false]),
         (by_reason, [true, false, true, false]),
     ] {
@@ -369,7 +371,7 @@ fn budgets_are_shared_as_the_user_says() {
     }
 }
 
-/// Time may stand still, step back or leap without harm.
+/// A clock that stops, steps back or leaps does no harm.
 #[test]
 fn any_clock_will_do() {
     for options in both() {

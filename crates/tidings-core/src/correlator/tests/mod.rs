@@ -1,4 +1,4 @@
-//! The correlator against a small API server: what is asked of it, event by event.
+//! The correlator tested event by event against a small API server.
 
 mod client_go;
 mod mended;
@@ -14,12 +14,12 @@ use crate::{
 };
 use jiff::Timestamp;
 
-/// Seconds after the start of 2024.
+/// The time `seconds` after the start of 2024.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_704_067_200 + seconds).expect("a time of this age")
 }
 
-/// What a test says of an event; the rest is the same for all.
+/// The fields of an event that a test sets; all others are constant.
 #[derive(Clone, Copy, Debug)]
 struct Said<'a> {
     reason: &'a str,
@@ -37,7 +37,7 @@ const SAID: Said<'static> = Said {
     annotation: "",
 };
 
-/// A correlator, and a sink that knows which events it has.
+/// A correlator, and a sink that records which events it has.
 struct Bench {
     correlator: Correlator,
     names: Arc<NameStamps>,
@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    /// Records and writes an event; the calls this takes.
+    /// Records and writes an event; returns the calls to the sink.
     fn write(&mut self, said: &Said<'_>, seconds: i64) -> String {
         let Some(occurrence) = self.correlate(said, seconds) else {
             return "-".to_owned();
@@ -133,7 +133,7 @@ impl Bench {
     }
 }
 
-/// The name of an event about `p` made at the start.
+/// The name of an event about `p` that was made at the start.
 const N0: &str = "p.17a6101701650000";
 
 fn both() -> [CorrelatorOptions; 2] {

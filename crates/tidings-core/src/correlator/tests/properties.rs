@@ -1,5 +1,5 @@
-//! What holds whatever is recorded: nothing merges that differs, nothing is missing from the
-//! counts, no bound is passed.
+//! Properties of the correlator for any input: different events never merge, every event is
+//! counted, and bounds hold.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::CountKey;
 
-/// Few words, so that tuples are often equal and often equal when joined.
+/// One of a few words, so that tuples are often equal, also when their words are joined.
 fn word() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", "a", "b", "ab", "ba"])
 }
@@ -20,8 +20,8 @@ prop_compose! {
 }
 
 proptest! {
-    /// Nothing is combined or filtered: each object, part, reason and message has one stored event,
-    /// and its count is how often it was said.
+    /// Without aggregation and filter, each object, part, reason and message has one stored event,
+    /// whose count is the number of its events.
     #[test]
     fn distinct_events_never_merge_and_same_ones_always_do(
         client_go in any::<bool>(),
@@ -44,8 +44,8 @@ proptest! {
         prop_assert_eq!(names.len(), seen.len());
     }
 
-    /// Whatever is filtered, combined, acknowledged and lost: no event is missing from the counts,
-    /// what was never written is created, and the first event of a reason passes.
+    /// Filtered, combined, acknowledged or lost: every event is in a count, an event that was never
+    /// written is created, and the first event of a reason passes.
     #[test]
     fn every_event_is_in_a_count(
         steps in prop::collection::vec((said(), 0..700_i64, 0..3_u8), 1..60),
@@ -65,7 +65,7 @@ proptest! {
             };
             let key = occurrence.key().clone();
             prop_assert!(counts.insert(key.clone(), occurrence.count()) < Some(occurrence.count()));
-            // An answer may never come: then the write is still under way.
+            // If the answer never comes, the write is still in flight.
             let may_be_there = written.entry(key).or_default();
             prop_assert_eq!(occurrence.kind() == OccurrenceKind::Patch, *may_be_there);
             match answer {

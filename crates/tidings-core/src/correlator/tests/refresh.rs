@@ -1,5 +1,5 @@
-//! Counts that would stay behind are refreshed, within a budget: the writes of an hour, beside
-//! those by client-go's rules. docs/compatibility/recording.md has the figures.
+//! Refreshes within their budget: counts do not stay behind. Counts the writes of an hour, beside
+//! those by client-go's rules; docs/compatibility/recording.md has the figures.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Milliseconds since the start of 2024, when the clock starts.
+/// The time `millis` after the clock's start, which is the start of 2024.
 fn at(millis: i64) -> Now {
     Now {
         monotonic: Monotonic::from_nanos(millis * 1_000_000),
@@ -23,13 +23,13 @@ fn at(millis: i64) -> Now {
     }
 }
 
-/// A correlator or series, whose writes all arrive at once.
+/// A correlator or a series, all of whose writes arrive at once.
 struct Sink {
     rules: Rules,
     names: Arc<NameStamps>,
     writes: usize,
     refreshes: usize,
-    /// By name, the count that the server shows.
+    /// The counts that the server shows, by name.
     shown: HashMap<String, i32>,
 }
 
@@ -84,7 +84,7 @@ impl Sink {
         Event::new(&new, &self.names, at(millis).wall)
     }
 
-    /// Everything that is due up to then.
+    /// Performs all work that is due up to `millis`.
     fn pass(&mut self, millis: i64) {
         let end = at(millis).monotonic;
         loop {
@@ -147,13 +147,13 @@ impl Sink {
         assert!(before.is_none_or(|before| before <= write.count()));
     }
 
-    /// All counts that the server shows.
+    /// The sum of the counts that the server shows.
     fn sum(&self) -> i32 {
         self.shown.values().sum()
     }
 }
 
-/// Both kinds of rules, as they are by default.
+/// A correlator and a series, both with default options.
 fn defaults() -> [Sink; 2] {
     [
         Sink::counts(CorrelatorOptions::default()),
@@ -176,7 +176,7 @@ fn a_count_that_is_settled_is_shown_after_five_seconds() {
         );
         sink.pass(8_900);
         assert_eq!(sink.sum(), 40);
-        // Nothing more is behind, and refreshes are half a minute apart.
+        // No count is behind any more, and refreshes are half a minute apart.
         sink.pass(20_000);
         assert_eq!((sink.sum(), sink.refreshes), (40, 1));
         sink.see(0, "m", 20_000);
@@ -187,7 +187,7 @@ fn a_count_that_is_settled_is_shown_after_five_seconds() {
     }
 }
 
-/// A count that never settles is refreshed when it has doubled.
+/// A count that never stops changing is refreshed each time it has doubled.
 #[test]
 fn an_hour_of_an_event_each_second_shows_counts_that_double() {
     let mut written = Vec::new();
@@ -210,11 +210,11 @@ fn an_hour_of_an_event_each_second_shows_counts_that_double() {
             assert_eq!(sink.sum(), 3600);
         }
     }
-    // Writes, and the count that is shown at the end of the hour.
+    // Writes, and the count that the server shows at the end of the hour.
     assert_eq!(written, [(36, 3301), (39, 3301), (3, 1800), (9, 2131)]);
 }
 
-/// The budget: 100 refreshes at once, and one each second.
+/// The shared budget: 100 refreshes at once, and one more each second.
 #[test]
 fn a_thousand_objects_in_a_loop_have_one_budget() {
     let mut written = Vec::new();
@@ -232,7 +232,7 @@ fn a_thousand_objects_in_a_loop_have_one_budget() {
         }
         written.push((sink.writes, sink.sum()));
     }
-    // Writes for 60,000 events, and how many of these are shown at the end of the hour.
+    // Writes for 60,000 events, and how many of the events the server shows at the end of the hour.
     assert_eq!(
         written,
         [
@@ -245,7 +245,7 @@ fn a_thousand_objects_in_a_loop_have_one_budget() {
     );
 }
 
-/// The last of combined events shows its own message, and what is combined is refreshed, too.
+/// The last combined event shows its own message, and combined events are refreshed, too.
 #[test]
 fn a_refresh_of_combined_events_has_the_last_message() {
     let mut sink = Sink::counts(CorrelatorOptions::default());
@@ -260,7 +260,7 @@ fn a_refresh_of_combined_events_has_the_last_message() {
         let event = sink.event(0, &number.to_string(), number * 10);
         correlator.correlate(at(number * 10), &event);
     }
-    // Five seconds after the first that was held back it is looked at, and has not settled.
+    // Five seconds after the first held-back event the count is checked; it is still changing.
     let first = correlator.poll_timeout().expect("a look");
     assert_eq!(first.as_nanos(), 5_250_000_000);
     assert!(correlator.poll_refresh(first).is_none());
@@ -272,7 +272,7 @@ fn a_refresh_of_combined_events_has_the_last_message() {
     assert!(refresh.is_aggregate() && correlator.poll_timeout().is_none());
 }
 
-/// At the end every count that is behind is written, and the budget does not matter.
+/// At the end every count that is behind is written, whatever the budget.
 #[test]
 fn the_end_shows_every_count() {
     let mut sink = Sink::counts(CorrelatorOptions::default());
