@@ -32,9 +32,9 @@ impl EventApi {
 
 /// The field selector that finds events about an object, for a list or watch through `api`.
 ///
-/// It names kind, name, apiVersion and uid of the reference, each unless empty, and nothing else:
-/// an event about another part of the object or another version of it is found too. Without the
-/// uid, those of a deleted object of the same name are.
+/// It names kind, name, apiVersion and uid of the reference, each unless empty, and nothing else.
+/// An event about another part of the object or another resourceVersion of it is found, too.
+/// Without the uid, events about a deleted object of the same name are found.
 ///
 /// ```
 /// use tidings_core::{EventApi, Reference, ReferenceFields, field_selector};

@@ -16,7 +16,7 @@ use crate::reference::{ALL_FIELDS, OBJECT_FIELDS, PART_FIELDS};
 use crate::source::{COMPONENT_FIELDS, REPORTING_FIELDS};
 use crate::{Event, Reference};
 
-/// The fields of an event that a key compares. Of each packed group it is the number of leading
+/// The fields of an event that a key compares. For each packed group, the number of its leading
 /// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Projection {
@@ -209,7 +209,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// About how many bytes of memory a cache keeps alive by holding this key.
+    /// Approximate bytes of memory that a cache keeps alive by holding this key.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.event.size() + self.text.as_ref().map_or(0, |text| text.len())
     }

@@ -1,9 +1,9 @@
-//! Finds which object made which other object, from names and events.
+//! Finds the owners of an object from names and events.
 //!
 //! Objects that are gone are known only from events. Controllers name their objects after
 //! themselves, with a suffix of a known form, and say in their events which objects they created
-//! and deleted. An object found by its name may in truth belong to another object with such a name.
-//! That is the price of finding objects that are gone.
+//! and deleted. An object found by its name may in truth belong to another owner. That is the price
+//! of finding objects that are gone.
 
 /// A controller's statement in an event about an object that it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,7 @@ pub struct Told<'a> {
 /// Maximum owners that are tried for the name of a claim, one for each part of the name.
 const OWNERS_MAX: usize = 8;
 
-/// Kinds and names of the objects that an object may have been made by, directly or through others,
-/// the nearest first.
+/// Kinds and names of the possible owners of an object, direct or indirect, the nearest first.
 ///
 /// ```
 /// use tidings_core::possible_owners;
@@ -64,7 +63,8 @@ pub fn possible_owners<'a>(
         .map(|(_, kind, owner)| (kind, owner))
 }
 
-/// Whether an object's name has the form that `owner_kind/owner` gives, directly or through others.
+/// Whether an object's name has the form that `owner_kind/owner` gives to objects it owns, directly
+/// or indirectly.
 pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> bool {
     possible_owners(kind, name).any(|found| found == (owner_kind, owner))
 }

@@ -1,4 +1,4 @@
-//! Makes text of others safe to show in a terminal, a log and a page.
+//! Makes untrusted text safe to show in a terminal, a log and a page.
 //!
 //! Nothing in the text can act as a command, and nothing in it stays invisible.
 

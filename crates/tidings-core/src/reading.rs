@@ -117,9 +117,8 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The namespace of an object by which it is known: none for kinds without namespaces, whatever
-/// the event says. Reporters disagree: of a Node some leave it empty, some write `default` or their
-/// own.
+/// The namespace by which an object is known: empty for cluster-scoped kinds, whatever the event
+/// says. Reporters disagree: for a Node some leave it empty, some write `default` or their own.
 pub fn object_namespace<'a>(kind: &str, namespace: &'a str) -> &'a str {
     if is_cluster_scoped(kind) {
         ""
@@ -163,8 +162,8 @@ const CLUSTER_SCOPED: [&str; 26] = [
     "VolumeAttributesClass",
 ];
 
-/// The uid of an object that tells it from another one of the same kind, namespace and name; empty
-/// if the event has none. The kubelet writes a Node's name in its place.
+/// The uid that distinguishes an object from another one of the same kind, namespace and name;
+/// empty if the event has none. The kubelet writes a Node's name in its place.
 pub fn object_uid<'a>(name: &str, uid: &'a str) -> &'a str {
     if uid == name { "" } else { uid }
 }

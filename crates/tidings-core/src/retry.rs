@@ -86,7 +86,7 @@ impl WriteError {
 
     /// Whether no server answered, or only one without capacity. Either nothing came back, or a
     /// proxy says that the server is busy (429) or not there (502, 503, 504). Another event would
-    /// fare no better; after any other failure it might.
+    /// fail in the same way; after any other failure it might succeed.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
@@ -208,7 +208,7 @@ pub enum StatusErrors {
     OnlyWithRetryAfter,
 }
 
-/// How failed writes are tried again.
+/// How failed writes are retried.
 ///
 /// | answer | what it means | what is done |
 /// |---|---|---|
@@ -245,7 +245,8 @@ pub struct RetryPolicy {
     /// minutes. Only failures that may pass count. Refusals under a shared limit on the rate of
     /// events do not count (see [`RetryPolicy::rate_limited_tries_max`]).
     pub tries_max: u32,
-    /// Whether an event is dropped even if every other event may fare no better. Default true.
+    /// Whether an event is dropped even if every other event may fail in the same way. Default
+    /// true.
     ///
     /// If false, an event's failure counts only if another event was written since its last
     /// failure. A server that is unreachable for an hour, or answers 500 or 401 to everything, then

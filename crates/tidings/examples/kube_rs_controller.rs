@@ -1,6 +1,6 @@
 //! A kube-rs `Controller` that records events: the recorder is part of its context.
 //!
-//! It counts the keys of every config map and complains about empty ones; it changes nothing.
+//! It counts the keys of every config map and warns about empty ones; it changes nothing.
 //!
 //! ```console
 //! cargo run -p tidings --example kube_rs_controller      # with a kubeconfig; ends with Ctrl-C
@@ -18,7 +18,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Config};
 use tidings::{Broadcaster, KubeSink, Recorder};
 
-/// What every reconciliation has at hand.
+/// What every reconciliation uses.
 struct Context {
     recorder: Recorder,
 }
@@ -32,8 +32,7 @@ async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action,
     if keys == 0 {
         return Err(Empty);
     }
-    // Returns at once: correlation, retries and the API server's pace are not this function's
-    // business.
+    // This returns at once; correlation, retries and rate limits happen in the background.
     context
         .recorder
         .normal(&map, "Counted", format_args!("{keys} keys"));
@@ -60,8 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let broadcaster = Broadcaster::new();
     broadcaster.start_structured_logging();
-    // A client of its own: kube's default one tries again by itself, below what the delivery
-    // decides.
+    // A separate client: kube's default one also retries by itself, below the delivery's retries.
     broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
     let recorder = broadcaster.recorder("config-map-counter");
 
@@ -72,7 +70,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .for_each(|_| std::future::ready(()))
         .await;
 
-    // What was recorded before the signal still arrives, if it does so in time.
+    // Events recorded before the signal still arrive, unless the deadline passes first.
     println!("{}", broadcaster.shutdown(Duration::from_secs(5)).await);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Several controllers with one broadcaster, of which one replica works at a time.
+//! Several controllers with one broadcaster; one replica works at a time.
 //!
-//! Replicas elect a leader by a Lease. The leader runs two controllers, each with a recorder of its
-//! own name, and an event tells who became the leader. All recorders share one broadcaster: one
-//! queue, one budget of writes, one shutdown.
+//! Replicas elect a leader by a Lease. The leader runs two controllers, each with its own recorder,
+//! and an event says who became the leader. All recorders share one broadcaster: one queue, one
+//! budget of writes, one shutdown.
 //!
 //! ```console
 //! cargo run -p tidings --example several_controllers      # with a kubeconfig; ends with Ctrl-C
@@ -34,7 +34,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(5);
 #[error("{0}")]
 struct ReconcileError(&'static str);
 
-/// The objects of every reconciliation, and the recorder of its controller.
+/// What every reconciliation uses: the client, and the recorder of its controller.
 struct Context {
     recorder: Recorder,
 }
@@ -67,7 +67,8 @@ async fn check_ports(
     Ok(Action::await_change())
 }
 
-/// One policy for both controllers: the object of a generic helper is any with a reference.
+/// One error policy for both controllers. The generic parameter `Kind` allows any object that has a
+/// reference.
 #[expect(clippy::needless_pass_by_value, reason = "the form that kube wants")]
 fn on_error<Kind, T>(object: Arc<T>, error: &ReconcileError, context: Arc<Context>) -> Action
 where
@@ -84,7 +85,8 @@ struct Election {
 }
 
 impl Election {
-    /// Takes the Lease, or renews it, unless another replica has it. Returns it if it is ours.
+    /// Takes the Lease, or renews it, unless another replica holds it. Returns it if this replica
+    /// holds it.
     #[expect(
         clippy::disallowed_methods,
         reason = "the time of a Lease is that of the machine"
@@ -133,7 +135,7 @@ impl Election {
         }
     }
 
-    /// Renews the Lease until it is lost.
+    /// Renews the Lease until another replica holds it.
     async fn keep(&self) {
         while matches!(self.take().await, Ok(Some(_))) {
             tokio::time::sleep(RENEWED_EVERY).await;
@@ -141,7 +143,7 @@ impl Election {
     }
 }
 
-/// A conflict means that another replica was faster.
+/// Treats a conflict as no Lease: another replica was faster.
 fn ours(written: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match written {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
@@ -159,7 +161,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let broadcaster = Broadcaster::new();
     broadcaster.start_structured_logging();
     broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
-    // Each component has its own name; the host tells replicas apart.
+    // Each component has its own name; the host distinguishes replicas.
     let recorder =
         |component: &str| broadcaster.recorder(EventSource::component(component).host(&identity));
 

@@ -68,7 +68,7 @@ mod tests {
         events.assert_lines(&["Normal Restarted back again"]);
     }
 
-    /// What would lie in the cluster afterwards: the same event three times is one with a count.
+    /// The events as a cluster would store them: three equal events are one with a count.
     #[tokio::test]
     async fn repeats_become_a_count() {
         let (sink, broadcaster) = (MemorySink::new(), Broadcaster::new());
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(counts, [Some(3), Some(3)]);
     }
 
-    /// An API server that is away for an hour, in no time at all: the clock is moved by hand.
+    /// An API server that is away for an hour, without waiting: the clock is moved by hand.
     #[tokio::test]
     async fn an_outage_is_survived() {
         let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());

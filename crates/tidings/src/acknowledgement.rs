@@ -1,8 +1,8 @@
 //! The context that a recorder attaches to an event: a caller that waits for its outcome, and the
 //! span in which it was recorded.
 //!
-//! Invariants: an event with a waiting caller is written by itself, so that the outcome of its
-//! write is its own; and a wait ends with the last sink at the latest.
+//! Invariants: an event with a waiting caller is written separately, so that the outcome of the
+//! write is the event's own. A wait ends when the last sink ends.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,23 +25,23 @@ pub enum Acknowledgement {
     Delivered {
         /// The namespace of the stored event.
         namespace: String,
-        /// Its name.
+        /// The name of the stored event.
         name: String,
-        /// The number of times that event was seen, this time included: 1 for a new one.
+        /// How often the stored event was seen, including this time: 1 for a new one.
         count: i32,
     },
-    /// The spam filter held it back: its count is written later, to an event that is stored.
+    /// The spam filter held the event back. Its count is written later, to a stored event.
     Filtered {
-        /// The namespace of that event.
+        /// The namespace of the stored event.
         namespace: String,
-        /// Its name.
+        /// The name of the stored event.
         name: String,
-        /// The number of times that event was seen, this time included.
+        /// How often the stored event was seen, including this time.
         count: i32,
     },
-    /// It was given up.
+    /// The event was given up.
     Dropped {
-        /// Why.
+        /// The drop cause.
         cause: DropCause,
         /// The server's answer, if there was one.
         error: Option<WriteError>,
@@ -49,7 +49,7 @@ pub enum Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Whether the event was written, by itself or in a count.
+    /// Whether the event was written, separately or in a count.
     pub fn is_written(&self) -> bool {
         matches!(self, Self::Delivered { .. })
     }
@@ -63,12 +63,12 @@ impl Acknowledgement {
     }
 }
 
-/// The context of an event.
+/// The context of an event: its span, its waiting caller, and its places in the spill.
 pub(crate) struct Context {
     /// The span in which it was recorded.
     pub(crate) span: Span,
     ticket: Option<Arc<Ticket>>,
-    /// The places in the spill of the events that this write settles.
+    /// The sequence numbers in the spill of the events that this write settles.
     spilled: Mutex<Vec<u64>>,
     recovered: bool,
 }
@@ -76,13 +76,13 @@ pub(crate) struct Context {
 /// A waiting caller.
 struct Ticket {
     state: Arc<Mutex<TicketState>>,
-    /// Dropped with the last clone of the event.
+    /// Dropped with the last clone of the event, which ends the wait.
     _alive: oneshot::Sender<()>,
 }
 
 #[derive(Default)]
 struct TicketState {
-    /// The number of sinks that took the event, once that is known.
+    /// The number of sinks that took the event, once it is known.
     sinks: Option<usize>,
     /// The number of sinks that have reported an outcome.
     said: usize,
@@ -121,8 +121,8 @@ impl EventContext for Context {
         if let Some(earlier) = earlier.downcast_ref::<Self>() {
             let mut less = earlier.take_spilled();
             let mut spilled = self.spilled();
-            // One of them may be long, as it has all events of a series, so append the shorter to
-            // the longer.
+            // One of the lists may be long, because it has all events of a series. So the shorter
+            // one is appended to the longer.
             if spilled.len() < less.len() {
                 std::mem::swap(&mut *spilled, &mut less);
             }
@@ -132,7 +132,7 @@ impl EventContext for Context {
 }
 
 impl Context {
-    /// The span the caller is in, if there is one.
+    /// The context of an event recorded in the caller's span, if the caller is in one.
     pub(crate) fn of_span() -> Option<Arc<dyn EventContext>> {
         let span = Span::current();
         (!span.is_none()).then(|| Arc::new(Self::new(span, None)) as Arc<dyn EventContext>)
@@ -147,8 +147,8 @@ impl Context {
         }
     }
 
-    /// The context of an event at `place` in a sink's spill, or with none there, for that sink
-    /// only.
+    /// The context of an event for one sink only: its sequence number in that sink's spill, if it
+    /// has one.
     pub(crate) fn spilled_at(
         earlier: Option<&Self>,
         place: Option<u64>,
@@ -162,7 +162,7 @@ impl Context {
         })
     }
 
-    /// Takes the places whose events are settled with this one.
+    /// Takes the sequence numbers of all events that this event's write settles.
     pub(crate) fn take_spilled(&self) -> Vec<u64> {
         std::mem::take(&mut *self.spilled())
     }
@@ -171,7 +171,8 @@ impl Context {
         self.spilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same with a waiting caller: every sink that takes the event has to report its outcome.
+    /// The context of an event with a waiting caller. Every sink that takes the event has to report
+    /// its outcome.
     pub(crate) fn awaited(span: Span) -> (Arc<dyn EventContext>, Wait) {
         let (alive, gone) = oneshot::channel();
         let (done, stamped) = oneshot::channel();
@@ -206,7 +207,7 @@ impl Context {
         let (namespace, name) = (occurrence.namespace().to_owned(), occurrence.name().into());
         let count = occurrence.count();
         ticket.stamp(match fate {
-            // No later event takes the place of one that is waited for.
+            // No later event replaces an event with a waiting caller.
             Fate::Delivered | Fate::Aggregated => Acknowledgement::Delivered {
                 namespace,
                 name,
@@ -216,7 +217,7 @@ impl Context {
                 cause,
                 error: error.cloned(),
             },
-            // The sink is ending, and so does the wait.
+            // The sink is ending, and with it the wait.
             Fate::Pending => return,
         });
     }
@@ -267,7 +268,7 @@ impl Ticket {
 }
 
 impl TicketState {
-    /// Whether every sink has reported.
+    /// Whether every sink has reported an outcome.
     fn is_complete(&self) -> bool {
         self.sinks.is_some_and(|sinks| self.said >= sinks)
     }
@@ -276,13 +277,13 @@ impl TicketState {
         if self.is_complete()
             && let Some(done) = self.done.take()
         {
-            // The caller may have stopped listening.
+            // The caller may have stopped waiting.
             let _ = done.send(());
         }
     }
 }
 
-/// The waiting caller's end.
+/// The waiting caller's side.
 pub(crate) struct Wait {
     state: Arc<Mutex<TicketState>>,
     stamped: oneshot::Receiver<()>,
@@ -290,15 +291,14 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Number of sinks that took the event: some of them may have written it already.
+    /// Records the number of sinks that took the event; some of them may have written it already.
     pub(crate) fn taken_by(&self, sinks: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.sinks = Some(sinks);
         state.tell();
     }
 
-    /// Waits until every sink has reported an outcome, or no sink is left, or the event was
-    /// dropped.
+    /// Waits until every sink has reported an outcome, no sink is left, or the event was dropped.
     pub(crate) async fn acknowledgement(
         mut self,
         mut sinks: watch::Receiver<usize>,
@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// Whichever of the two has more, that stays where it is: a series of n events costs n steps.
+    /// The longer list stays where it is, so a series of n events takes n steps.
     #[test]
     fn the_places_of_many_events_are_not_copied_for_one_more() {
         let context = |places: Vec<u64>| Context {

@@ -1,4 +1,4 @@
-//! The broadcaster: it makes recorders, starts watchers, and shuts them down.
+//! The broadcaster: makes recorders, starts watchers, and shuts them down.
 //!
 //! ```text
 //! recorders ──▶ mux ──┬─▶ handler                      Open ──shutdown──▶ Draining ──deadline──▶ Abandoned
@@ -26,27 +26,25 @@ use crate::runtime;
 use crate::sink::Sink;
 use crate::watcher::{EventWatcher, Started, Watch, run_handler};
 
-/// Time that abandoned tasks have to report their events, before the final report is made without
-/// them.
+/// How long a shutdown waits for abandoned tasks to report their events.
 const ABANDON_GRACE: Duration = Duration::from_millis(500);
 
 /// Passes events from recorders to watchers: client-go's `EventBroadcaster`.
 ///
 /// A clone is another handle of the same broadcaster. Keep one handle as long as events are
 /// recorded, then call [`Broadcaster::shutdown`]. If the last handle is dropped without it, no more
-/// events are accepted, a warning is logged, and queued events arrive only if the program runs for
-/// long enough.
+/// events are accepted, a warning is logged, and queued events arrive only if the program runs long
+/// enough.
 ///
 /// # Where things run
-/// Each handler and each log has a thread of its own, so that it may block: it delays nothing but
-/// itself. Sinks run on the tokio runtime in whose context they are started, which must have its
-/// timer enabled (`#[tokio::main]` does), or else on a thread of their own. Recorders need no
-/// runtime: they only fill queues.
+/// Each handler and each log runs on its own thread, so it may block and delays only itself. Sinks
+/// run on the tokio runtime in whose context they are started, which must have its timer enabled
+/// (`#[tokio::main]` does), or else on their own thread. Recorders need no runtime: they only fill
+/// queues.
 ///
-/// A sink ends with its runtime. Events that it then has in memory, and all events recorded later
-/// until its [`Watch`] stops it, are dropped as
-/// [`RuntimeGone`](crate::DropCause::RuntimeGone); events on disk wait for the next process
-/// ([`SinkOptions::spill`]).
+/// A sink ends with its runtime. Its events in memory, and all events recorded later until its
+/// [`Watch`] stops it, are dropped as [`RuntimeGone`](crate::DropCause::RuntimeGone). Events on
+/// disk wait for the next process ([`SinkOptions::spill`]).
 ///
 /// # Limits
 /// Each watcher's queue is bounded ([`QueueOptions`](crate::advanced::QueueOptions)), and each
@@ -73,7 +71,7 @@ struct Shared {
     intake: Arc<Intake>,
     registry: Arc<Registry>,
     options: BroadcasterOptions,
-    /// Set by the first shutdown; closed when everything has ended.
+    /// Set by the first shutdown; the channel closes when all tasks have ended.
     draining: OnceLock<watch::Receiver<()>>,
     report: OnceLock<FlushReport>,
 }
@@ -85,16 +83,16 @@ impl Default for Broadcaster {
 }
 
 impl Broadcaster {
-    /// A broadcaster with the default options.
+    /// Makes a broadcaster with the default options.
     #[must_use = "when its last handle is dropped, it takes no more events"]
     pub fn new() -> Self {
         Self::unchecked(BroadcasterOptions::default())
     }
 
-    /// A broadcaster with `options`.
+    /// Makes a broadcaster with `options`.
     ///
     /// # Errors
-    /// When an option is out of range, and which.
+    /// If an option is out of range; the error names it.
     pub fn with_options(options: BroadcasterOptions) -> Result<Self, InvalidBroadcasterOptions> {
         options.validate()?;
         Ok(Self::unchecked(options))
@@ -115,9 +113,9 @@ impl Broadcaster {
         }
     }
 
-    /// A recorder that reports as `source`. All recorders of a broadcaster feed the same watchers.
-    /// A recorder may outlive the broadcaster but does not keep it alive: events recorded after the
-    /// last handle of the broadcaster is dropped are dropped, too, and counted.
+    /// Makes a recorder that reports as `source`. All recorders of a broadcaster feed the same
+    /// watchers. A recorder may outlive the broadcaster but does not keep it alive: events recorded
+    /// after the last handle of the broadcaster is dropped are dropped, too, and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};
@@ -132,10 +130,10 @@ impl Broadcaster {
     /// Calls `handler` for every event recorded from now on, one at a time, in order. client-go's
     /// `StartEventWatcher`.
     ///
-    /// The handler runs on a thread of its own and may block: no other watcher and no shutdown
-    /// waits for it, but events beyond its queue are missed, and counted. It may spawn tasks on the
-    /// tokio runtime in whose context it is started; [`Broadcaster::watch`] is for asynchronous
-    /// handlers. A handler that panics ends its own watcher; this is logged and counted.
+    /// The handler runs on its own thread and may block: no other watcher and no shutdown waits for
+    /// it. Events beyond its queue are missed, and counted. It may spawn tasks on the tokio runtime
+    /// in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers. A
+    /// handler that panics ends its own watcher, which is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};
@@ -180,12 +178,12 @@ impl Broadcaster {
     ///
     /// Repeats are quiet: an event that differs from an earlier one only in time is logged as
     /// `DEBUG` for ten minutes, and then once more at its level, with its `count`. Lines have the
-    /// target `tidings::events`, by which a subscriber can be told to show more of them or fewer.
+    /// target `tidings::events`, by which a subscriber can filter them.
     ///
-    /// The message of the line is `Event occurred`, its fields are `object`, `fieldPath`, `kind`,
+    /// The message of the line is `Event occurred`. Its fields are `object`, `fieldPath`, `kind`,
     /// `apiVersion`, `type`, `reason`, `action` and `related` where the event has them, and `note`.
-    /// The last is client-go's `message`, under the name it has in events.k8s.io/v1: `tracing`
-    /// calls the line itself `message`.
+    /// The last is client-go's `message`, under the name it has in events.k8s.io/v1, because
+    /// `tracing` uses `message` for the line itself.
     pub fn start_structured_logging(&self) -> Watch {
         let shared = self.shared();
         let mut log = StructuredLog::new(shared.options.clock.clone());
@@ -195,7 +193,7 @@ impl Broadcaster {
             let context = Context::of(event.context());
             let _entered = context.map(|context| context.span.enter());
             log.write(event);
-            // A log looks as if all were well.
+            // A log alone looks as if events were being written.
             if !has_warned && intake.unwritten_events() > 0 {
                 has_warned = true;
                 tracing::warn!(
@@ -206,9 +204,9 @@ impl Broadcaster {
     }
 
     /// Writes every event recorded from now on to `sink`: correlated, in order for each key, and
-    /// retried where that may help. client-go's `StartRecordingToSink`.
+    /// retried if that may help. client-go's `StartRecordingToSink`.
     ///
-    /// Each sink counts, combines and filters for itself. If the folder of a [`SinkOptions::spill`]
+    /// Each sink counts, combines and filters separately. If the folder of a [`SinkOptions::spill`]
     /// cannot be used, recording starts without it, which is logged, and the folder is tried again
     /// every five seconds; [`Broadcaster::start_recording_to_sink_with`] returns an error instead.
     pub fn start_recording_to_sink(&self, sink: impl Sink) -> Watch {
@@ -224,11 +222,11 @@ impl Broadcaster {
         }
     }
 
-    /// The same with options of its own.
+    /// Writes every event recorded from now on to `sink`, with the sink's own options.
     ///
     /// # Errors
-    /// When an option is out of range, and which; when the folder of a [`SinkOptions::spill`]
-    /// cannot be used; when the broadcaster is shut down.
+    /// If an option is out of range, the folder of a [`SinkOptions::spill`] cannot be used, or the
+    /// broadcaster is shut down.
     pub fn start_recording_to_sink_with(
         &self,
         sink: impl Sink,
@@ -238,7 +236,7 @@ impl Broadcaster {
         if *self.shared().registry.phase().borrow() > Phase::Open {
             return Err(BroadcasterStopped.into());
         }
-        // Last, when nothing else can be wrong: it takes a lock.
+        // The last check, because it locks the folder.
         machines.open_spill()?;
         self.start_sink(machines, sink)
     }
@@ -255,7 +253,7 @@ impl Broadcaster {
         Ok(watch)
     }
 
-    /// A watcher that the caller reads. client-go's `Watch`.
+    /// Makes a watcher whose queue the caller reads. client-go's `Watch`.
     ///
     /// # Errors
     /// The broadcaster is shut down.
@@ -263,7 +261,7 @@ impl Broadcaster {
         self.watch_with_prefix(Vec::new())
     }
 
-    /// A watcher that sees `prefix` before everything else. client-go's `WatchWithPrefix`.
+    /// Makes a watcher that gets `prefix` before everything else. client-go's `WatchWithPrefix`.
     ///
     /// # Errors
     /// The broadcaster is shut down.
@@ -275,7 +273,7 @@ impl Broadcaster {
         Ok(EventWatcher::new(Arc::clone(mux), mux.watch(prefix)?))
     }
 
-    /// The outcome of all events so far.
+    /// The outcomes of all events so far.
     pub fn report(&self) -> FlushReport {
         self.shared().report_now()
     }
@@ -284,7 +282,7 @@ impl Broadcaster {
     /// their outcome.
     ///
     /// After `deadline`, the remaining events are abandoned and reported as pending: retries end,
-    /// and requests under way are cancelled. Events recorded after the call are dropped and counted
+    /// and requests in flight are cancelled. Events recorded after the call are dropped and counted
     /// as stopped.
     ///
     /// Further calls, also concurrent ones, return the same report; the deadline is that of the
@@ -322,7 +320,7 @@ impl Broadcaster {
         });
     }
 
-    /// Accepts no more events; accepted ones are still delivered.
+    /// Stops accepting events; accepted ones are still delivered.
     #[cfg(feature = "kube")]
     pub(crate) fn stop_intake(&self) {
         self.shared().stop_intake();
@@ -346,7 +344,8 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher, a sink of this name or a handler, and begins to count its events.
+    /// Registers a watcher, of a sink of this name or else a handler, and begins to count its
+    /// events.
     fn start(&self, sink: Option<&Arc<str>>) -> Result<Started, BroadcasterStopped> {
         let kind = sink.map_or(TaskKind::Handler, |_| TaskKind::Sink);
         let place = self.registry.reserve(kind);
@@ -360,14 +359,14 @@ impl Shared {
         })
     }
 
-    /// Begins the shutdown, unless it has begun. The returned channel closes when everything has
+    /// Begins the shutdown, unless it has begun. The returned channel closes when all tasks have
     /// ended, or when the runtime has ended and every task with it.
     fn draining(this: &Arc<Self>, deadline: Duration) -> watch::Receiver<()> {
         let begin = || {
             this.stop_intake();
             let (done, drained) = watch::channel(());
             let shared = Arc::clone(this);
-            // On a task of its own: the caller may run on any executor, and may drop the future.
+            // A separate task, because the caller may run on any executor, and may drop the future.
             spawn("tidings-shutdown", async move {
                 shared.drain(deadline).await;
                 shared.final_report();
@@ -403,7 +402,7 @@ impl Shared {
         self.registry.enter(Phase::Draining);
     }
 
-    /// The final report, the same for every caller.
+    /// The final report, which every caller gets.
     fn final_report(&self) -> FlushReport {
         self.report.get_or_init(|| self.report_now()).clone()
     }

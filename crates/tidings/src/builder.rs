@@ -1,4 +1,4 @@
-//! The builder of an event with more than type, reason and message.
+//! The builder of an event with further fields than type, reason and message.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,7 +13,7 @@ use crate::error::{RecordError, ReferenceError};
 use crate::intake::{Fields, Intake};
 use crate::object::ToReference;
 
-/// An event that is being built, with all the fields it can have.
+/// An event that is being built; it can set every field.
 ///
 /// ```
 /// # use tidings::{Broadcaster, EventSource, EventType::Warning};
@@ -70,11 +70,11 @@ impl<'a> EventBuilder<'a> {
         }
     }
 
-    /// The text for people.
+    /// Sets the text for people.
     pub fn message(mut self, message: impl fmt::Display) -> Self {
         self.message.clear();
-        // A Display that fails keeps what it wrote so far: an event with half a message beats no
-        // event.
+        // A Display that fails keeps what it wrote so far: an event with half a message is better
+        // than none.
         let _ = write!(self.message, "{message}");
         self
     }
@@ -94,8 +94,8 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// A second object that is involved. If it cannot be referred to, this is logged and the event
-    /// is sent without it.
+    /// Sets a second object that takes part. If it cannot be converted to a reference, this is
+    /// logged and the event is sent without it.
     pub fn related<Kind, T: ToReference<Kind>>(mut self, object: &T) -> Self {
         match object.to_reference() {
             Ok(related) => self.related = Some(related),
@@ -119,7 +119,7 @@ impl<'a> EventBuilder<'a> {
         self
     }
 
-    /// When it happened. Default now.
+    /// Sets when it happened. Default now.
     pub fn at(mut self, at: Timestamp) -> Self {
         self.at = Some(at);
         self
@@ -147,8 +147,8 @@ impl<'a> EventBuilder<'a> {
     /// [`Broadcaster::shutdown`](crate::Broadcaster::shutdown) reports its outcome.
     ///
     /// # Errors
-    /// The object cannot be referred to, the broadcaster is shut down, the queues of all sinks are
-    /// full, or all sinks have ended with their runtimes.
+    /// The object cannot be converted to a reference, the broadcaster is shut down, the queues of
+    /// all sinks are full, or all sinks have ended with their runtimes.
     pub fn try_send(self) -> Result<(), RecordError> {
         self.count_refused();
         self.record()
@@ -158,9 +158,9 @@ impl<'a> EventBuilder<'a> {
     /// [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
     ///
     /// # Errors
-    /// Those of [`EventBuilder::try_send`], where [`RecordError::QueueFull`] concerns the sinks
-    /// only; [`RecordError::NoSink`] when no sink writes events; [`RecordError::Abandoned`] when
-    /// the broadcaster ended before the event was written.
+    /// The errors of [`EventBuilder::try_send`], where [`RecordError::QueueFull`] concerns the
+    /// sinks only; [`RecordError::NoSink`] when no sink writes events; [`RecordError::Abandoned`]
+    /// when the broadcaster ended before the event was written.
     pub fn send_and_wait(
         self,
     ) -> impl Future<Output = Result<Acknowledgement, RecordError>> + Send + use<> {

@@ -32,7 +32,8 @@ impl Clock {
         })
     }
 
-    /// A clock that stays at `start` until it is moved: windows, back-off and deadlines all use it.
+    /// Makes a clock that stays at `start` until it is moved. Windows, back-off and deadlines all
+    /// use it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -48,7 +49,7 @@ impl Clock {
         (Self(Source::Manual(receiver)), ManualClock(sender))
     }
 
-    /// The time of day, for timestamps.
+    /// The wall time, for timestamps.
     pub(crate) fn wall(&self) -> Timestamp {
         match &self.0 {
             Source::System { .. } => Timestamp::now(),
@@ -56,7 +57,7 @@ impl Clock {
         }
     }
 
-    /// For deadlines and rates.
+    /// Monotonic time, for deadlines and rates.
     pub(crate) fn monotonic(&self) -> Monotonic {
         match &self.0 {
             Source::System { start } => Monotonic::ZERO.saturating_add(start.elapsed()),
@@ -109,7 +110,7 @@ pub struct ManualClock(watch::Sender<Now>);
 impl ManualClock {
     /// Moves both clocks forward by `step`, and wakes the timers that are due.
     ///
-    /// The time of day stops at jiff's last timestamp, in the year 9999.
+    /// The wall time stops at jiff's last timestamp, in the year 9999.
     pub fn advance(&self, step: Duration) {
         self.0.send_modify(|now| {
             now.monotonic = now.monotonic.saturating_add(step);
@@ -117,15 +118,14 @@ impl ManualClock {
         });
     }
 
-    /// Sets only the time of day, forward or back, as an administrator does; windows and back-off
-    /// are not affected.
+    /// Sets only the wall time, forward or back, as an administrator does. Windows and back-off are
+    /// not affected.
     pub fn set_wall(&self, wall: Timestamp) {
         self.0.send_modify(|now| now.wall = wall);
     }
 }
 
-/// An unpredictable number, from the randomness the standard library seeds its hash maps
-/// with.
+/// An unpredictable number, from the random seed of the standard library's hash maps.
 pub(crate) fn entropy() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_i128(Timestamp::now().as_nanosecond());

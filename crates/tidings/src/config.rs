@@ -16,14 +16,15 @@ use crate::spill::{SpillError, SpillOptions};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// Only that watcher misses it, which is counted. client-go's `DropIfChannelFull`.
+    /// Only that watcher misses the event, which is counted. client-go's `DropIfChannelFull`.
     #[default]
     Drop,
-    /// It waits for room in that watcher's queue, and so do all later events, for every watcher;
-    /// callers do not wait. As many events and bytes can wait as a watcher's queue holds; further
-    /// events are dropped for every watcher, and counted. A sink takes events from its queue only
-    /// up to half of what its delivery or its spill may hold, so that no accepted event is dropped
-    /// later for lack of room. client-go's `WaitIfChannelFull`, which blocks the recorder instead.
+    /// The event waits for room in that watcher's queue, and so do all later events, for every
+    /// watcher; callers do not wait. As many events and bytes can wait as a watcher's queue holds;
+    /// further events are dropped for every watcher, and counted. A sink takes events from its
+    /// queue only up to half of the bound of its delivery or spill, so that no accepted event is
+    /// dropped later for lack of room. client-go's `WaitIfChannelFull`, which blocks the recorder
+    /// instead.
     Wait,
 }
 
@@ -39,7 +40,7 @@ pub struct QueueOptions {
     pub events_max: usize,
     /// Maximum bytes of events, at least 1. Default 32 MiB.
     pub bytes_max: usize,
-    /// What happens to further events. Default [`WhenFull::Drop`].
+    /// What happens when a bound is reached. Default [`WhenFull::Drop`].
     pub when_full: WhenFull,
 }
 
@@ -123,8 +124,8 @@ impl BroadcasterOptions {
             .sink(SinkOptions::client_go())
     }
 
-    /// The default with [`SinkOptions::few_writes`]: for programs that record much, on API servers
-    /// that are to be spared.
+    /// The default with [`SinkOptions::few_writes`], for programs that record much, and to spare
+    /// the API server.
     ///
     /// ```
     /// use tidings::{Broadcaster, BroadcasterOptions};
@@ -142,7 +143,7 @@ impl BroadcasterOptions {
         self
     }
 
-    /// Options of every sink that is started without options of its own.
+    /// Options of every sink that is started without its own options.
     pub fn sink(mut self, sink: SinkOptions) -> Self {
         self.sink = sink;
         self
@@ -157,17 +158,17 @@ impl BroadcasterOptions {
         self
     }
 
-    /// Maximum bytes of a message, at least 64; longer ones are cut and marked. Default 256 KiB.
-    /// The same holds for reasons and actions, but these are also cut at 1,024 bytes.
+    /// Maximum bytes of a message, at least 64; longer ones are cut and marked. Default 256 KiB. It
+    /// also holds for reasons and actions, which are cut at 1,024 bytes in any case.
     pub fn text_bytes_max(mut self, bytes: usize) -> Self {
         self.text_bytes_max = bytes;
         self
     }
 
-    /// Whether an event keeps the `tracing` span in which it is recorded: log lines about its
-    /// write, the structured log, and the request itself are then within that span. For repeats
-    /// that are written as one, it is the span of the last. Default false, because a span does not
-    /// close while an event recorded in it waits.
+    /// Whether an event keeps the `tracing` span in which it is recorded. Log lines about its
+    /// write, the structured log, and the request are then within that span. For repeats that are
+    /// written as one, it is the span of the last. Default false, because a span does not close
+    /// while an event recorded in it waits.
     pub fn follow_spans(mut self, follow: bool) -> Self {
         self.follow_spans = follow;
         self
@@ -202,13 +203,13 @@ impl BroadcasterOptions {
 
 /// Options of one sink. Each sink has its own counts, caches and queue.
 ///
-/// Its presets are those of [`BroadcasterOptions`], and [`SinkOptions::client_go_events`].
+/// The presets are those of [`BroadcasterOptions`], and [`SinkOptions::client_go_events`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SinkOptions {
     pub(crate) name: Arc<str>,
     pub(crate) correlator: CorrelatorOptions,
-    /// Series instead of correlation.
+    /// The series that replace correlation, if they do.
     pub(crate) series: Option<SeriesOptions>,
     /// Whether to ask the sink if it accepts events.k8s.io/v1, and to write core/v1 if not.
     pub(crate) discover: bool,
@@ -239,9 +240,9 @@ impl SinkOptions {
         }
     }
 
-    /// As few writes as client-go's `tools/events` makes, or fewer: events.k8s.io/v1, where repeats
-    /// form a series whatever their notes, whose count is written with its second event, every half
-    /// hour, and at its end. The last note of a series is an annotation
+    /// As few writes as client-go's `tools/events` makes, or fewer. It writes events.k8s.io/v1,
+    /// where repeats form a series whatever their notes. A series' count is written with its second
+    /// event, every half hour, and at its end. The last note of a series is an annotation
     /// ([`SeriesOptions::last_note`]).
     ///
     /// An hour of one event a second costs 4 writes (by default 39), and a thousand objects with an
@@ -283,14 +284,14 @@ impl SinkOptions {
         self
     }
 
-    /// Writes events.k8s.io/v1 instead of core/v1: repeats become a series, as in client-go's
-    /// `tools/events`, and nothing is combined or filtered; the options of the correlator have no
+    /// Writes events.k8s.io/v1 instead of core/v1. Repeats become a series, as in client-go's
+    /// `tools/events`. Nothing is combined or filtered, and the options of the correlator have no
     /// effect.
     ///
     /// The API server has stricter rules for these events: messages are cut at 1,024 bytes, reasons
     /// and actions at 128; the default of an action is the reason; and the reporting controller is
-    /// made a qualified name. A series keeps the note and annotations of its first event: of a
-    /// thousand events with different notes, the texts of all but the first are gone, unless
+    /// made a qualified name. A series keeps the note and annotations of its first event. Of a
+    /// thousand events with different notes, all texts but the first are lost, unless
     /// [`SeriesOptions::last_note`] shows the last one. Where every text matters, write core/v1.
     ///
     /// ```
@@ -310,14 +311,13 @@ impl SinkOptions {
     /// else core/v1: client-go's `NewEventBroadcasterAdapter`. The calls are the same, and no field
     /// of an event is lost: action and related object are fields of both.
     ///
-    /// The sink is asked once, before its first write; until it answers, events wait in its queue,
-    /// or on disk where there is a [`SinkOptions::spill`]. Only an answer about the group decides:
-    /// its list of resources, or a 404 (no such group) or 403 (not allowed to ask), which mean
-    /// core/v1. It is also core/v1 if only that may be written
-    /// ([`Sink::check`](crate::Sink::check), for a `KubeSink` with `check_access_at_start`); the
-    /// missing rule is then logged. After any other answer (no connection, 401, 429, 5xx), when
-    /// client-go would fall back to core/v1 for good, the sink is asked again, with the waits of
-    /// [`RetryPolicy`](crate::advanced::RetryPolicy), until there is an answer.
+    /// The sink is asked once, before its first write. Until it answers, events wait in its queue,
+    /// or on disk with a [`SinkOptions::spill`]. Only an answer about the group decides: its list
+    /// of resources, or a 404 (no such group) or 403 (not allowed to ask), which mean core/v1. It
+    /// is also core/v1 if only that may be written ([`Sink::check`](crate::Sink::check), for a
+    /// `KubeSink` with `check_access_at_start`); the missing rule is then logged. After any other
+    /// result (no connection, 401, 429, 5xx), where client-go would fall back to core/v1 for good,
+    /// the sink is asked again, with the waits of [`RetryPolicy`](crate::advanced::RetryPolicy).
     pub fn events_v1_if_served(mut self, series: SeriesOptions) -> Self {
         self.series = Some(series);
         self.discover = true;
@@ -327,8 +327,8 @@ impl SinkOptions {
     /// Also keeps events on disk, from when the sink takes them until their outcome is known. Then
     /// no event is lost if the process is killed, and an outage may last longer than memory allows:
     /// events beyond half of [`pending_events_max`](DeliveryOptions::pending_events_max) wait on
-    /// disk, and are read back in order. No event is given up while the server is out of reach, but
-    /// one is that fails again and again while others are written
+    /// disk, and are read back in order. No event is given up because the server is out of reach;
+    /// an event is given up if it fails again and again while others are written
     /// ([`RetryPolicy::give_up_out_of_reach`](crate::advanced::RetryPolicy::give_up_out_of_reach)).
     /// Events of an earlier process are delivered first, and count as offered again.
     ///
@@ -354,9 +354,9 @@ impl SinkOptions {
     /// is kept: such an event waits for those on disk before it, and later events wait in the
     /// queue. If the folder could not be used at first, the events of an earlier process come after
     /// those written meanwhile. Damaged or missing records are counted as
-    /// [`DropCause::InvalidEvent`](crate::DropCause::InvalidEvent); a file that cannot be read for
-    /// a minute is left for the next process, and its events are pending. Events that are read back
-    /// have the timestamps of the wire: whole seconds.
+    /// [`DropCause::InvalidEvent`](crate::DropCause::InvalidEvent). A file that cannot be read for
+    /// a minute is left for the next process, and its events are pending. Events read back from
+    /// disk have the timestamps of the wire: whole seconds.
     ///
     /// ```
     /// use tidings::{Broadcaster, MemorySink, SinkOptions, SpillOptions};
@@ -373,8 +373,7 @@ impl SinkOptions {
         self
     }
 
-    /// How writes are queued, tried and tried again. Its back-off is client-go's
-    /// `WithSleepDuration`.
+    /// How writes are queued and retried. Its back-off is client-go's `WithSleepDuration`.
     pub fn delivery(mut self, delivery: DeliveryOptions) -> Self {
         self.delivery = delivery;
         self
@@ -396,19 +395,19 @@ impl SinkOptions {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBroadcasterOptions {
-    /// A queue that holds no event.
+    /// A queue must hold at least one event.
     #[error("queue.events_max is 0: a watcher's queue must hold at least 1 event")]
     QueueEvents,
-    /// A queue that holds no byte.
+    /// A queue must hold at least one byte.
     #[error("queue.bytes_max is 0: a watcher's queue must hold at least 1 byte")]
     QueueBytes,
-    /// Texts would be too short.
+    /// The maximum of a text's bytes is too small.
     #[error("text_bytes_max is {given}: it must be 64 or more")]
     TextBytes {
         /// The given value.
         given: usize,
     },
-    /// The sink's part.
+    /// An option of the sink is invalid.
     #[error(transparent)]
     Sink(#[from] InvalidSinkOptions),
 }
@@ -417,13 +416,13 @@ pub enum InvalidBroadcasterOptions {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSinkOptions {
-    /// The correlator's part.
+    /// An option of the correlator is invalid.
     #[error(transparent)]
     Correlator(#[from] InvalidCorrelatorOptions),
-    /// The part of the series.
+    /// An option of the series is invalid.
     #[error(transparent)]
     Series(#[from] InvalidSeriesOptions),
-    /// The delivery's part.
+    /// An option of the delivery is invalid.
     #[error(transparent)]
     Delivery(#[from] InvalidDeliveryOptions),
     /// Events cannot be kept on disk.

@@ -1,7 +1,8 @@
-//! The task of one sink: core's correlator and delivery, between the sink's queue and its requests.
+//! The task of one sink: runs core's correlator and delivery between the sink's queue and its
+//! requests.
 //!
-//! A loop: send all outputs, wait for one input (events, an answer, a timer, the end), handle it.
-//! All decisions are in core; this code moves events and counts them.
+//! It is a loop: send all outputs, wait for one input (events, an answer, a timer, the end), handle
+//! it. Core makes all decisions; this code moves events and counts them.
 //!
 //! Invariant: every event taken from the queue is counted once: as held back or dropped by the
 //! correlator, or with the outcome of the write that settles it ([`Delivery::poll_settled`]).
@@ -44,17 +45,17 @@ const EVENTS_PER_TURN: usize = 64;
 /// Maximum ready answers handled before other inputs.
 const ANSWERS_PER_TURN: usize = 64;
 
-/// The age of the oldest pending event is measured this often.
+/// Interval at which the age of the oldest pending event is measured.
 const MEASURES_APART: Duration = Duration::from_secs(5);
-/// A write without an answer for this long is logged.
+/// Time after which a write without an answer is logged.
 const SLOW: Duration = Duration::from_secs(5);
-/// Outages that follow each other are logged at most this often.
+/// Minimum time between two logged outages.
 const OUTAGE_LOGS_APART: Duration = Duration::from_secs(60);
 
 /// Core's state machines for one sink.
 pub(crate) struct Machines {
     rules: Rules,
-    /// Replaces `rules` if the sink does not accept what they write.
+    /// Replaces `rules` if the sink does not accept their API group.
     fallback: Option<Rules>,
     delivery: Delivery<Occurrence>,
     retry: RetryPolicy,
@@ -66,32 +67,33 @@ pub(crate) struct Machines {
 /// The state of one sink's task.
 pub(crate) struct SinkTask {
     rules: Rules,
-    /// Set until the sink has answered which of the two to use. Nothing is correlated before.
+    /// The rules for core/v1, until the sink has answered which API group to use. Nothing is
+    /// correlated before.
     fallback: Option<Rules>,
     retry: RetryPolicy,
     delivery: Delivery<Occurrence>,
     receiver: Receiver,
     spill: Option<Spill>,
     room: Room,
-    /// Whether events stay in the queue while there is no room for them, except on disk, so that
-    /// the recorder notices ([`WhenFull::Wait`]).
+    /// Whether events without room stay in the queue, except on disk, so that recorders notice
+    /// ([`WhenFull::Wait`]).
     waits: bool,
-    /// Taken from the queue, not correlated yet.
+    /// Events taken from the queue and not correlated yet.
     batch: VecDeque<Event>,
-    /// The queue is not read until this has passed.
+    /// The queue is not read before this timer.
     rest: Option<Pin<Box<Sleep>>>,
-    /// No more events will come.
+    /// Whether the queue has ended.
     ended: bool,
-    /// The offering of remaining counts at the end, as far as there is room.
+    /// The progress of offering the remaining counts at the end.
     end: End,
     clock: Clock,
     phase: watch::Receiver<Phase>,
     progress: Arc<Progress>,
     outage: Outage,
     metrics: SinkMetrics,
-    /// While events are pending: when the age of the oldest is measured next.
+    /// When the age of the oldest pending event is measured next; `None` without pending events.
     measures_at: Option<Monotonic>,
-    /// When the first of the events came that wait for the sink's answer which rules to use.
+    /// When the first event came that waits for the choice of the API group.
     asking_since: Option<Monotonic>,
     /// The last field, so that counting ends after everything else was dropped.
     _ending: Ending,
@@ -105,21 +107,22 @@ enum End {
     Done,
 }
 
-/// The inputs of the task.
+/// The next input of the task.
 enum Input {
-    /// Events to correlate, new (`fresh`) or left of a former batch; or no `more` events will come.
+    /// Events to correlate: new (`fresh`) or left of an earlier batch; without `more`, the queue
+    /// has ended.
     Queue { more: bool, fresh: bool },
     /// The sink's answer whether it accepts events.k8s.io/v1.
     Served(bool),
-    /// The access check is done and logged.
+    /// The access check is complete and logged.
     Checked,
     /// A request was answered.
     Answer(Box<Answer>),
-    /// The delivery's timer.
+    /// The delivery's timer is due.
     Time,
     /// A shutdown has begun.
     Drain,
-    /// The deadline of the shutdown.
+    /// The deadline of the shutdown has passed.
     Abandon,
 }
 
@@ -137,7 +140,8 @@ impl Machines {
         &self.name
     }
 
-    /// Opens the spill's folder, if there is one. Otherwise the task does, and retries.
+    /// Opens the spill's folder, if there is a spill. If this is not called, the task opens it, and
+    /// retries.
     pub(crate) fn open_spill(&mut self) -> Result<(), InvalidSinkOptions> {
         Ok(self.spill.as_mut().map_or(Ok(()), Spill::open)?)
     }
@@ -185,7 +189,7 @@ impl SinkTask {
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let spill = machines.spill.map(|mut spill| {
-            // Counted now, as the task may be dropped before it runs.
+            // Counted now, because the task may be dropped before it runs.
             started.progress.recovered(spill.take_recovered());
             spill.leaving(started.progress.left_on_disk())
         });
@@ -213,7 +217,7 @@ impl SinkTask {
         }
     }
 
-    /// Writes to `sink` until the end.
+    /// Writes to `sink` until the queue ends.
     pub(crate) async fn run(mut self, sink: impl Sink) {
         let sink = Arc::new(sink);
         let mut requests = FuturesUnordered::new();
@@ -223,11 +227,11 @@ impl SinkTask {
         let mut draining = Some(Box::pin(reached(&mut phase, Phase::Draining)));
         // Not polled if the answer has no effect.
         let mut served = Box::pin(self.questions(&sink).serves_events_v1());
-        // Runs concurrently, as soon as the API version is known.
+        // Runs concurrently, as soon as the API group is known.
         let mut check = (!self.is_asking()).then(|| self.check(&sink));
         let mut now = self.clock.monotonic();
         loop {
-            // Near the end, what an earlier process left is left to the next one.
+            // Near the end, events of an earlier process are left to the next one.
             if let Some(spill) = self.spill.as_mut().filter(|_| self.end == End::NotYet) {
                 spill.handle_timeout(now).await;
                 self.progress.recovered(spill.take_recovered());
@@ -288,8 +292,7 @@ impl SinkTask {
                     self.ended = true;
                     self.delivery.hurry();
                 }
-                // Queued events can only be taken, and the end be reached, after waiting ones are
-                // written.
+                // The rest of the queue can be taken only after waiting events are written.
                 Input::Drain => {
                     draining = None;
                     self.delivery.hurry();
@@ -307,7 +310,7 @@ impl SinkTask {
                 Input::Answer(answer) => self.answered(now, *answer),
                 Input::Time => {}
                 Input::Abandon => {
-                    // End all requests before the report is made.
+                    // Ends all requests before the report is made.
                     drop(requests);
                     drop((served, check));
                     drop(sink);
@@ -329,7 +332,7 @@ impl SinkTask {
                 self.metrics.oldest_pending(Duration::ZERO);
             }
         } else if self.measures_at.is_none_or(|at| at <= now) {
-            // The first time there is nothing to measure: a sink in good health never does.
+            // The first time nothing is measured: a healthy sink has no pending events by then.
             if self.measures_at.is_some() {
                 let oldest = self.delivery.oldest().into_iter().chain(self.asking_since);
                 let since = oldest.min().unwrap_or(now);
@@ -349,22 +352,22 @@ impl SinkTask {
         }
     }
 
-    /// Checks whether events may be written in the version of these rules.
+    /// Checks whether events may be written in the API group of these rules.
     fn check<S: Sink>(&self, sink: &Arc<S>) -> Pin<Box<impl Future<Output = ()> + Send + use<S>>> {
         Box::pin(self.questions(sink).check(self.rules.api()))
     }
 
-    /// Whether the choice of rules is still open.
+    /// Whether the choice of the API group is still open.
     fn is_asking(&self) -> bool {
         self.fallback.is_some()
     }
 
-    /// Whether events lie on disk that are not in memory.
+    /// Whether events are on disk that are not in memory.
     fn is_behind(&self) -> bool {
         self.spill.as_ref().is_some_and(Spill::is_behind)
     }
 
-    /// The next input. Of several, a random one is chosen, so that none waits for ever.
+    /// Waits for the next input. Of several, a random one is chosen, so that none waits for ever.
     async fn next_input(
         &mut self,
         requests: &mut FuturesUnordered<impl Future<Output = Answer>>,
@@ -410,8 +413,8 @@ impl SinkTask {
         }
     }
 
-    /// After the last event, and when none are left on disk, offers remaining counts, as far as
-    /// there is room. Returns true when it has just finished.
+    /// After the last event, and when none are left on disk, offers the remaining counts, as far as
+    /// there is room. Returns whether it has just completed.
     fn offer_remaining(&mut self, now: Monotonic) -> bool {
         if self.end == End::NotYet && self.ended && self.batch.is_empty() && !self.is_behind() {
             self.end = End::Begun;
@@ -434,7 +437,7 @@ impl SinkTask {
         self.delivery.pending() > before
     }
 
-    /// Writes the batch to disk, and keeps in memory as much of it as is to be correlated now.
+    /// Writes the batch to disk, and keeps in memory the part that is correlated now.
     async fn spill_batch(&mut self) {
         let asking = self.is_asking();
         if let Some(spill) = &mut self.spill {
@@ -556,7 +559,7 @@ impl SinkTask {
             let context = Context::of(settled.occurrence.context());
             if let Some(context) = context {
                 context.settled(&settled.occurrence, settled.fate, settled.error.as_ref());
-                // Events that were merged into a later write are done when that is.
+                // Merged events are done when the write that replaced them is.
                 if let (Some(spill), Fate::Delivered | Fate::Dropped(_)) =
                     (&mut self.spill, settled.fate)
                 {
@@ -567,20 +570,20 @@ impl SinkTask {
             match settled.fate {
                 Fate::Delivered => {
                     self.rules.acknowledged(&settled.occurrence);
-                    // One write, for the last of these.
+                    // One of these events counts as written, the others as merged into its write.
                     let (last, others) = (events.min(1), events.saturating_sub(1));
                     self.progress.delivered(last);
                     self.metrics.delivered(last);
                     self.progress.aggregated(others);
                     self.metrics.aggregated(others);
                 }
-                // Its events are settled by the write that replaced it.
+                // The write that replaced this one settles its events.
                 Fate::Aggregated => self.rules.lost(&settled.occurrence),
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
                     log_drop(cause, self.progress.dropped(cause, events), &settled);
                 }
-                // Pending is what is offered and not settled.
+                // Offered events that are not settled count as pending.
                 Fate::Pending => {}
             }
         }
@@ -599,7 +602,7 @@ impl SinkTask {
     }
 }
 
-/// The event with its place on disk in its context, which also collects the places of merged
+/// The event with its sequence number on disk in its context, which also collects those of merged
 /// events. The context is for this sink only.
 fn placed(kept: Kept) -> Event {
     let Kept {
@@ -615,8 +618,8 @@ fn placed(kept: Kept) -> Event {
     event.with_context(context)
 }
 
-/// Fills an empty `batch` from the queue, after the rest. Returns whether more events may come, and
-/// whether it was filled.
+/// Waits for the rest timer, then fills an empty `batch` from the queue. Returns whether more
+/// events may come, and whether the batch was filled.
 async fn more_events(
     receiver: &mut Receiver,
     batch: &mut VecDeque<Event>,
@@ -637,7 +640,7 @@ async fn more_events(
 /// of earlier losses for this cause.
 #[cold]
 fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
-    // The stored event: that of a repeat has the name of the first.
+    // The name of the stored event; for a repeat it is that of the first event.
     let occurrence = &settled.occurrence;
     let events = occurrence.events();
     let error = settled.error.as_ref().map(tracing::field::display);
@@ -669,8 +672,8 @@ fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
     }
 }
 
-/// One request. If the sink panics, only this event has failed, and for good. A request without an
-/// answer is logged once, after `SLOW`.
+/// Performs one request. If the sink panics, only this event fails, and for good. A request without
+/// an answer is logged once, after `SLOW`.
 async fn request<S: Sink>(
     sink: Arc<S>,
     write: Write<Occurrence>,
@@ -726,7 +729,7 @@ async fn request<S: Sink>(
     }
 }
 
-/// A write as logs and reports name it: `create event baz/web-0.17a6101701650000 about Pod
+/// A write as logs and reports show it: `create event baz/web-0.17a6101701650000 about Pod
 /// baz/web-0`.
 #[derive(Clone, Copy)]
 struct Named<'a>(OccurrenceKind, &'a Occurrence);
@@ -757,18 +760,18 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// Whether writing fails, for the log: the first failure after a success is logged at once, and so
-/// is the success that follows. If both alternate, at most once a minute.
+/// Tracks failing writes for the log. The first failure after a success is logged at once, and so
+/// is the next success. If both alternate, at most once a minute.
 #[derive(Default)]
 struct Outage {
-    /// Since when writes have failed, if that was logged.
+    /// When writes began to fail, if that was logged.
     since: Option<Monotonic>,
     is_failing: bool,
     logged: Option<Monotonic>,
 }
 
 impl Outage {
-    /// Returns whether to log it.
+    /// Records a failed write; returns whether to log it.
     fn failed(&mut self, now: Monotonic) -> bool {
         if std::mem::replace(&mut self.is_failing, true) {
             return false;
@@ -807,8 +810,8 @@ mod tests {
         }
     }
 
-    /// One that found no room on disk may be written for others that did. Their places mean nothing
-    /// to another sink with the same event.
+    /// An event that found no room on disk may stand for others that did. Their sequence numbers
+    /// mean nothing to another sink with the same event.
     #[test]
     fn places_on_disk_stay_with_their_sink() {
         let (context, _wait) = Context::awaited(Span::none());

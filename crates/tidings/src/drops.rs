@@ -1,6 +1,6 @@
-//! Dropped events, counted by cause: the one place that counts them in reports and in metrics. Only
-//! queues count by themselves, under their lock, what they have no room for and what comes when
-//! their reader is gone (`mux.rs`).
+//! Counts dropped events by cause, for reports and metrics alike. Only queues have their own
+//! counts, under their lock: of events without room, and of events whose reader has ended
+//! (`mux.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,11 +8,11 @@ use tidings_core::{DropCause, DropCounts};
 
 use crate::metrics::dropped;
 
-/// Counts that several threads may add to.
+/// Counts of dropped events that several threads may add to.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
     counts: Mutex<DropCounts>,
-    /// The name of the sink that drops them, if it is one.
+    /// The name of the sink that drops the events, if it is a sink.
     sink: Option<Arc<str>>,
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::config::InvalidSinkOptions;
 
-/// Why an object cannot be referred to.
+/// Why an object cannot be converted to a reference.
 ///
 /// client-go's errors of `tools/reference.GetReference`, without those that Rust's types rule out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ReferenceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The object the event is about cannot be referred to.
+    /// The event's object cannot be converted to a reference.
     #[error("could not construct reference, will not report event: {0}")]
     Reference(#[from] ReferenceError),
     /// The broadcaster is shut down.
@@ -38,11 +38,11 @@ pub enum RecordError {
         "the broadcaster was dropped: keep a handle of it for as long as events are recorded, and end with its shutdown"
     )]
     Dropped,
-    /// No sink had room for it; or too many events wait for watchers that must not miss any
+    /// No sink had room for the event, or too many events wait for watchers that must not miss any
     /// ([`WhenFull::Wait`](crate::advanced::WhenFull::Wait)).
     #[error("too many queued events, dropped event")]
     QueueFull,
-    /// The tokio runtime of every sink has ended, and the sinks with it: the event is dropped as
+    /// The tokio runtime of every sink has ended, and the sinks with it. The event is dropped as
     /// [`RuntimeGone`](crate::DropCause::RuntimeGone).
     #[error(
         "the runtime of the sink has ended, dropped event: start the sink on a runtime that lives as long as the program"
@@ -53,8 +53,8 @@ pub enum RecordError {
     /// not called, or its sink has ended. Handlers did get the event.
     #[error("no sink writes events: start_recording_to_sink was not called, or its sink has ended")]
     NoSink,
-    /// The broadcaster ended before the event was written, or while it was being written: it may
-    /// have arrived.
+    /// The broadcaster ended before the event was written, or during its write; it may have
+    /// arrived.
     #[error("the broadcaster ended before the outcome of the event was known")]
     Abandoned,
 }

@@ -1,5 +1,5 @@
 //! The intake of a broadcaster: makes recorded events, passes them to the watchers' queues, and
-//! counts and logs those that are refused.
+//! counts and logs refused events.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,14 +22,14 @@ use crate::metrics::RecorderMetrics;
 use crate::mux::{Mux, Published};
 use crate::sampling::is_sampled;
 
-/// All events of this process get their names from these stamps, so that no two names are the same.
+/// The source of all event names in this process, so that no two events have the same name.
 pub(crate) fn name_stamps() -> Arc<NameStamps> {
     static STAMPS: LazyLock<Arc<NameStamps>> =
         LazyLock::new(|| Arc::new(NameStamps::new(entropy())));
     Arc::clone(&STAMPS)
 }
 
-/// The fields that differ between events of one recorder.
+/// The fields of an event that differ between events of one recorder.
 pub(crate) struct Fields<'a> {
     pub(crate) regarding: &'a Reference,
     pub(crate) related: Option<&'a Reference>,
@@ -42,7 +42,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) at: Option<Timestamp>,
 }
 
-/// Shared by all recorders of one broadcaster.
+/// The part of a broadcaster that all its recorders share.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) mux: Arc<Mux>,
@@ -50,9 +50,9 @@ pub(crate) struct Intake {
     names: Arc<NameStamps>,
     cluster_scoped_namespace: ClusterScopedNamespace,
     text_bytes_max: usize,
-    /// Calls that were refused before the event reached a queue.
+    /// Refused calls: their events reached no queue.
     pub(crate) refused: Drops,
-    /// Events that watchers missed, of which each watcher has its own count: for the log only.
+    /// Events that watchers missed, for the log only; each watcher has its own count.
     missed: AtomicU64,
     /// Events recorded while there was no sink.
     unwritten: AtomicU64,
@@ -62,7 +62,7 @@ pub(crate) struct Intake {
     pub(crate) follow_spans: bool,
     /// The number of sinks.
     pub(crate) sinks: watch::Receiver<usize>,
-    /// Events are not written, but count as delivered.
+    /// Whether events count as delivered without being written, as in tests.
     delivers: bool,
 }
 
@@ -85,7 +85,7 @@ impl Intake {
         })
     }
 
-    /// An intake whose events are never written; a waiting caller gets `Delivered` at once.
+    /// Makes an intake whose events are never written; a waiting caller gets `Delivered` at once.
     pub(crate) fn delivering(options: &BroadcasterOptions) -> Arc<Self> {
         let (_, no_sinks) = watch::channel(0);
         let mut intake = Self::new(options, no_sinks);
@@ -95,11 +95,12 @@ impl Intake {
         intake
     }
 
-    /// Returns the number of sinks that took the event, if there are any sinks.
+    /// Passes an event to all watchers. Returns the number of sinks that took it, if there are any
+    /// sinks.
     ///
     /// # Errors
-    /// The broadcaster is shut down; the queue before all watchers is full; every sink has ended
-    /// with its runtime.
+    /// The broadcaster is shut down; the queue in front of all watchers is full; or every sink has
+    /// ended with its runtime.
     fn publish(&self, event: Event, event_type: EventType) -> Result<Option<usize>, RecordError> {
         if self.delivers
             && let Some(context) = Context::of(event.context())
@@ -158,13 +159,13 @@ impl Intake {
         self.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Later events are refused, because the broadcaster was dropped without a shutdown.
+    /// Refuses events from now on, because the broadcaster was dropped without a shutdown.
     pub(crate) fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
     }
 
-    /// Counts events that watchers missed because their queues were full; logs the first, then ever
-    /// fewer.
+    /// Counts events that watchers missed because their queues were full. Logs the first, and then
+    /// ever fewer.
     #[cold]
     fn missed(&self, watchers: u64) {
         self.metrics.queue_full(watchers);
@@ -193,13 +194,13 @@ impl Intake {
             None
         };
         match self.record_with(source, fields, context)? {
-            // Other watchers may have received it, but it will not be written.
+            // Other watchers may have received the event, but it will not be written.
             Some(0) => Err(RecordError::QueueFull),
             _ => Ok(()),
         }
     }
 
-    /// The same with this context. Returns the number of sinks that took the event, if there are
+    /// Records an event with this context. Returns the number of sinks that took it, if there are
     /// any sinks.
     pub(crate) fn record_with(
         &self,
@@ -233,7 +234,7 @@ impl Intake {
         self.publish(event, fields.event_type)
     }
 
-    /// Counts and logs an event whose object cannot be referred to.
+    /// Counts and logs an event whose object cannot be converted to a reference.
     #[cold]
     pub(crate) fn refuse(
         &self,
@@ -250,7 +251,7 @@ impl Intake {
         );
     }
 
-    /// Logs that an event came after shutdown.
+    /// Logs an event that was recorded after shutdown.
     pub(crate) fn log(&self, result: Result<(), RecordError>) {
         // A full queue is logged where it is counted.
         if let Err(error @ (RecordError::Stopped(_) | RecordError::Dropped)) = result {

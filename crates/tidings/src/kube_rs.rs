@@ -1,7 +1,7 @@
 //! A recorder with the API of kube-rs: `kube::runtime::events` with its `Recorder`, `Event`,
-//! `EventType` and `Reporter`, so that a program switches by changing one line. See
-//! docs/from-kube-rs.md. The other half of the change: end the program with [`Recorder::shutdown`],
-//! because [`Recorder::publish`] does not wait for the server.
+//! `EventType` and `Reporter`. A program switches by changing one line; see docs/from-kube-rs.md.
+//! It must also end with [`Recorder::shutdown`], because [`Recorder::publish`] does not wait for
+//! the server.
 //!
 //! It uses this library: publishing returns as soon as the event is queued, and repeats, retries
 //! and bounds are those of a [`Broadcaster`].
@@ -55,27 +55,27 @@ use crate::{
 /// The event to publish: kube-rs's `Event`, field by field.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Its type.
+    /// The event's type.
     pub type_: EventType,
-    /// Why it happened: a short word in PascalCase.
+    /// The reason of the event: a short word in PascalCase.
     pub reason: String,
     /// The text for people. Cut at 1,024 bytes, not refused.
     pub note: Option<String>,
-    /// The action taken or tried: a short word in PascalCase. An empty one is replaced by the
-    /// reason, not refused.
+    /// The action that was taken or tried: a short word in PascalCase. An empty action is replaced
+    /// by the reason, not refused.
     pub action: String,
-    /// A second object that is involved.
+    /// A second object that takes part.
     pub secondary: Option<ObjectReference>,
 }
 
 /// The reporting controller: kube-rs's `Reporter`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reporter {
-    /// The name of the controller. The API server wants a qualified name, such as
+    /// The name of the controller. The API server requires a qualified name, such as
     /// `example.com/my-controller`; an invalid one is corrected.
     pub controller: String,
     /// The replica: the pod's name, from the downward API. Default: the host's name, which in a pod
-    /// is the pod's, or else the controller's.
+    /// is the pod's name, or else the controller's name.
     pub instance: Option<String>,
 }
 
@@ -104,34 +104,35 @@ impl Reporter {
     }
 }
 
-/// The host's name, as kube-rs asks for it.
+/// The host's name, by the same means as in kube-rs.
 fn host() -> Option<String> {
     hostname::get().ok()?.into_string().ok()
 }
 
-/// A reference as the calls take it: kube-rs's type of this name, which has an `ObjectReference`
-/// inside and is taken by none of its calls, is the `ObjectReference` itself here.
+/// The object of an event. kube-rs's type of this name wraps an `ObjectReference`, and none of its
+/// calls takes it; here it is the `ObjectReference` itself.
 pub type Reference = ObjectReference;
 
-/// Maximum recorders dropped without a shutdown that still write their published events.
+/// Maximum recorders dropped without a shutdown whose published events are still written.
 const LEFT_MAX: usize = 4_096;
-/// How many of these are looked at for each that is added, in turn: what is done is forgotten, and
-/// a drop costs the same however many there are.
+/// Dropped recorders that are checked for each new one, in turn. Finished ones are removed, and a
+/// drop takes the same time however many there are.
 const LOOKED_AT: usize = 4;
-/// Maximum events of all these: as many as one recorder's queue and delivery together may have.
+/// Maximum pending events of all dropped recorders: as many as one recorder's queue and delivery
+/// may have together.
 const LEFT_EVENTS_MAX: u64 = 65_536;
 
-/// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program, as
-/// repeats are counted within one.
+/// Publishes events: kube-rs's `Recorder`. Clones share everything; make one for the program,
+/// because repeats are counted within one recorder.
 ///
-/// End the program with [`Recorder::shutdown`]: `publish` does not wait for the server, so that a
-/// program that ends without it loses what is pending, which can be everything it published. When
-/// the last clone is dropped without a shutdown, this never blocks: the number of pending events is
-/// logged, and they are written while the program runs.
+/// End the program with [`Recorder::shutdown`]. `publish` does not wait for the server, so a
+/// program that ends without a shutdown loses its pending events, perhaps all of them. Dropping the
+/// last clone without a shutdown never blocks: the number of pending events is logged, and they are
+/// written while the program runs.
 ///
-/// A recorder for each reconcile works, too, but each has a task, and repeats are not counted. Up
+/// One recorder for each reconcile works, too, but each has a task, and repeats are not counted. Up
 /// to 4,096 dropped recorders with up to 65,536 events may still write, while the server is away
-/// for example; beyond that, the first dropped ones give up their events, which is logged and
+/// for example. Beyond that, the recorders dropped first give up their events, which is logged and
 /// counted.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -140,7 +141,7 @@ pub struct Recorder {
     _own: Option<Arc<Own>>,
 }
 
-/// A broadcaster of one recorder: it accepts no more events when the recorder's last clone is
+/// The broadcaster of one recorder. It accepts no more events when the recorder's last clone is
 /// dropped.
 #[derive(Debug)]
 struct Own(Broadcaster);
@@ -172,13 +173,14 @@ impl Drop for Own {
     }
 }
 
-/// Dropped recorders with events to write.
+/// Dropped recorders that still have events to write.
 struct Left {
-    /// In the order they were dropped, and how many events each had when it was last looked at.
+    /// The recorders in the order in which they were dropped, each with its pending events when
+    /// last checked.
     recorders: VecDeque<(Broadcaster, u64)>,
-    /// The sum of these.
+    /// The sum of these pending events.
     events: u64,
-    /// Which is looked at next.
+    /// The index of the recorder that is checked next.
     next: usize,
     recorders_max: usize,
     events_max: u64,
@@ -195,7 +197,7 @@ impl Left {
         }
     }
 
-    /// Adds one; returns those that exceed the bounds.
+    /// Adds a dropped recorder; returns the recorders that exceed the bounds.
     fn push(&mut self, broadcaster: Broadcaster, pending: u64) -> Vec<Broadcaster> {
         self.recorders.push_back((broadcaster, pending));
         self.events += pending;
@@ -213,8 +215,8 @@ impl Left {
         given_up
     }
 
-    /// Looks at some, and forgets those that have written their events since: often that is most of
-    /// them.
+    /// Checks some recorders, and removes those that have written their events, which are usually
+    /// most of them.
     fn forget_done(&mut self) {
         for _ in 0..LOOKED_AT.min(self.recorders.len()) {
             if self.next >= self.recorders.len() {
@@ -235,13 +237,13 @@ impl Left {
     }
 
     fn has_room(&self) -> bool {
-        // The events of a single one are bounded by its options.
+        // A single recorder's events are bounded by its options.
         self.recorders.len() <= self.recorders_max
             && (self.events <= self.events_max || self.recorders.len() == 1)
     }
 }
 
-/// The number of events that it has and will write.
+/// The number of events that the broadcaster will still write.
 fn still_writes(broadcaster: &Broadcaster) -> u64 {
     if broadcaster.is_ended() {
         return 0;
@@ -250,11 +252,12 @@ fn still_writes(broadcaster: &Broadcaster) -> u64 {
 }
 
 impl Recorder {
-    /// A recorder with a broadcaster of its own, which writes events.k8s.io/v1 through `client`
+    /// Makes a recorder with its own broadcaster, which writes events.k8s.io/v1 through `client`
     /// with the default options.
     ///
-    /// It needs what kube-rs's needs: `create` and `patch` on `events` of `events.k8s.io`. End with
-    /// [`Recorder::shutdown`], so that the last events and counts are written.
+    /// It needs the same permissions as kube-rs's: `create` and `patch` on `events` of
+    /// `events.k8s.io`. End with [`Recorder::shutdown`], so that the last events and counts are
+    /// written.
     ///
     /// A client with kube's defaults also retries by itself, in addition to the delivery;
     /// [`Recorder::from_config`] makes one that does not.
@@ -264,10 +267,10 @@ impl Recorder {
         Self::writing_to(KubeSink::new(client), &reporter)
     }
 
-    /// The same with a new client, which leaves retries to the delivery.
+    /// Makes a recorder with a new client, which leaves retries to the delivery.
     ///
     /// # Errors
-    /// As of [`KubeSink::from_config`].
+    /// The errors of [`KubeSink::from_config`].
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the shape of `Recorder::new`"
@@ -280,7 +283,7 @@ impl Recorder {
         let broadcaster = Broadcaster::new();
         let options = SinkOptions::default().events_v1(SeriesOptions::default());
         if let Err(error) = broadcaster.start_recording_to_sink_with(sink, options) {
-            // The defaults are valid.
+            // The default options are valid.
             tracing::error!(%error, "Unable to start recording to sink (will not retry!)");
         }
         Self {
@@ -289,7 +292,7 @@ impl Recorder {
         }
     }
 
-    /// A recorder that publishes through `broadcaster`, with its options, sinks and log, and
+    /// Makes a recorder that publishes through `broadcaster`, with its options, sinks and log, and
     /// together with other [`Recorder`](crate::Recorder)s.
     #[must_use]
     pub fn of(broadcaster: &Broadcaster, reporter: &Reporter) -> Self {
@@ -300,7 +303,7 @@ impl Recorder {
         }
     }
 
-    /// Publishes `event` about the object of `reference`, without waiting for the server: a failing
+    /// Publishes `event` about the object of `reference` without waiting for the server: a failing
     /// API server fails no reconcile.
     ///
     /// # Errors
@@ -366,8 +369,8 @@ mod tests {
     use super::*;
     use crate::MemorySink;
 
-    /// kube-rs's own recorder resolves the host's name when it is made from a text; its
-    /// documentation says the same of no instance.
+    /// kube-rs's own recorder uses the host's name if it is made from a text; its documentation
+    /// says the same of a missing instance.
     #[test]
     fn a_reporter_without_an_instance_has_the_host_s_name_as_in_kube_rs() {
         let theirs = kube::runtime::events::Reporter::from("example.com/test");
@@ -409,7 +412,7 @@ mod tests {
         recorder.publish(&event, &pod).await.unwrap();
     }
 
-    /// As kube-rs's documentation has it: a recorder for each reconcile.
+    /// One recorder for each reconcile, as kube-rs's documentation shows.
     #[tokio::test]
     async fn what_recorders_that_are_dropped_have_published_is_written() {
         const RECORDERS: usize = 1_000;
@@ -434,8 +437,8 @@ mod tests {
     async fn what_is_left_is_bounded_in_recorders_and_in_events() {
         let mut left = Left::new(3, 10);
         let (mut recorders, none) = (Vec::new(), [0_u64; 0]);
-        // Gives `left` a recorder with this number of events; returns the numbers of those given up
-        // for it.
+        // Gives `left` a recorder with this number of events; returns the event counts of the
+        // recorders given up for it.
         let mut push = async |events: usize| {
             let sink = MemorySink::new();
             let held = sink.hold();
@@ -454,7 +457,7 @@ mod tests {
         assert_eq!(push(1).await.1, [20]);
         let (ended, _) = push(2).await;
         assert_eq!(push(3).await.1, none);
-        // It has ended, and will not write what it has.
+        // The recorder has ended, and will not write its events.
         assert_eq!(ended.shutdown(Duration::ZERO).await.pending, 2);
         assert_eq!(push(4).await.1, none);
         assert_eq!(push(1).await.1, [1]);
@@ -470,7 +473,7 @@ mod tests {
         let mut recorders: Vec<Recorder> = Vec::new();
         for number in 0..4 * RECORDERS {
             if number > 0 && number % (RECORDERS - 1) == 0 {
-                // All have ended but the first one.
+                // All recorders but the first have ended.
                 for recorder in &recorders[1..] {
                     recorder.shutdown(Duration::ZERO).await;
                 }
@@ -497,7 +500,7 @@ mod tests {
                 if number < WRITING {
                     publish(&recorder, number).await;
                 }
-                // Those that have published nothing have nothing to write when they are looked at.
+                // Recorders that published nothing have nothing to write when they are checked.
                 let given_up = left.push(recorder.broadcaster.clone(), 1);
                 assert!(given_up.is_empty(), "{number}, {events_max}");
                 recorders.push(recorder);

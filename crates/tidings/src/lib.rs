@@ -31,8 +31,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! This is client-go's `tools/record`, under its names where Rust has no better ones, with its
-//! rules and without its losses.
+//! It implements client-go's `tools/record`, with the same rules, and with the same names where
+//! Rust has no better ones, but without its losses.
 //!
 //! # The path of an event
 //!
@@ -56,8 +56,8 @@
 //! Before it,
 //! - *correlation* counts repeats, combines ten similar events within ten minutes into one, and
 //!   limits floods ([`advanced::CorrelatorOptions`]); the first event of each kind always passes;
-//! - *delivery* keeps several writes under way, those of one key in order, and retries temporary
-//!   failures; a failing event delays no other ([`advanced::DeliveryOptions`],
+//! - *delivery* keeps several writes in flight, keeps the writes of one key in order, and retries
+//!   temporary failures; a failing event delays no other ([`advanced::DeliveryOptions`],
 //!   [`advanced::RetryPolicy`]).
 //!
 //! # More than a message
@@ -98,9 +98,9 @@
 //! abandoned. [`DropCause`] has the causes. With the defaults, all events of a burst of 20,000
 //! arrive.
 //!
-//! End with [`Broadcaster::shutdown`]: it delivers pending events until the deadline and reports
-//! the others. With [`SinkOptions::spill`] those are kept on disk for the next process, as are the
-//! events of a killed process.
+//! End the program with [`Broadcaster::shutdown`]: it delivers pending events until the deadline
+//! and reports the others. With [`SinkOptions::spill`], pending events are kept on disk for the
+//! next process, as are the events of a killed process.
 //!
 //! # Options
 //!
@@ -142,7 +142,7 @@
 //! one each second. [`SeriesOptions::heartbeat`](advanced::SeriesOptions::heartbeat) replaces these
 //! refreshes; with half an hour there are never more writes than client-go makes.
 //!
-//! Programs for unknown clusters leave the choice to the sink: [`SinkOptions::events_v1_if_served`]
+//! Programs for unknown clusters leave the choice to the sink. [`SinkOptions::events_v1_if_served`]
 //! asks the server once, before the first write, and falls back to core/v1 with all fields of an
 //! event. Only an answer decides: an unreachable server is asked again, while events wait.
 //!
@@ -243,8 +243,8 @@ pub use tidings_core::{
 };
 pub use watcher::{EventWatcher, Watch};
 
-/// The types of single options, for what the three presets of [`BroadcasterOptions`] do not offer:
-/// bounds of queues, correlation, series, delivery, retries, the namespace of events about
+/// The types of single options, for settings beyond the three presets of [`BroadcasterOptions`]:
+/// bounds of queues, correlation, series, delivery, retries, and the namespace of events about
 /// cluster-scoped objects.
 ///
 /// Each is a value with a default and a setter for each option; they are checked when the

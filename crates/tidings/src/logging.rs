@@ -12,7 +12,7 @@ use tracing::field::display;
 
 use crate::clock::Clock;
 
-/// An event as client-go's `StartLogging` writes it.
+/// An event as a line of client-go's `StartLogging`.
 pub(crate) struct LogLine<'a>(pub(crate) &'a Event);
 
 impl fmt::Display for LogLine<'_> {
@@ -65,22 +65,22 @@ impl fmt::Display for KRef<'_> {
     }
 }
 
-/// How long repeats of an event are logged as `DEBUG`.
+/// How long repeats of an event are logged as `DEBUG` only.
 const QUIET: Duration = Duration::from_secs(600);
-/// Maximum different events whose repeats are known. Beyond it, repeats may be logged as new.
+/// Maximum different events whose repeats are recognised. Beyond it, repeats may be logged as new.
 const KNOWN_MAX: usize = 4_096;
 
-/// The log of `start_structured_logging`: levels by type, and quiet repeats.
+/// The log of `start_structured_logging`: the level depends on the type, and repeats are quiet.
 pub(crate) struct StructuredLog {
     clock: Clock,
     hasher: RandomState,
-    /// By a hash of what repeats have in common.
+    /// Logged events, by a hash of the fields that repeats share.
     known: HashMap<u64, Known>,
 }
 
 /// An event that was logged.
 struct Known {
-    /// When it was last logged at its own level.
+    /// When the event was last logged at its type's level.
     logged: Monotonic,
     count: u64,
 }
@@ -94,7 +94,7 @@ impl StructuredLog {
         }
     }
 
-    /// Logs `event`, at the level of its type or quietly.
+    /// Logs `event` at the level of its type, or as `DEBUG` if it is a repeat.
     pub(crate) fn write(&mut self, event: &Event) {
         let (count, is_quiet) = self.seen(event);
         let level = if is_quiet {
@@ -107,7 +107,7 @@ impl StructuredLog {
         log_structured(level, event, Some(count).filter(|count| *count > 1));
     }
 
-    /// How often the event was seen, this time included, and whether it is a repeat that is quiet.
+    /// Returns how often the event was seen, including this time, and whether it is a quiet repeat.
     fn seen(&mut self, event: &Event) -> (u64, bool) {
         let now = self.clock.monotonic();
         let is_fresh = |known: &Known| now < known.logged.saturating_add(QUIET);
@@ -137,13 +137,13 @@ impl StructuredLog {
     }
 }
 
-/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and
-/// what it leaves out: action and related object.
+/// Logs `event` through `tracing`, with the fields of client-go's `StartStructuredLogging`, and the
+/// action and related object, which client-go omits.
 fn log_structured(level: Level, event: &Event, count: Option<u64>) {
     let regarding = event.regarding();
     let action = Some(event.action()).filter(|action| !action.is_empty());
     let related = event.related().map(|related| display(KRef(related)));
-    // tracing needs the level at compile time, hence one line for each.
+    // tracing needs the level at compile time, hence one call for each level.
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// However many different events there are, few are known; the others are logged as new.
+    /// Only a bounded number of events is remembered; further ones are logged as new.
     #[test]
     fn the_memory_of_a_log_is_bounded() {
         let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());

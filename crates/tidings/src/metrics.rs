@@ -1,4 +1,4 @@
-//! Metrics through the `metrics` facade: every stage, every cause.
+//! Metrics through the `metrics` facade, of every stage and every drop cause.
 //!
 //! The facade is the crate [`metrics`](https://docs.rs/metrics) in version 0.24: the program's
 //! exporter must be one for that version (`metrics-exporter-prometheus` 0.16 to 0.18), or it sees
@@ -30,9 +30,9 @@
 //! | `tidings_recorder_spill_bytes` | gauge | `sink` | how many bytes of events lie on disk |
 //!
 //! `sink` is the name of the sink ([`SinkOptions::name`](crate::SinkOptions::name)). Sinks of one
-//! name are counted together; of their oldest pending events, the oldest counts.
+//! name are counted together; the age of the oldest pending event is the greatest of theirs.
 //!
-//! The causes are those of [`DropCause`]; the counter of each is there from the start. Events
+//! The causes are those of [`DropCause`]; the counter of each exists from the start. Events
 //! recorded while there is no watcher are counted as recorded only.
 //!
 //! # A sink that blocks
@@ -80,7 +80,7 @@ pub(crate) const SPILL_REFUSED: &str = "tidings_recorder_spill_refused_total";
 pub(crate) const SPILL_RECOVERED: &str = "tidings_recorder_spill_recovered_total";
 pub(crate) const SPILL_BYTES: &str = "tidings_recorder_spill_bytes";
 
-/// Describes the metrics to the metrics recorder. May be repeated.
+/// Describes the metrics to the metrics recorder. May be called again.
 pub(crate) fn describe() {
     let count = Unit::Count;
     describe_counter!(EVENTS, count, "Events recorded and accepted.");
@@ -177,7 +177,7 @@ pub(crate) struct RecorderMetrics {
 impl RecorderMetrics {
     pub(crate) fn new() -> Self {
         describe();
-        // Registered at zero, so that the first loss is an increase.
+        // The counters are registered at zero, so that the first loss is an increase.
         for cause in DropCause::ALL {
             dropped(*cause, None).increment(0);
         }
@@ -207,7 +207,7 @@ impl std::fmt::Debug for RecorderMetrics {
     }
 }
 
-/// The counter of events given up for `cause`, by the sink of this name, or before any sink.
+/// The counter of events dropped for `cause` by the sink of this name, or before any sink.
 pub(crate) fn dropped(cause: DropCause, sink: Option<&Arc<str>>) -> Counter {
     if let Some(sink) = sink {
         counter!(DROPPED, "cause" => cause.as_str(), "sink" => Arc::clone(sink))
@@ -223,7 +223,7 @@ pub(crate) fn runtime_gone(events: u64) {
     }
 }
 
-/// The counter of events that sinks of this name still had when they ended.
+/// The counter of events that sinks of this name had not settled when they ended.
 pub(crate) fn abandoned(sink: &Arc<str>) -> Counter {
     describe();
     counter!(ABANDONED, "sink" => Arc::clone(sink))
@@ -278,7 +278,7 @@ struct CacheMetrics {
     hits: Counter,
     misses: Counter,
     evictions: Counter,
-    /// The statistics that were already added to the counters.
+    /// The cache statistics that were already added to the counters.
     last: CacheStats,
 }
 
@@ -320,7 +320,7 @@ impl SinkMetrics {
         self.retries.increment(1);
     }
 
-    /// Updates the gauges, which are sums over sinks of one name, by the difference.
+    /// Updates the gauges by the difference; they are sums over the sinks of one name.
     pub(crate) fn pending(&mut self, events: u64, bytes: usize, is_paused: bool) {
         let (last_events, last_bytes) = std::mem::replace(&mut self.pending, (events, bytes));
         if last_events != events {
@@ -393,7 +393,7 @@ impl WriteMetrics {
     }
 }
 
-/// The label of a failure. No server can cause more than a few hundred.
+/// The label of a failure. Servers can cause at most a few hundred values.
 fn code(error: &WriteError) -> String {
     match &error.kind {
         WriteErrorKind::Status(failure) if (100..600).contains(&failure.code) => {
@@ -412,10 +412,10 @@ type Ages = BTreeSet<(u64, u64)>;
 /// name.
 struct Age {
     sink: Arc<str>,
-    /// This sink among all.
+    /// This sink's id among all.
     id: u64,
     gauge: Gauge,
-    /// In nanoseconds; 0 without pending events.
+    /// The last age in nanoseconds; 0 without pending events.
     last: u64,
 }
 
@@ -449,7 +449,7 @@ impl Age {
         if of_name.is_empty() {
             ages.remove(&self.sink);
         }
-        // Set under the lock: a smaller age never overtakes a greater one.
+        // Set under the lock, so that an older value does not overwrite a newer one.
         self.gauge.set(Duration::from_nanos(greatest).as_secs_f64());
     }
 }

@@ -1,22 +1,22 @@
-//! Hands every recorded event to every watcher: one order for all, a bounded queue for each, and no
-//! task of its own.
+//! The mux passes every recorded event to every watcher: one order for all, a bounded queue for
+//! each, and no task of its own.
 //!
-//! client-go's `watch.Broadcaster` needs a channel and a loop for this. Here the publishing caller
-//! does it, under one lock that is held for a few instructions: it appends the shared event to each
-//! watcher's queue.
+//! client-go's `watch.Broadcaster` uses a channel and a loop for this. Here the publishing caller
+//! appends the shared event to each watcher's queue, under one lock that is held for a few
+//! instructions.
 //!
 //! Invariants:
 //! - Every accepted event has a sequence number. A watcher gets exactly the events accepted between
-//!   its registration and its stop, in order, except for those it missed because its queue was
-//!   full, which are counted.
-//! - A watcher whose task ended with its runtime, without having been stopped, has no queue any
-//!   more: it only adds to a number, and until it is stopped every event counts as offered to it
-//!   and lost. Publishing costs the same however many such watchers there are.
+//!   its registration and its stop, in order, except events that it missed because its queue was
+//!   full. Missed events are counted.
+//! - A watcher whose task ended with its runtime, without being stopped, has no queue any more.
+//!   Until it is stopped, every event counts as offered to it and lost. Publishing takes the same
+//!   time however many such watchers there are.
 //! - Publishing, registering, stopping and shutting down never block, whatever a watcher does.
-//! - `incoming` is not empty only in [`WhenFull::Wait`] mode, before shutdown, while some watcher
-//!   has no room for its first event.
-//! - Wakers are made, called and dropped, and events dropped, outside the lock: they may run
-//!   anything.
+//! - `incoming` is nonempty only in [`WhenFull::Wait`] mode, before shutdown, while a watcher has
+//!   no room for the first event in it.
+//! - Wakers are made, called and dropped outside the lock, and events are dropped outside it,
+//!   because that may run any code.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ use crate::error::BroadcasterStopped;
 use crate::metrics;
 use crate::sync::{Mutex, MutexGuard, lock};
 
-/// The distributor shared by recorders, watchers and their broadcaster.
+/// Distributes events to watchers; shared by recorders, watchers and their broadcaster.
 #[derive(Debug)]
 pub(crate) struct Mux {
     options: QueueOptions,
@@ -39,15 +39,16 @@ pub(crate) struct Mux {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In order of registration. A stopped one stays until its receiver is gone.
+    /// Watchers in order of registration. A stopped one stays until its receiver is dropped.
     slots: Vec<Slot>,
     next_id: u64,
     /// The sequence number of the next event to be accepted.
     next_sequence: u64,
-    /// Accepted but not yet in the queues: the last `incoming.len()` sequence numbers.
+    /// Events that are accepted but not in the watchers' queues yet: the last `incoming.len()`
+    /// sequence numbers.
     incoming: Queue,
     stopped: bool,
-    /// The number of watchers that ended with their runtime: sinks, and others.
+    /// Watchers that ended with their runtime, and were not stopped: sinks, and others.
     gone: [u64; 2],
     lost: Arc<Lost>,
 }
@@ -56,7 +57,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Lost {
     published: AtomicU64,
-    /// Summed over these watchers: sinks, and others.
+    /// The sum of lost events over these watchers: sinks, and others.
     events: [AtomicU64; 2],
 }
 
@@ -66,13 +67,13 @@ struct Slot {
     queue: Queue,
     events_max: usize,
     bytes_max: usize,
-    /// The first event that it gets.
+    /// The sequence number of the first event that the watcher gets.
     from: u64,
-    /// Gets no more events; queued ones can still be read.
+    /// Whether the watcher gets no more events; queued ones can still be read.
     stopped: bool,
-    /// A sink: a caller that waits for an event waits for this watcher.
+    /// Whether the watcher is a sink, for whose outcome callers may wait.
     writes: bool,
-    /// It is read by a task that ends with its runtime.
+    /// Whether a task reads the queue, which ends with its runtime.
     has_task: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
@@ -84,15 +85,15 @@ struct Queue {
     bytes: usize,
 }
 
-/// Events offered to one watcher while its task lived, and those it missed because its queue was
+/// Events offered to one watcher while its task ran, and events it missed because its queue was
 /// full. Written only under the mux's lock.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounts {
     offered: AtomicU64,
     missed: AtomicU64,
-    /// Set if its task ended without having been stopped.
+    /// Set when the watcher's task ends without being stopped.
     orphan: OnceLock<Orphan>,
-    /// The number of events that had been published when it was stopped after that.
+    /// The number of published events when the orphaned watcher was stopped.
     until: OnceLock<u64>,
     lost: Arc<Lost>,
 }
@@ -100,9 +101,9 @@ pub(crate) struct QueueCounts {
 /// The state of a watcher when its task ended without having been stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orphan {
-    /// Events queued, or still to be queued.
+    /// Events that were queued, or waited to be.
     pub(crate) queued: u64,
-    /// The number of events that had been published.
+    /// The number of published events at that time.
     from: u64,
     writes: bool,
 }
@@ -112,18 +113,18 @@ pub(crate) struct Orphan {
 pub(crate) enum Published {
     /// Accepted, except by watchers whose queues were full.
     Accepted {
-        /// The number of watchers that missed it.
+        /// The number of watchers that missed the event.
         missed_by: usize,
-        /// The number of sinks that took it, if there are any sinks.
+        /// The number of sinks that took the event, if there are any sinks.
         sinks: Option<usize>,
         /// Whether a sink ended with its runtime, and was not stopped.
         has_gone: bool,
-        /// Whether there was no watcher at all.
+        /// Whether there was no watcher.
         is_unseen: bool,
     },
-    /// The incoming queue was full: no watcher gets it.
+    /// The incoming queue was full, and no watcher gets the event.
     Full {
-        /// The number of watchers that missed it.
+        /// The number of watchers that missed the event.
         missed_by: usize,
     },
     /// The broadcaster is shut down.
@@ -147,11 +148,10 @@ impl Mux {
         published
     }
 
-    /// Registers a watcher. It gets `prefix` first, whatever its length, then all events accepted
-    /// from now on.
+    /// Registers a watcher. It gets `prefix` first, however long it is, and then all events
+    /// accepted from now on.
     ///
-    /// client-go's `WatchWithPrefix`: the queue is made longer where the prefix needs it, and
-    /// larger by the bytes of the prefix.
+    /// client-go's `WatchWithPrefix`: the queue's bounds are raised so that the prefix fits.
     pub(crate) fn watch(
         self: &Arc<Self>,
         prefix: Vec<Event>,
@@ -213,15 +213,15 @@ impl Mux {
         })
     }
 
-    /// Detaches a watcher: it gets the events accepted before, and none after. Idempotent.
+    /// Detaches a watcher: it gets the events accepted before, and no later ones. Idempotent.
     pub(crate) fn stop(&self, id: u64) {
         let mut after = After::default();
         self.state().stop(id, &mut after);
         after.unlocked();
     }
 
-    /// Detaches a watcher that ended with its runtime: events published from now on do not count as
-    /// lost to it. Idempotent; has no effect on other watchers.
+    /// Detaches a watcher that ended with its runtime: later events do not count as lost to it.
+    /// Idempotent; has no effect on other watchers.
     pub(crate) fn stop_gone(&self, counts: &QueueCounts) {
         let state = &mut *self.state();
         if let Some(orphan) = counts.orphan.get()
@@ -240,14 +240,14 @@ impl Mux {
             .map(|events| only(DropCause::RuntimeGone, events.load(Ordering::Acquire)))
     }
 
-    /// Accepts nothing more, and lets every watcher read what was accepted before. Idempotent.
+    /// Accepts no more events, and lets every watcher read those accepted before. Idempotent.
     pub(crate) fn shutdown(&self) {
         let mut after = After::default();
         self.state().shutdown(&mut after);
         after.unlocked();
     }
 
-    /// The number of watchers, including those that were stopped but not dropped.
+    /// The number of watchers, including stopped ones whose receiver exists.
     #[cfg(test)]
     pub(crate) fn watchers(&self) -> usize {
         self.state().slots.len()
@@ -263,11 +263,12 @@ impl Mux {
     }
 }
 
-/// Work for after the lock is released.
+/// Work to do after the lock is released.
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
-    /// Its context may be the last of its kind, and wake a caller or end a span when dropped.
+    /// Events to drop. The context of an event may be the last clone, and wake a caller or end a
+    /// span when dropped.
     dropped: Vec<Event>,
     /// The number of events lost to watchers whose task has ended.
     lost: u64,
@@ -347,8 +348,8 @@ impl State {
         }
     }
 
-    /// Appends `event` to every queue it belongs in, within the bounds if it is `bounded`; returns
-    /// how many watchers missed it, and how many of those that write took it, if there are
+    /// Appends `event` to the queues of all watchers that may get it, within their bounds if
+    /// `bounded`. Returns how many watchers missed it, and how many sinks took it, if there are
     /// any.
     fn hand_over(
         &mut self,
@@ -364,7 +365,7 @@ impl State {
             .iter_mut()
             .filter(|slot| !slot.stopped && sequence >= slot.from)
             .peekable();
-        // The last one gets the event itself: sharing it costs two locked instructions.
+        // The last watcher gets the event itself, as a clone costs two locked instructions.
         let mut event = Some(event);
         while let Some(slot) = slots.next() {
             let shared = if slots.peek().is_some() {
@@ -387,14 +388,14 @@ impl State {
             slot.push(event, after);
             after.wakers.extend(slot.waker.take());
         }
-        // There was no watcher to see it.
+        // No watcher took the event.
         drop(slots);
         after.dropped.extend(event);
         (missed_by, sinks)
     }
 
-    /// Remembers a watcher whose task ended without being stopped. Events in `incoming` that it
-    /// would have received count as offered to it.
+    /// Records a watcher whose task ended without being stopped. Events in `incoming` that it would
+    /// have received count as offered to it.
     fn orphan(&mut self, slot: &Slot) {
         let first = self.next_sequence - self.incoming.events.len() as u64;
         let incoming = self.next_sequence - first.max(slot.from);
@@ -411,7 +412,7 @@ impl State {
         }
     }
 
-    /// Hands over what waits in `incoming`, as far as every watcher has room.
+    /// Moves events from `incoming` to the queues, as far as every watcher has room.
     fn advance(&mut self, after: &mut After) {
         loop {
             let sequence = self.next_sequence - self.incoming.events.len() as u64;
@@ -444,8 +445,8 @@ impl State {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
-        // What was accepted before the stop is still this watcher's: it goes past the bound rather
-        // than hold up the others.
+        // Events accepted before the stop still belong to this watcher. They exceed its bounds, so
+        // that other watchers need not wait.
         for (event, sequence) in self.incoming.events.iter().zip(first..) {
             if sequence >= slot.from {
                 add(&slot.counts.offered, 1);
@@ -459,7 +460,8 @@ impl State {
 
     fn shutdown(&mut self, after: &mut After) {
         self.stopped = true;
-        // Past the bounds, so that a watcher that does not read keeps nothing from the others.
+        // At shutdown the bounds are exceeded, so that a watcher that does not read withholds no
+        // event from the others.
         while let Some(event) = self.incoming.pop() {
             let sequence = self.next_sequence - self.incoming.events.len() as u64 - 1;
             self.hand_over(event, sequence, false, after);
@@ -476,7 +478,8 @@ impl Slot {
         self.queue.has_room(size, self.events_max, self.bytes_max)
     }
 
-    /// No caller waits for a handler or a reader, however long it keeps an event.
+    /// Appends an event for a watcher that is no sink without its waiting caller: callers do not
+    /// wait for handlers and readers, however long these keep an event.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
         let event = if !self.writes && is_awaited {
@@ -492,8 +495,8 @@ impl Slot {
 }
 
 impl Queue {
-    /// An empty queue takes any event, however large: otherwise a large one would never get
-    /// through.
+    /// Whether an event of `size` bytes fits. An empty queue takes any event, because a large one
+    /// would otherwise never pass.
     fn has_room(&self, size: usize, events_max: usize, bytes_max: usize) -> bool {
         self.events.is_empty()
             || (self.events.len() < events_max && self.bytes.saturating_add(size) <= bytes_max)
@@ -511,8 +514,7 @@ impl Queue {
     }
 }
 
-/// Adds to a counter that is only written under the mux's lock, which spares the locked
-/// instruction.
+/// Adds to a counter that is only written under the mux's lock. Avoids a locked instruction.
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Release);
 }
@@ -530,12 +532,12 @@ impl Lost {
 }
 
 impl QueueCounts {
-    /// Events offered to the watcher while its task lived: those it missed included.
+    /// Events offered to the watcher while its task ran, including those it missed.
     pub(crate) fn offered(&self) -> u64 {
         self.offered.load(Ordering::Relaxed)
     }
 
-    /// Events offered to the watcher when its task was gone.
+    /// Events offered to the watcher after its task had ended.
     pub(crate) fn lost(&self) -> DropCounts {
         let until = || self.until.get().copied();
         let lost = self.orphan.get().map_or(0, |orphan| {
@@ -545,25 +547,25 @@ impl QueueCounts {
         only(DropCause::RuntimeGone, lost)
     }
 
-    /// Set if its task ended without having been stopped.
+    /// The state of the watcher when its task ended without being stopped, if it did.
     pub(crate) fn orphan(&self) -> Option<Orphan> {
         self.orphan.get().copied()
     }
 
-    /// Events the watcher's full queue made it miss.
+    /// Events that the watcher missed because its queue was full.
     pub(crate) fn missed(&self) -> u64 {
         self.missed.load(Ordering::Acquire)
     }
 
-    /// The same by cause.
+    /// Events that the watcher missed, as a drop cause.
     pub(crate) fn drops(&self) -> DropCounts {
         only(DropCause::QueueFull, self.missed())
     }
 }
 
-/// The reading end of one watcher's queue. Dropping it forgets what is queued, and detaches the
-/// watcher; one that a task reads has to be stopped before, or counts what it would have seen as
-/// lost.
+/// The reading end of one watcher's queue. Dropping it drops the queued events and detaches the
+/// watcher. A watcher with a task must be stopped before; otherwise later events count as lost to
+/// it.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     mux: Arc<Mux>,
@@ -580,7 +582,7 @@ impl Receiver {
         &self.counts
     }
 
-    /// Detaches the watcher: it sees nothing accepted from now on.
+    /// Detaches the watcher: it gets no event accepted from now on.
     pub(crate) fn stop(&self) {
         self.mux.stop(self.id);
     }
@@ -592,9 +594,9 @@ impl Receiver {
         slot.map_or(0, |slot| slot.queue.events.len() as u64)
     }
 
-    /// Moves all queued events to the end of `batch`. `Ready(false)` after the last one.
+    /// Moves all queued events to the end of `batch`. Returns `Ready(false)` after the last one.
     ///
-    /// With an empty `batch` the two queues only change places.
+    /// If `batch` is empty, the two queues are swapped, which copies nothing.
     pub(crate) fn poll_take(
         &mut self,
         context: &mut Context<'_>,
@@ -623,7 +625,7 @@ impl Receiver {
             }
         };
         after.unlocked();
-        // The one before, if there was one.
+        // Drops the previous waker, if there was one.
         drop(waker);
         taken
     }
@@ -642,7 +644,7 @@ impl Drop for Receiver {
             state.advance(&mut after);
             slot
         };
-        // Events are freed outside the lock.
+        // The events are freed outside the lock.
         drop(slot);
         after.unlocked();
     }

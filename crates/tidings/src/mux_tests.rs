@@ -1,4 +1,4 @@
-//! What client-go's `watch/mux_test.go` tests, and what it leaves out.
+//! Tests of the mux: those of client-go's `watch/mux_test.go`, and further ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn options(events_max: usize, when_full: WhenFull) -> QueueOptions {
     }
 }
 
-/// What can be read now; the last element is `end` when nothing more will come.
+/// The messages that can be read now; the last element is `end` if no more will come.
 fn read(receiver: &mut Receiver) -> Vec<String> {
     let mut batch = VecDeque::new();
     let mut messages = Vec::new();
@@ -175,7 +175,7 @@ fn a_prefix_comes_first_whatever_its_length() {
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
     assert_eq!(watcher.counts().offered(), 5);
 
-    // Its bytes take no room from what follows.
+    // The prefix's bytes take no room from later events.
     let mux = Mux::new(QueueOptions {
         bytes_max: event("live").size(),
         ..options(10, WhenFull::Drop)
@@ -245,8 +245,8 @@ fn waiting_events_move_on_when_room_is_made_and_nobody_waits() {
 }
 
 /// client-go TestBroadcasterWatcherStopDeadlock, and the cases in which client-go's
-/// `WaitIfChannelFull` blocks or deadlocks: a full watcher holds up neither a new watcher, nor
-/// another's stop, nor its own, nor the shutdown, nor the recorder.
+/// `WaitIfChannelFull` blocks or deadlocks. A full watcher blocks neither a new watcher, nor a
+/// stop, nor the shutdown, nor the recorder.
 #[test]
 fn a_full_watcher_holds_up_no_call() {
     let full = || {
@@ -320,10 +320,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A watcher and what it has read.
+/// A watcher and the messages it has read.
 struct Seen {
     receiver: Receiver,
-    /// The number of the first event it may see, and of the first it may not.
+    /// The numbers of the first event it may see, and of the first it may not.
     from: usize,
     until: Option<usize>,
     prefix: usize,
@@ -394,7 +394,7 @@ proptest! {
     }
 }
 
-/// A waker may run anything when it is dropped, also what needs the mux.
+/// Dropping a waker may run any code, including code that takes the mux's lock.
 #[test]
 fn wakers_are_dropped_outside_the_lock() {
     struct AsksWhenDropped(Arc<Mux>, Sender<usize>);
@@ -422,7 +422,7 @@ fn wakers_are_dropped_outside_the_lock() {
     assert_eq!(answer.try_recv(), Ok(1));
 }
 
-/// Takes the mux's lock as it goes, as a span that ends may by logging an event.
+/// Takes the mux's lock when dropped, as a span does that logs an event at its end.
 struct Reenters {
     mux: Arc<Mux>,
     locked: Sender<bool>,
@@ -462,8 +462,8 @@ fn no_event_is_dropped_under_the_lock() {
             });
             mux.publish(event("m").with_context(context))
         };
-        // Seen by no watcher, by one that does not write, by one with too many waiting callers, too
-        // late.
+        // Published to no watcher, to one that is no sink, to one with too many waiting callers,
+        // and too late.
         publish();
         let reader = mux.watch(Vec::new()).unwrap();
         for _ in 0..3 {
@@ -476,8 +476,8 @@ fn no_event_is_dropped_under_the_lock() {
     }
 }
 
-/// Watchers that go with their runtimes leave no place behind; each counts what it would have seen
-/// until it is stopped.
+/// Watchers that end with their runtimes leave no slot behind; each counts the events it would have
+/// received until it is stopped.
 #[test]
 fn watchers_that_are_gone_with_their_runtimes_keep_no_place() {
     for when_full in [WhenFull::Drop, WhenFull::Wait] {

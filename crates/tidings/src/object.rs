@@ -1,5 +1,5 @@
-//! Objects of events: all types that can be converted to a [`Reference`]. client-go's
-//! `tools/reference`.
+//! Conversion of objects to [`Reference`]s: the types about which events can be recorded.
+//! client-go's `tools/reference`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use tidings_core::{Reference, ReferenceFields};
 
 use crate::error::ReferenceError;
 
-/// An object that events can be recorded about.
+/// An object about which events can be recorded.
 ///
 /// Implemented for
 /// - every type with kube's `Resource` whose kind is known at compile time: those of k8s-openapi,
 ///   those derived with `CustomResource`, `PartialObjectMeta` of either,
 /// - `kube::core::DynamicObject`, which must have a kind,
 /// - [`ObjectReference`] and [`Reference`], unchanged; the latter costs a copy of a pointer,
-/// - lists, of which kind, apiVersion and resourceVersion are known,
+/// - lists, whose kind, apiVersion and resourceVersion are known,
 /// - `Arc`, `Rc`, `Box`, and `Option` of each of these.
 ///
-/// The compiler needs `Kind` to distinguish these implementations; it is always inferred. A generic
+/// The compiler needs `Kind` to distinguish these implementations, and always infers it. A generic
 /// helper passes it on:
 ///
 /// ```
@@ -51,37 +51,38 @@ use crate::error::ReferenceError;
     note = "in a generic function, take `object: &impl ToReference<Kind>` with `Kind` as one more parameter: see the documentation of `tidings::ToReference`"
 )]
 pub trait ToReference<Kind> {
-    /// A reference to this object: kind, apiVersion, namespace, name, uid and resourceVersion.
+    /// Makes a reference to this object: kind, apiVersion, namespace, name, uid and
+    /// resourceVersion.
     fn to_reference(&self) -> Result<Reference, ReferenceError>;
 }
 
 /// Markers of the implementations of [`ToReference`]. Programs need not name them.
 pub mod kind {
-    /// The type knows its kind.
+    /// A type whose kind is known at compile time.
     #[derive(Debug)]
     pub struct Typed(());
-    /// The value has its kind.
+    /// A type whose values have their own kind.
     #[derive(Debug)]
     pub struct Dynamic(());
-    /// A list.
+    /// A list of a type whose kind is known.
     #[derive(Debug)]
     pub struct List(());
-    /// A list whose value has its kind.
+    /// A list whose value has its own kind.
     #[derive(Debug)]
     pub struct DynamicList(());
-    /// Already a reference.
+    /// A reference.
     #[derive(Debug)]
     pub struct Given(());
-    /// Behind a pointer.
+    /// A pointer to a convertible object.
     #[derive(Debug)]
     pub struct Pointed<Kind>(std::marker::PhantomData<Kind>);
-    /// Optional.
+    /// An optional object.
     #[derive(Debug)]
     pub struct Optional<Kind>(std::marker::PhantomData<Kind>);
 }
 
-/// A reference from an object's metadata: client-go's `GetReference` after its look-up of kind and
-/// version.
+/// Makes a reference from an object's metadata. client-go's `GetReference` after its look-up of
+/// kind and version.
 fn from_metadata(kind: &str, api_version: &str, metadata: &ObjectMeta) -> Reference {
     fn text(field: Option<&String>) -> &str {
         field.map_or("", String::as_str)
@@ -333,7 +334,8 @@ mod tests {
         )]
         struct MachineSpec {}
 
-        /// client-go `tools/reference` TestGetReferenceRefVersion, and what the value says itself.
+        /// client-go `tools/reference` TestGetReferenceRefVersion, and values that have their own
+        /// kind.
         #[test]
         fn the_version_has_its_group() {
             let mut machine = Machine::new("web-0", MachineSpec {});
@@ -353,7 +355,7 @@ mod tests {
         }
 
         /// client-go `tools/reference` TestGetReferenceNilScheme: the kind is unknown.
-        /// TestGetReferenceNilSchemeWithPopulatedGVK is the same object with its types.
+        /// TestGetReferenceNilSchemeWithPopulatedGVK: the same object with `types`.
         #[test]
         fn a_dynamic_object_says_what_kind_it_is() {
             let missing = ReferenceError::MissingKind {

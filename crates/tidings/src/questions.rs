@@ -1,12 +1,12 @@
 //! Questions to a sink at start: whether it accepts events.k8s.io/v1, and whether events may be
 //! written to it.
 //!
-//! If the sink may choose, it chooses core/v1 also when only that may be written, so that an old
-//! Role without events.k8s.io loses no event.
+//! If the sink may choose, it also chooses core/v1 when only that may be written. An old Role
+//! without events.k8s.io then loses no event.
 //!
 //! Invariant: only an answer decides. During an outage, or with an expired token, the sink is asked
-//! again for as long as it takes: nothing could be written meanwhile, and a choice of core/v1 would
-//! be for the life of the process.
+//! again and again: nothing could be written meanwhile, and a choice of core/v1 would hold for the
+//! life of the process.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(crate) struct Questions<S> {
 }
 
 impl<S: Sink> Questions<S> {
-    /// Whether to write events.k8s.io/v1: the sink accepts it, and not only core/v1 may be written.
+    /// Decides whether to write events.k8s.io/v1: the sink accepts it, and it is not the case that
+    /// only core/v1 may be written.
     pub(crate) async fn serves_events_v1(self) -> bool {
         let what = "whether the server has events.k8s.io/v1";
         match self.ask(what, || self.sink.serves(EventApi::Events)).await {
@@ -60,7 +61,7 @@ impl<S: Sink> Questions<S> {
         only_core
     }
 
-    /// Logs why events cannot be written as `api`, if so.
+    /// Checks access to events of `api`, and logs a missing permission.
     pub(crate) async fn check(self, api: EventApi) {
         let what = "whether events may be written";
         match self.ask(what, || self.sink.check(api)).await {
@@ -74,7 +75,7 @@ impl<S: Sink> Questions<S> {
         }
     }
 
-    /// Asks until there is a final answer.
+    /// Repeats a question until there is a final answer.
     async fn ask<T, F: Future<Output = Result<T, WriteError>>>(
         &self,
         what: &str,
@@ -84,7 +85,7 @@ impl<S: Sink> Questions<S> {
         let mut failures = 0_u32;
         let mut draining = false;
         loop {
-            // Called inside, as a sink may panic before it returns a future.
+            // Called inside the future, as a sink may panic before it returns one.
             let answer = AssertUnwindSafe(async { question().await });
             let answer = answer.catch_unwind().await;
             let error = match answer {
@@ -108,14 +109,14 @@ impl<S: Sink> Questions<S> {
             let until = self.clock.monotonic().saturating_add(wait);
             tokio::select! {
                 () = self.clock.sleep_until(until) => {}
-                // Ask once more at once, as every write is retried then.
+                // At the start of a shutdown the question is repeated at once, as every write is.
                 () = reached(&mut phase, Phase::Draining), if !draining => draining = true,
             }
         }
     }
 }
 
-/// Whether an error is a final answer, regardless of the [`RetryPolicy`]: it is no, or asking is
+/// Whether an error is a final answer, regardless of the [`RetryPolicy`]: a refusal, or asking is
 /// not allowed or not possible.
 fn is_final(error: &WriteError) -> bool {
     match &error.kind {

@@ -19,8 +19,8 @@ use crate::object::ToReference;
 
 /// Records events on behalf of an [`EventSource`]: client-go's `EventRecorder`.
 ///
-/// A recorder is cheap to clone, and every call is synchronous: it makes the event, puts it into
-/// the watchers' queues and returns. It may be made on any thread, inside or outside an async
+/// A recorder is cheap to clone, and every call is synchronous: it makes the event, appends it to
+/// the watchers' queues and returns. Calls are allowed on any thread, inside or outside an async
 /// runtime.
 ///
 /// ```
@@ -35,8 +35,8 @@ use crate::object::ToReference;
 /// ```
 ///
 /// # Cost
-/// About a quarter of a microsecond with a [`Reference`](crate::Reference) at hand. Made from an
-/// object, the reference costs two allocations more.
+/// A call takes about a quarter of a microsecond with a [`Reference`](crate::Reference) at hand.
+/// Making the reference from an object costs two more allocations.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     intake: Arc<Intake>,
@@ -48,19 +48,19 @@ impl Recorder {
         Self { intake, source }
     }
 
-    /// The source that this recorder reports as.
+    /// The source of this recorder's events.
     pub fn source(&self) -> &EventSource {
         &self.source
     }
 
     /// Records that `reason` happened to `object`, now.
     ///
-    /// `reason` is a short word in UpperCamelCase that programs may look for; `message` is for
-    /// people, written once, straight into the event. client-go's `Event` and, with `format_args!`,
-    /// its `Eventf`.
+    /// `reason` is a short word in UpperCamelCase that programs may look for. `message` is for
+    /// people; it is formatted once, directly into the event. client-go's `Event` and, with
+    /// `format_args!`, its `Eventf`.
     ///
-    /// The event goes to the namespace of the object. It is lost if the object cannot be referred
-    /// to, the broadcaster is shut down, or the queues are full; each loss is counted and logged.
+    /// The event is written to the object's namespace. It is lost if the object has no kind, the
+    /// broadcaster is shut down, or the queues are full; each loss is counted and logged.
     pub fn event<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -122,9 +122,9 @@ impl Recorder {
         );
     }
 
-    /// Records something that happened at `at`: the event is first and last seen then.
+    /// Records something that happened at `at`, which becomes the event's first and last time.
     ///
-    /// client-go had `PastEventf` until v0.17; it ignored the time it was given.
+    /// client-go had `PastEventf` until v0.17, which ignored the given time.
     pub fn past<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -140,9 +140,9 @@ impl Recorder {
     /// an earlier event, or given up. For programs that need to know, such as one that is about to
     /// exit; a reconcile loop should not wait for its events.
     ///
-    /// The event is recorded by the call, whether the future is awaited or dropped. It is written
-    /// at once and by itself, even where other events would wait to be written together, and it is
-    /// retried like every write: while the server is down the wait takes minutes, so limit it with
+    /// The call records the event, whether the future is awaited or dropped. The event is written
+    /// at once and separately, even if others would wait to be merged. It is retried like every
+    /// write: while the server is down the wait takes minutes, so limit it with
     /// `tokio::time::timeout`. More in [`EventBuilder::send_and_wait`].
     ///
     /// ```no_run
@@ -158,7 +158,7 @@ impl Recorder {
     /// ```
     ///
     /// # Errors
-    /// As of [`EventBuilder::send_and_wait`].
+    /// The errors of [`EventBuilder::send_and_wait`].
     pub fn record_and_wait<Kind>(
         &self,
         object: &impl ToReference<Kind>,
@@ -166,7 +166,7 @@ impl Recorder {
         reason: &str,
         message: impl fmt::Display,
     ) -> Pin<Box<dyn Future<Output = Result<Acknowledgement, RecordError>> + Send>> {
-        // Boxed, so that it borrows neither the object nor the message.
+        // The future is boxed so that it borrows neither the object nor the message.
         Box::pin(
             self.build(object, event_type, reason)
                 .message(message)

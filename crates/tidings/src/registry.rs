@@ -1,9 +1,8 @@
 //! The registry of one broadcaster's tasks, with the counts of running and ended ones.
 //!
 //! Invariant: an event offered to a task is pending until it is counted as delivered, aggregated,
-//! filtered or dropped, each exactly once. A task that ended with its runtime has dropped its
-//! events in memory; events offered to it after that, until its watcher is stopped, are counted by
-//! the mux.
+//! filtered or dropped, exactly once. When a task ends with its runtime, its events in memory are
+//! dropped. The mux counts events offered after that, until the watcher is stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,7 @@ use crate::metrics::abandoned;
 use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
 
-/// The phases of a broadcaster.
+/// The phases of a broadcaster, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Events are accepted.
@@ -31,13 +30,13 @@ pub(crate) enum Phase {
 /// The kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    /// Writes them to a sink.
+    /// A task that writes events to a sink.
     Sink,
-    /// Calls a function with them.
+    /// A task that calls a function with events.
     Handler,
 }
 
-/// Waits until `phase` is reached, or the broadcaster was dropped.
+/// Waits until `phase` is reached, or the broadcaster is dropped.
 pub(crate) async fn reached(current: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = current.wait_for(|current| *current >= phase).await;
 }
@@ -50,19 +49,19 @@ pub(crate) struct Registry {
     /// The number of running sinks.
     sinks: watch::Sender<usize>,
     books: Mutex<Books>,
-    /// The last failure of a write of any sink.
+    /// The last failed write of any sink.
     last_error: Arc<Mutex<Option<String>>>,
 }
 
 #[derive(Debug, Default)]
 struct Books {
-    /// Counts of running tasks.
+    /// The counts of tasks that are running.
     open: Vec<Arc<Progress>>,
     ended_sinks: Counts,
     ended_handlers: Counts,
 }
 
-/// Counts of one task.
+/// The counts of one task.
 #[derive(Debug)]
 pub(crate) struct Progress {
     kind: TaskKind,
@@ -75,7 +74,7 @@ pub(crate) struct Progress {
     aggregated: AtomicU64,
     filtered: AtomicU64,
     dropped: Drops,
-    /// At the end: events on disk, for the next process.
+    /// Events left on disk for the next process, set at the end.
     left_on_disk: Arc<AtomicU64>,
     ended: watch::Sender<bool>,
     last_error: Arc<Mutex<Option<String>>>,
@@ -93,7 +92,7 @@ impl Registry {
     }
 
     /// Reserves a place for a new task. Called before its watcher is registered, so that a shutdown
-    /// waits for it.
+    /// waits for the task.
     pub(crate) fn reserve(self: &Arc<Self>, kind: TaskKind) -> Place {
         self.running.send_modify(|running| *running += 1);
         if kind == TaskKind::Sink {
@@ -105,8 +104,8 @@ impl Registry {
         }
     }
 
-    /// Registers a new task, of a sink of this name if it is one, that reads a queue with these
-    /// counts. The task has ended when the returned guard is dropped.
+    /// Registers a new task that reads a queue with these counts; `sink` is the sink's name, if it
+    /// is one. The task has ended when the returned guard is dropped.
     pub(crate) fn open(
         &self,
         place: Place,
@@ -153,7 +152,7 @@ impl Registry {
 
     /// Waits until every task has ended.
     pub(crate) async fn all_ended(&self) {
-        // The sender lives as long as `self`, so this cannot fail.
+        // The sender exists as long as `self`, so this cannot fail.
         let _ = self
             .running
             .subscribe()
@@ -166,8 +165,8 @@ impl Registry {
         *self.running.borrow()
     }
 
-    /// Counts of all sinks and of all handlers, without events offered to those that had ended with
-    /// their runtime.
+    /// The counts of all sinks and of all handlers, without events offered to tasks that had ended
+    /// with their runtime.
     pub(crate) fn counts(&self) -> (Counts, Counts) {
         let books = self.books();
         let (mut sinks, mut handlers) = (books.ended_sinks, books.ended_handlers);
@@ -180,7 +179,7 @@ impl Registry {
         (sinks, handlers)
     }
 
-    /// The last failure of a write, if there was one.
+    /// The last failed write, if there was one.
     pub(crate) fn last_error(&self) -> Option<String> {
         let error = self
             .last_error
@@ -221,7 +220,7 @@ impl Books {
 }
 
 impl Progress {
-    /// Events that an earlier process left on disk: they count as offered to this one.
+    /// Counts events that an earlier process left on disk as offered to this task.
     pub(crate) fn recovered(&self, number: u64) {
         self.recovered.fetch_add(number, Ordering::Release);
     }
@@ -238,12 +237,12 @@ impl Progress {
         self.filtered.fetch_add(number, Ordering::Release);
     }
 
-    /// Counts a write that has no answer for long; returns how many there were before.
+    /// Counts a write that has no answer for long; returns the number of earlier ones.
     pub(crate) fn slow_writes(&self) -> u64 {
         self.slow.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Remembers that writes had no answer at the end, unless another failure is known.
+    /// Records that writes had no answer at the end, unless another failure is known.
     pub(crate) fn unanswered(&self, writes: usize) {
         let mut error = self
             .last_error
@@ -254,7 +253,7 @@ impl Progress {
         });
     }
 
-    /// Remembers the last failure of a write.
+    /// Records the last failed write.
     pub(crate) fn failed(&self, error: String) {
         *self
             .last_error
@@ -294,18 +293,18 @@ impl Progress {
         }
     }
 
-    /// The counts of the queue it reads.
+    /// The counts of the task's queue.
     pub(crate) fn queue(&self) -> &QueueCounts {
         &self.queue
     }
 
-    /// Where a spill reports, at its end, the number of events on disk.
+    /// The counter in which a spill reports, at its end, the number of events on disk.
     pub(crate) fn left_on_disk(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.left_on_disk)
     }
 
-    /// Counts the events that a task had only in memory when it ended with its runtime as dropped,
-    /// at least the queued ones. Returns their number.
+    /// Counts a task's events that were only in memory when it ended with its runtime as dropped.
+    /// These are at least the queued ones. Returns their number.
     fn lose_memory(&self, orphan: Orphan) -> u64 {
         let on_disk = self.left_on_disk.load(Ordering::Acquire);
         let pending = self.own_counts().pending;
@@ -321,12 +320,12 @@ impl Progress {
     }
 
     pub(crate) async fn ended(&self) {
-        // The sender lives as long as `self`, so this cannot fail.
+        // The sender exists as long as `self`, so this cannot fail.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }
 
-/// A task that a shutdown waits for.
+/// A reserved place of a task, for which a shutdown waits.
 #[derive(Debug)]
 pub(crate) struct Place {
     registry: Arc<Registry>,
@@ -342,10 +341,10 @@ impl Drop for Place {
     }
 }
 
-/// Guard that ends a task's counts, however it ends, and then releases its place.
+/// A guard that completes a task's counts, however the task ends, and then releases its place.
 pub(crate) struct Ending {
     progress: Arc<Progress>,
-    /// Counts what a sink leaves.
+    /// The metric of events that a sink has not settled at its end.
     abandoned: Option<Counter>,
     place: Place,
 }
@@ -376,8 +375,8 @@ mod tests {
     use crate::config::QueueOptions;
     use crate::mux::Mux;
 
-    /// Between the end of its queue and that of its books a task may be offered events, be stopped,
-    /// and not know what it leaves on disk: each event is counted once anyway.
+    /// Between the end of its queue and the end of its counts, a task may be offered events, be
+    /// stopped, and not know what it leaves on disk. Each event is counted once anyway.
     #[test]
     fn the_books_of_a_task_that_goes_with_its_runtime_add_up() {
         for (stops, left_on_disk, lost) in [

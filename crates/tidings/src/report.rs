@@ -16,7 +16,7 @@ pub struct Counts {
     pub delivered: u64,
     /// Events merged into the write of a later one, which has their count and times. In a series
     /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
-    /// not kept.
+    /// lost.
     pub aggregated: u64,
     /// Events that the spam filter held back: repeats of a written event, whose count is written
     /// later.
@@ -37,7 +37,7 @@ impl Counts {
         self.pending += other.pending;
     }
 
-    /// Counts events that reached no sink or handler, which were offered nevertheless.
+    /// Counts refused events, which reached no sink or handler, as offered and dropped.
     pub(crate) fn refused(&mut self, drops: &DropCounts) {
         self.offered += drops.total();
         self.dropped.merge(drops);
@@ -63,7 +63,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The number of filtered events, where there are any.
+/// The number of filtered events, shown unless it is 0.
 struct Filtered(u64);
 
 impl fmt::Display for Filtered {
@@ -89,22 +89,21 @@ pub struct FlushReport {
     pub delivered: u64,
     /// Events merged into the write of a later one, which has their count and times. In a series
     /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
-    /// not kept.
+    /// lost.
     pub aggregated: u64,
     /// Events that the spam filter held back: repeats of a written event, whose count is written
     /// later.
     pub filtered: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
-    /// Events that were waiting or being written at the deadline. The latter may have arrived.
+    /// Events that waited or were being written at the deadline. The latter may have arrived.
     pub pending: u64,
-    /// Events recorded while no sink was started: nobody wrote them. They are not among those
-    /// offered.
+    /// Events recorded while no sink was started, which nobody wrote. They do not count as offered.
     pub unwritten: u64,
-    /// The last failure of a write, with the event it concerns; or that a write has no answer. The
-    /// write may have succeeded since.
+    /// The last failed write, with its event, or a note that a write has no answer. The write may
+    /// have succeeded since.
     pub last_error: Option<String>,
-    /// The same for handlers: loggers and other event watchers.
+    /// The outcomes for handlers: loggers and other event watchers.
     pub handlers: Counts,
 }
 
@@ -129,8 +128,8 @@ impl FlushReport {
     }
 }
 
-/// One readable line, one more for each cause of loss, and the last error if something was lost or
-/// is pending.
+/// One readable line, one more for each drop cause, and the last error if events were lost or are
+/// pending.
 impl fmt::Display for FlushReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -174,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// What handlers missed was dropped, or never taken.
+    /// Events that handlers missed are shown as dropped or pending.
     #[test]
     fn what_handlers_missed_is_said() {
         for (dropped, pending, missed) in [

@@ -14,14 +14,14 @@ use crate::intake::name_stamps;
 /// Maximum pending counts that are written before they are due.
 const EARLY_WRITES: usize = 64;
 
-/// The amount that may be in memory before the rest waits in its series, on disk, or in the queue:
-/// half of what the delivery holds of events that were not tried yet, and three quarters of all, so
-/// that events that fail alone do not keep new ones from being tried.
+/// The amount of events that may be in memory; beyond it, events wait in their series, on disk, or
+/// in the queue. It is half of the delivery's bound for events that were not tried yet, and three
+/// quarters for all. Events that fail alone thus leave room for new ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) events: usize,
     pub(crate) bytes: usize,
-    /// The delivery's bound.
+    /// The delivery's bound in bytes.
     pub(crate) bytes_max: usize,
 }
 
@@ -31,8 +31,8 @@ impl Room {
         events > 0 && bytes > 0
     }
 
-    /// How many events may be read from disk, and how many bytes there: none before there is room
-    /// for several. An event takes more bytes in memory than on disk.
+    /// How many events, and bytes on disk, may be read back now; none unless there is room for
+    /// several. An event takes more bytes in memory than on disk.
     pub(crate) fn to_read(self, delivery: &Delivery<Occurrence>) -> (usize, usize) {
         let (events, bytes) = untried(delivery);
         if events > self.events / 2 || bytes > self.bytes / 2 || !self.is_left_by(delivery) {
@@ -43,7 +43,7 @@ impl Room {
     }
 
     /// Whether there is room for the writes of all these events. A write keeps its event, the first
-    /// of its kind, and its key.
+    /// event of its kind, and its key.
     pub(crate) fn is_left_for(self, events: &[Event], delivery: &Delivery<Occurrence>) -> bool {
         let sizes = events.iter().map(Event::size);
         let bytes = sizes.fold(delivery.pending_bytes(), |sum, size| {
@@ -52,7 +52,7 @@ impl Room {
         events.len() <= self.left_by(delivery).0 && bytes <= self.bytes_max
     }
 
-    /// The events and the bytes for which there is room.
+    /// The number of events and of bytes for which there is room.
     fn left_by(self, delivery: &Delivery<Occurrence>) -> (usize, usize) {
         let left = |half: usize, untried: usize, all: usize| {
             let all_max = half.saturating_add(half / 2);
@@ -77,18 +77,18 @@ fn untried(delivery: &Delivery<Occurrence>) -> (usize, usize) {
     )
 }
 
-/// What became of an event.
+/// What the rules did with an event.
 pub(crate) enum Taken {
-    /// It is written, or waits to be.
+    /// The event is written, or waits to be written.
     Offered,
-    /// The spam filter held it back: its count is written later, to the event of the first of its
-    /// kind.
+    /// The spam filter held the event back. Its count is written later, to the stored event of its
+    /// kind, `first`.
     HeldBack { first: Event, count: i32 },
-    /// It will never be written.
+    /// The event will never be written.
     Dropped(DropCause),
 }
 
-/// The correlator or the series.
+/// The rules of one sink: a correlator or series.
 pub(crate) enum Rules {
     Counts(Box<Correlator>),
     Series(Box<Series>),
@@ -119,7 +119,7 @@ impl Rules {
                 offer(now.monotonic, series, delivery);
             }
             Self::Counts(correlator) => {
-                // Functions of the user are called here, which may panic.
+                // This calls the user's functions, which may panic.
                 match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
                     Ok(Correlated::Write(occurrence)) => delivery.offer(now.monotonic, occurrence),
                     Ok(Correlated::Filtered) => return Taken::Dropped(DropCause::SpamFiltered),
@@ -147,7 +147,7 @@ impl Rules {
         }
     }
 
-    /// Offers due counts, as far as there is room: a delayed count is not lost.
+    /// Offers due counts to the delivery, as far as there is room. A delayed count is not lost.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Monotonic,
@@ -172,8 +172,8 @@ impl Rules {
         }
     }
 
-    /// When a count will be due for which there is room. Without room there is no timer, as answers
-    /// make room.
+    /// When the next count is due for which there is room. Without room there is no timer, because
+    /// answers make room.
     pub(crate) fn poll_timeout(
         &self,
         room: Room,
@@ -186,7 +186,7 @@ impl Rules {
         }
     }
 
-    /// Offers some counts before they are due, unless there is much to write already.
+    /// Offers some counts before they are due, unless many writes are pending.
     pub(crate) fn write_early(
         &mut self,
         now: Monotonic,
@@ -202,7 +202,7 @@ impl Rules {
         }
     }
 
-    /// After the last event: offers the remaining counts, as far as there is room. Returns whether
+    /// After the last event, offers the remaining counts, as far as there is room. Returns whether
     /// these were all.
     pub(crate) fn finish(
         &mut self,

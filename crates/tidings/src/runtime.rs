@@ -1,12 +1,12 @@
-//! Runs tasks: on the caller's tokio runtime, or else on a thread of their own; and functions that
-//! may block on threads of their own.
+//! Background tasks: on the caller's tokio runtime, or else on a separate thread; and functions
+//! that may block, each on its own thread.
 
 use std::io;
 
 use tokio::runtime::{Builder, Handle};
 use tracing::instrument::WithSubscriber;
 
-/// Runs `future` in the background. Its log lines go where the caller's go.
+/// Runs `future` in the background, with the caller's log subscriber.
 ///
 /// # Errors
 /// There is no runtime, and no thread or poller could be created.
@@ -26,8 +26,8 @@ pub(crate) fn spawn(
     Ok(())
 }
 
-/// Runs `run`, which may block, on a thread of its own. Its log lines go where the caller's go, and
-/// it may spawn tasks on the caller's runtime, if there is one.
+/// Runs `run`, which may block, on its own thread, with the caller's log subscriber. It may spawn
+/// tasks on the caller's runtime, if there is one.
 ///
 /// # Errors
 /// No thread could be created.

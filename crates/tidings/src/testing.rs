@@ -1,4 +1,5 @@
-//! For tests of programs that record events: a recorder without a cluster, and its recorded events.
+//! For tests of programs that record events: a recorder without a cluster, and the events it
+//! recorded.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;
@@ -12,8 +13,8 @@
 //! events.assert_no_more();
 //! ```
 //!
-//! Where several tasks record, the order is not known: [`RecordedEvents::assert_contains`] and
-//! [`RecordedEvents::assert_about`] find an event wherever it is, and
+//! If several tasks record, the order of events is not known. [`RecordedEvents::assert_contains`]
+//! and [`RecordedEvents::assert_about`] then find an event anywhere, and
 //! [`RecordedEvents::wait_for`] waits for one. [`report`] makes reports.
 
 use std::collections::VecDeque;
@@ -29,21 +30,21 @@ use crate::recorder::Recorder;
 use crate::report::{Counts, FlushReport};
 use crate::watcher::EventWatcher;
 
-/// How long [`RecordedEvents::wait_for`] waits.
+/// How long [`RecordedEvents::wait_for`] waits at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A recorder that reports as `testing`, and the events it recorded: client-go's `FakeRecorder`,
-/// with events instead of strings.
+/// Makes a recorder with the component `testing`, and the events that it records: client-go's
+/// `FakeRecorder`, with events instead of strings.
 ///
 /// Recording never waits. A caller of [`Recorder::record_and_wait`] gets `Delivered` at once, also
-/// for a repeat, because nothing is correlated here. Up to 32,768 unread events are kept; later
+/// for a repeat, because events are not correlated here. Up to 32,768 unread events are kept; later
 /// ones are counted as missed, and a waiting caller gets an error.
 pub fn recorder() -> (Recorder, RecordedEvents) {
     recorder_with(&BroadcasterOptions::default(), "testing")
 }
 
-/// The same with options (a manual clock, a namespace policy, a queue's length) and a source of the
-/// caller's choice. The options are not checked; those of sinks have no effect.
+/// Makes the recorder of a test with options (a manual clock, a namespace policy, a queue's length)
+/// and a chosen source. The options are not checked; those of sinks have no effect.
 pub fn recorder_with(
     options: &BroadcasterOptions,
     source: impl Into<EventSource>,
@@ -51,7 +52,7 @@ pub fn recorder_with(
     let intake = Intake::delivering(options);
     let recorder = Recorder::new(std::sync::Arc::clone(&intake), source.into());
     let events = RecordedEvents {
-        // A new broadcaster is not shut down.
+        // A new broadcaster is not shut down, so this does not fail.
         watcher: intake
             .mux
             .watch_to_write()
@@ -62,7 +63,7 @@ pub fn recorder_with(
     (recorder, events)
 }
 
-/// A report with these outcomes, whose counts add up, for tests of code that reads reports.
+/// Makes a report with these outcomes, whose counts add up, for tests of code that reads reports.
 ///
 /// ```
 /// use tidings::{DropCause, FlushReport, testing};
@@ -94,12 +95,12 @@ pub fn report(delivered: u64, dropped: &[(DropCause, u64)], pending: u64) -> Flu
 #[derive(Debug)]
 pub struct RecordedEvents {
     watcher: Option<EventWatcher>,
-    /// Read from the watcher, in search of another: the next events.
+    /// Events that a search read from the watcher without taking them: the next ones.
     passed: VecDeque<Event>,
 }
 
 impl RecordedEvents {
-    /// The next event, if one was recorded.
+    /// Removes and returns the next event, if one was recorded.
     pub fn next_event(&mut self) -> Option<Event> {
         self.passed
             .pop_front()
@@ -118,12 +119,13 @@ impl RecordedEvents {
         }
     }
 
-    /// All events recorded since the last call.
+    /// Removes and returns all events recorded since the last call.
     pub fn take(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.next_event()).collect()
     }
 
-    /// The same as lines, in the format of client-go's `FakeRecorder`: see [`line()`].
+    /// Removes and returns all events as lines, in the format of client-go's `FakeRecorder`: see
+    /// [`line()`].
     pub fn take_lines(&mut self) -> Vec<String> {
         self.take().iter().map(line).collect()
     }
@@ -154,8 +156,8 @@ impl RecordedEvents {
         }
     }
 
-    /// Returns the first event of this type and reason, wherever it is among the recorded ones.
-    /// The others stay, in order.
+    /// Removes and returns the first event of this type and reason, wherever it is among the
+    /// recorded ones. The others stay, in order.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -170,7 +172,7 @@ impl RecordedEvents {
     /// ```
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such event.
     #[track_caller]
     pub fn assert_contains(&mut self, event_type: EventType, reason: &str) -> Event {
         self.find(|event| is(event, event_type, reason))
@@ -182,7 +184,8 @@ impl RecordedEvents {
             })
     }
 
-    /// The same of an event about `object`: its kind, namespace, name and uid.
+    /// Removes and returns the first event of this type and reason about `object`, by its kind,
+    /// namespace, name and uid.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -198,7 +201,7 @@ impl RecordedEvents {
     /// ```
     ///
     /// # Panics
-    /// If there is none, or no event can be about `object`.
+    /// If there is no such event, or `object` cannot be converted to a reference.
     #[track_caller]
     pub fn assert_about<Kind>(
         &mut self,
@@ -224,11 +227,12 @@ impl RecordedEvents {
             })
     }
 
-    /// Waits for an event of this type and reason, and returns the first one. The others stay, in
-    /// order.
+    /// Waits for an event of this type and reason, and removes and returns the first one. The
+    /// others stay, in order.
     ///
     /// # Panics
-    /// If none is recorded within 30 s, which tokio's paused time skips; outside a tokio runtime.
+    /// If no such event is recorded within 30 s, which tokio's paused time skips; or outside a
+    /// tokio runtime.
     pub async fn wait_for(&mut self, event_type: EventType, reason: &str) -> Event {
         if let Some(event) = self.find(|event| is(event, event_type, reason)) {
             return event;
@@ -253,7 +257,7 @@ impl RecordedEvents {
         })
     }
 
-    /// Removes the first event that `is_wanted`.
+    /// Removes the first event for which `is_wanted` is true.
     fn find(&mut self, is_wanted: impl Fn(&Event) -> bool) -> Option<Event> {
         let watcher = self.watcher.as_mut();
         let queued = watcher.map(|watcher| std::iter::from_fn(|| watcher.try_recv()));
@@ -262,7 +266,7 @@ impl RecordedEvents {
         self.passed.remove(place)
     }
 
-    /// What was recorded in place of an event, for a message.
+    /// The recorded events, for the message of a failed assertion.
     fn others(&mut self) -> String {
         let recorded = self.take_lines();
         if recorded.is_empty() {
@@ -272,7 +276,7 @@ impl RecordedEvents {
         format!("these were recorded:\n  {recorded}{missed}")
     }
 
-    /// Asserts that the remaining events, as lines, are exactly these.
+    /// Removes all events, and asserts that their lines are exactly these.
     ///
     /// # Panics
     /// If they differ.
@@ -322,7 +326,7 @@ pub fn line(event: &Event) -> String {
     line
 }
 
-/// The same with ` involvedObject{kind=K,apiVersion=V}` before the annotations:
+/// The line that `line()` returns, with ` involvedObject{kind=K,apiVersion=V}` before the annotations:
 /// `record.FakeRecorder` with `IncludeObject`.
 pub fn line_with_object(event: &Event) -> String {
     let mut line = head(event);
@@ -332,8 +336,8 @@ pub fn line_with_object(event: &Event) -> String {
     line
 }
 
-/// `<type> <reason> <action> <message> {kind=K,apiVersion=V}`, the braces once more for a related
-/// object, then the annotations: `events.FakeRecorder` with `Verbose`.
+/// `<type> <reason> <action> <message> {kind=K,apiVersion=V}`, then the braces of a related object,
+/// then the annotations: `events.FakeRecorder` with `Verbose`.
 pub fn verbose_line(event: &Event) -> String {
     let mut line = format!(
         "{} {} {} {}",
@@ -372,7 +376,7 @@ fn push_kind(line: &mut String, object: &Reference) {
     );
 }
 
-/// A map as Go's `fmt.Sprint` writes it.
+/// Appends the annotations as Go's `fmt.Sprint` writes a map.
 fn push_annotations(line: &mut String, event: &Event) {
     if let Some(annotations) = event.annotations() {
         let pairs: Vec<_> = annotations

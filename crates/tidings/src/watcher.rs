@@ -1,4 +1,4 @@
-//! Watchers: handlers that are called with every event, raw watchers that the caller reads, and
+//! Watchers: handlers that are called with every event, watchers whose queue the caller reads, and
 //! handles to stop them.
 
 use std::collections::VecDeque;
@@ -20,9 +20,8 @@ use crate::mux::{Mux, Receiver};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::report::Counts;
 
-/// Time for which a task does not read its queue after it has emptied it: a flood then costs one
-/// wake-up a millisecond instead of one for each event. An event after a pause is still handled at
-/// once.
+/// How long a task waits before it reads its queue again after emptying it. A flood then costs one
+/// wake-up a millisecond instead of one for each event. An event after a pause is handled at once.
 pub(crate) const REST: Duration = Duration::from_millis(1);
 
 /// The handle of a watcher that was started on a [`Broadcaster`](crate::Broadcaster). Dropping it
@@ -43,11 +42,11 @@ impl Watch {
         Self(None)
     }
 
-    /// Detaches the watcher: it handles events recorded before, gets none recorded after, and ends.
+    /// Detaches the watcher: it handles events recorded before, gets no later ones, and ends.
     /// Idempotent; other watchers are not affected.
     ///
-    /// Until it is called, events are offered even to a sink that ended with its runtime, and
-    /// dropped as [`RuntimeGone`](crate::DropCause::RuntimeGone).
+    /// A sink that ended with its runtime is offered events until this call, and they are dropped
+    /// as [`RuntimeGone`](crate::DropCause::RuntimeGone).
     pub fn stop(&self) {
         if let Some(running) = &self.0 {
             running.mux.stop(running.id);
@@ -55,8 +54,8 @@ impl Watch {
         }
     }
 
-    /// Whether the watcher has ended: stopped, shut down, abandoned, its handler panicked, or never
-    /// started.
+    /// Whether the watcher has ended: it was stopped, shut down or abandoned, its handler panicked,
+    /// or it never started.
     pub fn is_ended(&self) -> bool {
         self.0
             .as_ref()
@@ -70,7 +69,7 @@ impl Watch {
         }
     }
 
-    /// Outcomes of the events offered to it so far.
+    /// Outcomes of the events offered to this watcher so far.
     pub fn counts(&self) -> Counts {
         self.0
             .as_ref()
@@ -102,12 +101,12 @@ impl EventWatcher {
         }
     }
 
-    /// The next event; `None` at the end. Dropping the future loses no event.
+    /// Waits for the next event; `None` at the end. Dropping the future loses no event.
     pub async fn recv(&mut self) -> Option<Event> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// The next event, if one is queued.
+    /// Returns the next event, if one is queued.
     pub fn try_recv(&mut self) -> Option<Event> {
         match self.poll_recv(&mut Context::from_waker(std::task::Waker::noop())) {
             Poll::Ready(event) => event,
@@ -131,7 +130,7 @@ impl EventWatcher {
         self.mux.stop(self.receiver.id());
     }
 
-    /// Events offered to it: read, missed because its queue was full, and queued.
+    /// The events offered to the watcher: read, missed because its queue was full, and queued.
     pub fn counts(&self) -> Counts {
         let queue = self.receiver.counts();
         let dropped = queue.drops();
@@ -181,8 +180,8 @@ impl Started {
     }
 }
 
-/// Calls `handler` with every event until the end, or until the broadcaster abandons the rest, on
-/// the handler's own thread: however long it blocks, it delays nothing but itself.
+/// Calls `handler` with every event until the end, or until the broadcaster abandons the rest. Runs
+/// on the handler's own thread: a blocking handler delays only itself.
 ///
 /// A handler that panics ends its watcher, because its own data may be inconsistent. Other watchers
 /// are not affected.

@@ -10,7 +10,7 @@
 #[expect(dead_code, reason = "the library uses more of it")]
 mod mux;
 
-/// What the mux uses of its crate.
+/// The items of its crate that the mux uses.
 mod config {
     pub(crate) use tidings::advanced::{QueueOptions, WhenFull};
 }
@@ -67,8 +67,8 @@ fn event(number: usize) -> Event {
     EVENTS[number].clone()
 }
 
-/// Reads until the end, asleep whenever there is nothing. A lost wake-up is a deadlock, which loom
-/// reports.
+/// Reads until the end, and sleeps while the queue is empty. A lost wake-up is a deadlock, which
+/// loom reports.
 fn read_to_end(mut receiver: Receiver) -> Vec<String> {
     let mut messages = Vec::new();
     let mut batch = VecDeque::new();
@@ -78,7 +78,7 @@ fn read_to_end(mut receiver: Receiver) -> Vec<String> {
     messages
 }
 
-/// Without a shutdown, which would wake it too.
+/// There is no shutdown, which would wake the reader, too.
 #[test]
 fn an_event_wakes_a_sleeping_reader() {
     for when_full in [WhenFull::Drop, WhenFull::Wait] {
@@ -172,7 +172,7 @@ fn stop_races_with_shutdown() {
         let accepted = mux.publish(event(0));
         mux.shutdown();
         stopper.join().unwrap();
-        // The watcher may be gone by then.
+        // The watcher may have ended by then.
         assert!(matches!(accepted, Published::Accepted { .. }));
         assert!(reader.join().unwrap().len() <= 1);
     });

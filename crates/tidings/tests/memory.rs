@@ -13,10 +13,10 @@ use tidings_testing::allocations::{COUNTING, Counting, Peak};
 #[global_allocator]
 static ALLOCATOR: Counting = COUNTING;
 
-/// Of each of the correlator's three caches; the default is larger.
+/// Bytes of each of the correlator's three caches; the default is larger.
 const CACHE: usize = 8 << 20;
 
-/// Queue, batch and pending events of the sink, and the caches.
+/// The queue, batch and pending events of the sink, and the three caches.
 const CEILING: usize = 3 * (32 << 20) + 3 * CACHE;
 
 const EVENTS: u64 = 60_000;
@@ -44,7 +44,8 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
             recorder.normal(&pod, "Flooded", &message);
         }
         if number % 500 == 0 {
-            // Not faster than the sink's task, so that pending events fill up.
+            // Recorded no faster than the sink's task takes events, so that pending events reach
+            // their bound.
             tokio::time::sleep(Duration::from_millis(2)).await;
             peak.look();
         }
@@ -52,7 +53,7 @@ async fn flood(correlator: CorrelatorOptions, times: u64) -> (usize, FlushReport
     (peak.bytes(), broadcaster.shutdown(Duration::ZERO).await)
 }
 
-/// One test, because the memory is that of the process.
+/// One test, because it measures the memory of the whole process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_server_that_hangs_costs_no_more_memory_than_stated() {
     let default = CorrelatorOptions::default;
@@ -67,7 +68,7 @@ async fn a_server_that_hangs_costs_no_more_memory_than_stated() {
     ] {
         let (most, report) = flood(correlator, times).await;
         assert!(most < CEILING, "{name}: {} MiB", most >> 20);
-        // The bound was reached, and all is accounted for.
+        // The bound was reached, and every event is counted.
         let full = report.dropped.get(DropCause::QueueFull);
         assert!(full > EVENTS / 10, "{name}: {report}");
         assert!(report.pending > 1_000, "{name}: {report}");

@@ -25,7 +25,7 @@ use tidings::{
 
 use tokio::sync::Notify;
 
-/// Keeps every metric by name and labels; histograms count their samples.
+/// A metrics recorder that keeps every metric by name and labels; histograms count their samples.
 #[derive(Clone, Default)]
 struct Kept {
     values: Arc<Mutex<BTreeMap<String, Arc<Value>>>>,
@@ -124,7 +124,7 @@ fn pod(name: &str) -> Reference {
     })
 }
 
-/// Answers events of one pod on demand, and never those of another.
+/// A sink that answers writes about one pod on demand, and never those about another.
 struct Slow(Arc<Notify>);
 
 impl Sink for Slow {
@@ -235,7 +235,7 @@ async fn every_stage_and_every_cause_is_counted() {
     .map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values, BTreeMap::from(expected));
 
-    // The first two are written as one; the last waits for its heartbeat, not for a write.
+    // The first two events are written as one; the last waits for its heartbeat, not for a write.
     let series = SinkOptions::default().events_v1(SeriesOptions::default());
     let broadcaster = Broadcaster::new();
     broadcaster
@@ -303,8 +303,8 @@ async fn every_stage_and_every_cause_is_counted() {
     }
 }
 
-/// While a server is away: failures by code, tries, and how long the oldest event has waited; of
-/// two sinks of one name, the oldest counts.
+/// While a server is away: failures by code, tries, and the age of the oldest pending event. Of two
+/// sinks with one name, the oldest counts.
 async fn failures_are_counted_by_code(kept: &Kept) {
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let options = BroadcasterOptions::default().clock(clock);
@@ -373,7 +373,7 @@ async fn failures_are_counted_by_code(kept: &Kept) {
     }
 }
 
-/// Blocks its thread until the gate closes.
+/// A sink that blocks its thread until the gate closes.
 struct Blocked {
     gate: Mutex<std::sync::mpsc::Receiver<()>>,
     entered: Arc<Notify>,
@@ -391,7 +391,7 @@ impl Sink for Blocked {
     }
 }
 
-/// A shutdown reports its events as pending; metrics, too, until it returns.
+/// A shutdown reports the sink's events as pending; so do the metrics, until the sink returns.
 async fn a_blocked_sink_keeps_its_events(kept: &Kept) {
     let (gate, closed) = std::sync::mpsc::channel();
     let entered = Arc::new(Notify::new());

@@ -92,7 +92,7 @@ fn what_only_the_wire_form_has_weighs_too() {
 }
 
 /// A combined event keeps all of the first event's fields, or those that client-go keeps. It keeps
-/// nothing that only the wire form had.
+/// no field that only the wire form had.
 #[test]
 fn a_combined_event_is_made_of_the_one_it_begins_with() {
     let event = Event::from_wire(whole());

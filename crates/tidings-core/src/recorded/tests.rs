@@ -158,7 +158,8 @@ fn every_field_of_the_table_is_written() {
             let text: Json = serde_json::from_slice(&json(api, with.clone())).unwrap();
             let shown = text[written.name()].to_string();
             let expected = &document[top];
-            // An owner has fields that are always written, so the field is one of several there.
+            // An owner has fields that are always written, so the field may be one of several in
+            // the text.
             let same = *expected == text[written.name()] || shown.contains(field.name());
             assert_eq!(same, is_there, "{document} {text}");
             let longer = protobuf(api, with).len() > protobuf(api, without).len();

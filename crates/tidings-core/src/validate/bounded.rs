@@ -1,12 +1,12 @@
-//! Text of bounded length, whatever it is made of. Never more than the bound is in memory.
+//! Text of bounded length, made of any displayed value. No more than the bound is in memory.
 
 use std::fmt::{self, Display, Write};
 
 /// The end of a text that was cut.
 const ELLIPSIS: char = '…';
 
-/// What is printed, as a text that takes at most `bytes_max` bytes in JSON. A longer one is cut
-/// between two characters and ends with `…`; what would follow is not printed at all.
+/// Prints a value, as a text that takes at most `bytes_max` bytes in JSON. A longer one is cut
+/// between two characters and ends with `…`; the rest is not printed at all.
 ///
 /// ```
 /// use tidings_core::validate::bounded_text;

@@ -10,10 +10,10 @@ use super::queue::WorkQueue;
 
 /// The work of a controller.
 pub(crate) trait Work: Clone + Send + Sync + 'static {
-    /// Why work fails.
+    /// The error of failed work.
     type Error: fmt::Display + Send;
 
-    /// Does the work on `name`, after `failures` failures. The result is an event's message.
+    /// Does the work on `name`, after `failures` failures. Returns the message of an event.
     fn work(
         &self,
         name: &str,
@@ -71,7 +71,7 @@ impl<W: Work> Controller<W> {
         }
     }
 
-    /// The reference to a job. A controller that has the object itself passes that to the recorder
+    /// A reference to a job. A controller that has the object itself passes that to the recorder
     /// instead.
     fn reference(&self, name: &str) -> Reference {
         Reference::new(ReferenceFields {

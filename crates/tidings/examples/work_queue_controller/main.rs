@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for number in 0..5 {
         queue.add(format!("task-{number}"));
     }
-    // A real controller adds keys from its watches, and works until it is told to stop.
+    // A real controller adds keys from its watches, and works until it is stopped.
     let (ended, ()) = tokio::join!(controller.run(2), async {
         while !queue.is_idle() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let () = ended;
 
-    // Delivers what is pending and reports all outcomes.
+    // Delivers pending events and reports all outcomes.
     println!("{}", broadcaster.shutdown(Duration::from_secs(5)).await);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A rate-limited work queue like client-go's `util/workqueue`: a key is queued once however often
+//! A rate-limited work queue like client-go's `util/workqueue`. A key is queued once however often
 //! it is added, is never worked on twice at a time, and is delayed longer after each failure.
 
 use std::cmp::Reverse;
@@ -118,7 +118,8 @@ impl WorkQueue {
         self.changed.notify_waiters();
     }
 
-    /// The next key to work on; `None` once the queue is closed. [`WorkQueue::done`] must follow.
+    /// Waits for the next key to work on; `None` once the queue is closed. Call [`WorkQueue::done`]
+    /// afterwards.
     pub(crate) async fn get(&self) -> Option<String> {
         loop {
             let changed = self.changed.notified();
@@ -181,7 +182,7 @@ impl State {
         }
     }
 
-    /// Time until the bucket has its next token.
+    /// Takes a token; returns the time until it is available.
     fn take_token(&mut self, limit: RateLimit) -> Duration {
         let now = now();
         let refill = now.duration_since(self.refilled).as_secs_f64() * limit.per_second;

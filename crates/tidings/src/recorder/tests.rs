@@ -1,4 +1,4 @@
-//! What a recorder makes of its arguments.
+//! Tests of the events that a recorder makes from its arguments.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -127,7 +127,7 @@ fn every_short_call_and_the_builder_say_the_same() {
     assert_eq!(all.last_timestamp(), Some(at));
 }
 
-/// What is displayed with an error.
+/// An object that fails while it is displayed.
 struct Broken;
 
 impl fmt::Display for Broken {
@@ -171,7 +171,7 @@ fn the_longest_text_is_an_option() {
     assert!(event.message().len() <= 64 && event.message().ends_with("…(truncated)"));
 }
 
-/// One clock reading, many threads: every event has a name of its own.
+/// One clock reading, many threads: every event has a different name.
 #[test]
 fn events_of_one_moment_have_different_names() {
     let (recorder, mut events) = recorder();
@@ -198,7 +198,7 @@ fn sampled_counts_are_the_powers_of_two_they_pass() {
     assert!(is_sampled(3, 16) && !is_sampled(4, 3) && !is_sampled(u64::MAX, 1));
 }
 
-/// A recorder goes wherever its program does.
+/// Recorders can be sent and shared between threads.
 #[test]
 fn recorders_are_shared_between_threads() {
     fn shared<T: Clone + Send + Sync + 'static>() {}

@@ -13,14 +13,14 @@ const VERBS: [&str; 2] = ["create", "patch"];
 
 impl KubeSink {
     /// Asks the cluster whether this sink may create and patch events of `api` in `namespace`, or
-    /// in all namespaces if that is empty: two SelfSubjectAccessReviews, which every authenticated
-    /// user may make. Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, and
-    /// `namespace` is ignored.
+    /// in all namespaces if that is empty. It makes two SelfSubjectAccessReviews, which every
+    /// authenticated user may make. A sink of one namespace ([`KubeSink::namespace`]) asks for that
+    /// namespace, and ignores `namespace`.
     ///
-    /// Ask at start, when operators are watching: an event that is refused later is counted and
-    /// logged, but lost. Events about cluster-scoped objects go to the namespace of
-    /// [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace)
-    /// which has to be checked, too.
+    /// Call it at start, when operators are watching: a later refusal is counted and logged, but
+    /// its event is lost. Events about cluster-scoped objects are written to
+    /// [`BroadcasterOptions::cluster_scoped_namespace`](crate::BroadcasterOptions::cluster_scoped_namespace),
+    /// so check that namespace, too.
     ///
     /// ```no_run
     /// # async fn start(sink: tidings::KubeSink) {
@@ -33,8 +33,8 @@ impl KubeSink {
     /// ```
     ///
     /// # Errors
-    /// [`AccessError::Denied`] with the rule that is missing, or [`AccessError::Unknown`] when
-    /// there was no answer.
+    /// [`AccessError::Denied`] with the missing rule, or [`AccessError::Unknown`] if there was no
+    /// answer.
     pub async fn check_access(&self, api: EventApi, namespace: &str) -> Result<(), AccessError> {
         let namespace = self.only_namespace().unwrap_or(namespace);
         let mut denied = Vec::new();

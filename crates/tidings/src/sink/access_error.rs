@@ -1,4 +1,4 @@
-//! Errors of access checks, with the missing rule.
+//! Errors of access checks, which contain the missing rule.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::response;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// They will be refused. The message has the missing rule, for a Role or ClusterRole.
+    /// The server will refuse events. The message has the missing rule, for a Role or ClusterRole.
     #[error("{}", Denied { verbs, api: *api, namespace })]
     Denied {
         /// The missing verbs, of `create` and `patch`.
         verbs: Vec<&'static str>,
-        /// In which API group.
+        /// The API group of the events.
         api: EventApi,
-        /// In which namespace; empty for all of them.
+        /// The namespace of the events; empty for all namespaces.
         namespace: String,
     },
-    /// The cluster did not answer, or not with an access review.
+    /// The cluster did not answer, or answered with no access review.
     #[error("could not ask the cluster whether events may be written: {}", response::explain(.0))]
     Unknown(#[source] Box<kube::Error>),
 }

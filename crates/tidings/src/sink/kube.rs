@@ -1,11 +1,11 @@
-//! The sink that writes events to a Kubernetes API server, in the API group they are meant for:
+//! The sink that writes events to a Kubernetes API server, in core/v1 or events.k8s.io/v1:
 //! client-go's two `EventSinkImpl` over `CreateWithEventNamespace`, `PatchWithEventNamespace` and
 //! `UpdateWithEventNamespace`.
 //!
-//! Invariants: one HTTP request per call, except if the server refuses protobuf, or if the version
-//! of the event to patch is unknown or has changed; every request ends within the request timeout;
-//! an event's name and namespace cannot lead to another path; a late patch does not undo a later
-//! one.
+//! Invariants: a call makes one HTTP request, except if the server refuses protobuf, or if the
+//! resourceVersion of the event to patch is unknown or has changed. Every request ends within the
+//! request timeout. An event's name and namespace cannot change the request's path. A late patch
+//! does not undo a later one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use super::{Sink, response};
 /// Default of [`KubeSink::request_timeout`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum bytes read of an answer that is not an event.
+/// Maximum bytes read of an answer to a question, such as an access review.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Default of [`KubeSink::versions_max`]: as many as the correlator counts.
@@ -41,11 +41,11 @@ const JSON: &str = "application/json";
 
 const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 
-/// The `Accept` header with protobuf; also JSON, as a proxy may answer for the server, and an old
-/// server may not have protobuf.
+/// The `Accept` header with protobuf. It also accepts JSON, because a proxy may answer for the
+/// server, and an old server may not support protobuf.
 const ACCEPT_PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json";
 
-/// Escapes all but RFC 3986's unreserved characters in a segment of a path.
+/// Characters escaped in a path segment: all but RFC 3986's unreserved ones.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -59,10 +59,10 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// field manager, and end after 30 s by default ([`KubeSink::request_timeout`]); dropping the
 /// future of a call cancels its request.
 ///
-/// A patch names the resourceVersion of the event it was made for, so that a patch that was given
-/// up and arrives after its successor is refused: count and times of a stored event do not go back
+/// A patch states the resourceVersion of the event it was made for. A patch that timed out and
+/// arrives after a later one is therefore refused, and the stored count and times do not go back
 /// ([`KubeSink::versions_max`]). They can go back if a [spill](crate::SinkOptions::spill)
-/// redelivers events that an earlier process had written, as that process's count is unknown.
+/// redelivers events that an earlier process had written, because that process's count is unknown.
 ///
 /// ```no_run
 /// use tidings::{Broadcaster, KubeSink};
@@ -84,14 +84,14 @@ pub struct KubeSink {
     /// Whether the server has refused protobuf.
     refuses_protobuf: Arc<AtomicBool>,
     versions: Arc<Versions>,
-    /// Namespaces of the access check at start; empty for all namespaces.
+    /// Namespaces whose access is checked at start; an empty name means all namespaces.
     checked_namespaces: Vec<String>,
 }
 
 impl KubeSink {
-    /// Writes through `client`.
+    /// Makes a sink that writes through `client`.
     ///
-    /// Retries after 429, 503 or 504 are best left to the delivery, which knows how many events
+    /// The delivery should do the retries after 429, 503 or 504, because it knows how many events
     /// wait. A client with kube's defaults also retries by itself; [`KubeSink::from_config`] makes
     /// one that does not.
     pub fn new(client: Client) -> Self {
@@ -106,14 +106,14 @@ impl KubeSink {
         }
     }
 
-    /// Writes through a new client, which leaves retries to the delivery.
+    /// Makes a sink with a new client, which leaves retries to the delivery.
     ///
     /// # Errors
     /// No client can be made from `config` (a certificate or token cannot be read, for example), or
     /// there is no tokio runtime.
     pub fn from_config(mut config: Config) -> Result<Self, kube::Error> {
         if tokio::runtime::Handle::try_current().is_err() {
-            // kube would panic.
+            // kube would panic here.
             let message = "a client can only be made within a tokio runtime";
             return Err(kube::Error::Service(message.into()));
         }
@@ -137,15 +137,15 @@ impl KubeSink {
         self
     }
 
-    /// Maximum events whose resourceVersion is remembered, the last written ones, at about 100
+    /// Maximum events whose resourceVersion is remembered: the last written ones, at about 100
     /// bytes each; 0 for none. Default 131,072.
     ///
-    /// A patch names this version, and the server refuses a patch of an older one. If the version
-    /// is not remembered, or another client has changed the event, it is requested first with an
-    /// empty patch, which changes nothing and needs no further permission. With 0, patches name no
-    /// version, as in client-go and the `client_go` presets: a patch that was given up, after the
-    /// request timeout for example, may then arrive after its successor and set the stored count
-    /// back, until the event is seen again.
+    /// A patch states this resourceVersion, and the server refuses a patch of an older one. If it
+    /// is not remembered, or another client has changed the event, it is first requested with an
+    /// empty patch, which changes nothing and needs no further permission. With 0, patches state no
+    /// resourceVersion, as in client-go and the `client_go` presets. A patch that timed out may
+    /// then arrive after a later one and set the stored count back, until the event is recorded
+    /// again.
     #[must_use]
     pub fn versions_max(mut self, events: usize) -> Self {
         self.versions = Arc::new(Versions::new(events));
@@ -163,15 +163,14 @@ impl KubeSink {
         self
     }
 
-    /// Asks at start whether events may be created and patched in these namespaces (in all of them,
-    /// if one is empty), as [`KubeSink::check_access`] does. A missing permission is logged as one
-    /// error, with the rule to add. A server that does not answer is asked again. Writes do not
-    /// wait for the answer, unless the server decides the API group
+    /// Checks at start whether events may be created and patched in these namespaces (in all, if
+    /// one is empty), as [`KubeSink::check_access`] does. A missing permission is logged as one
+    /// error, with the rule to add. The check is repeated until the server answers. Writes do not
+    /// wait for it, unless the server decides the API group
     /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)): then
-    /// core/v1 is written if only that is allowed. Default none: nothing is asked.
+    /// core/v1 is written if only that is allowed. Default: no check.
     ///
-    /// Of a sink of one namespace ([`KubeSink::namespace`]) that one is meant, whatever is named
-    /// here.
+    /// A sink of one namespace ([`KubeSink::namespace`]) checks that namespace, whatever these are.
     ///
     /// ```no_run
     /// # fn start(broadcaster: &tidings::Broadcaster, config: kube::Config) -> Result<(), kube::Error> {
@@ -191,7 +190,7 @@ impl KubeSink {
         self
     }
 
-    /// The namespace it is for, if for one.
+    /// The namespace to which the sink is restricted, if it is.
     pub(super) fn only_namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -205,15 +204,15 @@ impl KubeSink {
         if head.status.is_success() {
             return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
         }
-        // Any JSON object reads as a Status: the code is the answer's, whatever a proxy wrote below
-        // it.
+        // Any JSON object can be read as a Status; the code is the answer's, whatever a proxy wrote
+        // into the body.
         let refusal = serde_json::from_slice::<Status>(&body)
             .unwrap_or_else(|_| Status::failure("the answer is no Status", ""))
             .with_code(head.status.as_u16());
         Err(kube::Error::Api(Box::new(refusal)))
     }
 
-    /// The whole answer to a request, within the request timeout.
+    /// Sends a request and reads the whole answer, within the request timeout.
     async fn answer(&self, request: Request<Body>) -> Result<(Parts, Vec<u8>), kube::Error> {
         let answer = async {
             let (head, body) = self.client.send(request).await?.into_parts();
@@ -231,7 +230,7 @@ impl KubeSink {
             })
     }
 
-    /// Returns what [`response::read`] says.
+    /// Sends a request. Returns the result of [`response::read`].
     async fn send(
         &self,
         verb: &str,
@@ -246,7 +245,7 @@ impl KubeSink {
                 "can't {verb} an event with namespace {namespace:?} in namespace {own:?}: this sink writes to that namespace only"
             )));
         }
-        // One deadline for all of the answer, its body included.
+        // One deadline for the whole answer, including its body.
         let mut deadline = pin!(tokio::time::sleep(self.request_timeout));
         tokio::select! {
             biased;
@@ -288,7 +287,7 @@ impl KubeSink {
             .map_err(|error| WriteError::invalid(format!("no request can be made: {error}")))
     }
 
-    /// Sends the whole event.
+    /// Sends the create of the event, as protobuf if that is set.
     async fn send_event(
         &self,
         verb: &str,
@@ -336,7 +335,8 @@ impl KubeSink {
         self.send("patch", occurrence, request).await
     }
 
-    /// Patches the event if it is of this version; `None` if it is of the version it now has.
+    /// Patches the event if its resourceVersion is this one. If `None`, asks the server for the
+    /// current one first.
     async fn patch_version(
         &self,
         path: &str,
@@ -347,8 +347,8 @@ impl KubeSink {
             version
         } else {
             let asked = self.send_patch(path, occurrence, b"{}".to_vec()).await?;
-            // What was asked for did not arrive. That is no server without versions, and nothing
-            // else was to be done: the question is asked again.
+            // The answer was cut off. That does not mean that the server has no resourceVersions,
+            // so the write fails and is tried again.
             let version = asked.ok_or_else(|| {
                 WriteError::transport("the answer that gives the version of an event was cut off")
             })?;
@@ -361,8 +361,8 @@ impl KubeSink {
         let result = self.send_patch(path, occurrence, body).await;
         match &result {
             Ok(version) => self.versions.put(occurrence, version.as_deref()),
-            // It is gone, or of another version. After a failure without an answer the version
-            // stays: what may still arrive was for that one.
+            // The event is gone, or has another resourceVersion. After a failure without an answer
+            // the entry stays: the write that may still arrive was made for it.
             Err(error) if has_code(error, 404) || has_code(error, 409) => {
                 self.versions.put(occurrence, None);
             }
@@ -389,8 +389,8 @@ impl Sink for KubeSink {
         let was_known = known.is_some();
         let result = self.patch_version(&path, occurrence, known).await;
         match result {
-            // Written by another, or by a try of ours that had no answer: no other patch of that
-            // version can arrive any more.
+            // The event was written by another client, or by an earlier try of ours whose answer
+            // was lost. No other patch for that resourceVersion can succeed any more.
             Err(error) if was_known && has_code(&error, 409) => {
                 self.patch_version(&path, occurrence, None).await
             }
@@ -398,7 +398,8 @@ impl Sink for KubeSink {
         }
     }
 
-    /// Asks for the resources of the group: they have events among them, or the server answers 404.
+    /// Asks whether the server serves events in this API group, by its list of resources. 404 means
+    /// that it does not.
     async fn serves(&self, api: EventApi) -> Result<bool, WriteError> {
         let request = Request::get(group_path(api))
             .header(header::ACCEPT, JSON)
@@ -413,7 +414,7 @@ impl Sink for KubeSink {
             return Err(response::refusal(head.status, &head.headers, &body));
         }
         let list: APIResourceList = serde_json::from_slice(&body).map_err(|error| {
-            // Of something between here and the server.
+            // The answer is that of a proxy or another server in between.
             WriteError::transport(format!("the answer is no list of resources: {error}"))
         })?;
         Ok(list
@@ -422,7 +423,7 @@ impl Sink for KubeSink {
             .any(|resource| resource.name == "events"))
     }
 
-    /// Asks what [`KubeSink::check_access_at_start`] says.
+    /// Runs the access check of [`KubeSink::check_access_at_start`].
     async fn check(&self, api: EventApi) -> Result<(), WriteError> {
         let mut denied = Vec::new();
         for namespace in &self.checked_namespaces {
@@ -470,8 +471,9 @@ fn group_path(api: EventApi) -> &'static str {
     }
 }
 
-/// Where events of `namespace` are created. As in client-go, no namespace leaves that part of the
-/// path out for core/v1, and the server then says no; for events.k8s.io no request is made.
+/// The path at which events of `namespace` are created. As in client-go, an empty namespace is
+/// omitted from the path for core/v1, and the server refuses the request. For events.k8s.io it is
+/// an error without a request.
 fn events_path(api: EventApi, namespace: &str) -> Result<String, WriteError> {
     let group = group_path(api);
     if api == EventApi::Core && namespace.is_empty() {
@@ -488,7 +490,8 @@ fn event_path(occurrence: &Occurrence) -> Result<String, WriteError> {
     Ok(format!("{events}/{name}"))
 }
 
-/// `text` as one segment of a path, under the rules of apimachinery's `IsValidPathSegmentName`.
+/// Escapes `text` as one path segment; fails if apimachinery's `IsValidPathSegmentName` would
+/// refuse it.
 fn segment(what: &str, text: &str) -> Result<String, WriteError> {
     let refused = match text {
         "" => Some("be empty"),

@@ -1,8 +1,8 @@
-//! A sink that keeps events in memory, typed, and answers as an API server would, or as a test
-//! tells it to.
+//! A sink that keeps typed events in memory, and answers as an API server would, or as a test
+//! scripts it.
 //!
-//! Invariants: it never blocks a thread; it holds no more than it was told to, and says how much it
-//! let go.
+//! Invariants: it never blocks a thread, it keeps no more than its capacity, and it counts what it
+//! forgot.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,13 @@ use tokio::sync::watch;
 
 use super::Sink;
 
-/// How many events, and how many calls, are kept unless [`MemorySink::with_capacity`] says
-/// otherwise.
+/// Default capacity: events kept, and calls kept.
 const CAPACITY: usize = 65_536;
 
 /// Keeps events in memory. Clones share them: give one to the broadcaster and look into the other.
 ///
-/// It answers as an API server does: a create of a name that is there with 409, a patch of one that
-/// is not with 404, and patches change what they name. [`MemorySink::answer_next`] and
+/// It answers as an API server does: a create of an existing name with 409, a patch of a missing
+/// one with 404, and a patch changes the fields it contains. [`MemorySink::answer_next`] and
 /// [`MemorySink::hold`] make it fail, lose answers or hang.
 ///
 /// ```
@@ -44,16 +43,16 @@ const CAPACITY: usize = 65_536;
 #[derive(Clone)]
 pub struct MemorySink {
     state: Arc<Mutex<State>>,
-    /// How many [`Held`] there are.
+    /// The number of [`Held`] values.
     held: Arc<watch::Sender<usize>>,
 }
 
 #[derive(Default)]
 struct State {
     capacity: usize,
-    /// By namespace and name.
+    /// The stored events by namespace and name.
     events: HashMap<(String, String), v1::Event>,
-    /// The keys of `events`, in order of creation; some may be gone.
+    /// The keys of `events` in order of creation, including keys of removed events.
     order: VecDeque<(String, String)>,
     calls: VecDeque<SinkCall>,
     answers: VecDeque<SinkAnswer>,
@@ -90,13 +89,13 @@ pub struct SinkCall {
 pub enum SinkAnswer {
     /// Answers as an API server would.
     Serve,
-    /// Fails, and changes nothing.
+    /// Fails without a write.
     Fail(WriteError),
-    /// Fails although the write was done: the answer was lost.
+    /// Writes and then fails, as if the answer was lost.
     Lose(WriteError),
 }
 
-/// While this exists, no call of its [`MemorySink`] is answered.
+/// A guard. While it exists, its [`MemorySink`] answers no call.
 #[derive(Debug)]
 pub struct Held(Arc<watch::Sender<usize>>);
 
@@ -107,13 +106,13 @@ impl Drop for Held {
 }
 
 impl MemorySink {
-    /// An empty sink that keeps up to 65,536 events and as many calls.
+    /// Makes an empty sink that keeps up to 65,536 events and as many calls.
     pub fn new() -> Self {
         Self::with_capacity(CAPACITY)
     }
 
-    /// An empty sink that keeps up to `capacity` events and as many calls. Then the oldest are
-    /// forgotten: see [`MemorySink::forgotten`].
+    /// Makes an empty sink that keeps up to `capacity` events and as many calls. Beyond that the
+    /// oldest are forgotten: see [`MemorySink::forgotten`].
     pub fn with_capacity(capacity: usize) -> Self {
         let state = State {
             capacity,
@@ -125,8 +124,8 @@ impl MemorySink {
         }
     }
 
-    /// The events, in the order in which they were created. Those written as events.k8s.io/v1 are
-    /// shown as core/v1, as a server does.
+    /// The events, in order of creation. Events written as events.k8s.io/v1 are shown as core/v1,
+    /// as a server does.
     pub fn events(&self) -> Vec<v1::Event> {
         let state = self.state();
         let keys = state.order.iter();
@@ -134,37 +133,37 @@ impl MemorySink {
             .collect()
     }
 
-    /// The event of that name.
+    /// The event with this namespace and name.
     pub fn event(&self, namespace: &str, name: &str) -> Option<v1::Event> {
         let key = (namespace.to_owned(), name.to_owned());
         self.state().events.get(&key).cloned()
     }
 
-    /// Every call so far, answered or not, in the order they came.
+    /// Every call so far, answered or not, in order.
     pub fn calls(&self) -> Vec<SinkCall> {
         self.state().calls.iter().cloned().collect()
     }
 
-    /// How many events and calls were let go to stay within the capacity.
+    /// How many events and calls were forgotten to stay within the capacity.
     pub fn forgotten(&self) -> u64 {
         self.state().forgotten
     }
 
-    /// Forgets all events, as a server does when their time is up: patches of them are then
-    /// answered with 404.
+    /// Removes all events, as a server does when their TTL ends. Patches of them are then answered
+    /// with 404.
     pub fn expire(&self) {
         let mut state = self.state();
         state.events.clear();
         state.order.clear();
     }
 
-    /// Answers the next calls with `answers`, one each, in the order in which they are answered;
-    /// after that as an API server would.
+    /// Answers the next calls with `answers`, in the order in which the calls are answered; after
+    /// that as an API server would.
     pub fn answer_next(&self, answers: impl IntoIterator<Item = SinkAnswer>) {
         self.state().answers.extend(answers);
     }
 
-    /// Leaves calls unanswered as long as the returned value exists.
+    /// Leaves calls unanswered while the returned value exists.
     #[must_use = "calls are answered again as soon as this is dropped"]
     pub fn hold(&self) -> Held {
         self.held.send_modify(|held| *held += 1);
@@ -188,14 +187,14 @@ impl MemorySink {
             body,
         };
         self.state().note(call.clone());
-        // Fails only when the sender is gone, and this has one.
+        // This fails only if the sender is gone, and `self` has it.
         let _ = self.held.subscribe().wait_for(|held| *held == 0).await;
         let mut state = self.state();
         match state.answers.pop_front().unwrap_or(SinkAnswer::Serve) {
             SinkAnswer::Serve => state.serve(call),
             SinkAnswer::Fail(error) => Err(error),
             SinkAnswer::Lose(error) => {
-                // Whether it was done or refused, the caller does not learn it.
+                // The call is served or refused; the caller gets the scripted error in either case.
                 let _ = state.serve(call);
                 Err(error)
             }
@@ -285,7 +284,7 @@ impl State {
     }
 }
 
-/// The event in a body, whatever API group it is written for.
+/// Reads the event in a body of either API group.
 fn read(body: &[u8]) -> Result<v1::Event, String> {
     let mut event = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if let Value::Object(fields) = &mut event
@@ -296,15 +295,15 @@ fn read(body: &[u8]) -> Result<v1::Event, String> {
     serde_json::from_value(event).map_err(|error| error.to_string())
 }
 
-/// `event` after a strategic merge patch. The patches of occurrences have no lists in them, for
-/// which alone a merge patch would differ.
+/// `event` after a strategic merge patch. A strategic merge patch differs from a merge patch only
+/// in lists, and occurrences' patches have none.
 fn patched(event: &v1::Event, patch: &[u8]) -> Result<v1::Event, serde_json::Error> {
     let mut value = serde_json::to_value(event)?;
     merge(&mut value, serde_json::from_slice(patch)?);
     serde_json::from_value(value)
 }
 
-/// RFC 7386.
+/// Applies a JSON merge patch (RFC 7386).
 fn merge(target: &mut Value, patch: Value) {
     let Value::Object(fields) = patch else {
         *target = patch;

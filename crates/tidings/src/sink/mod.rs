@@ -1,8 +1,8 @@
-//! Where events are written to, after correlation: an API server, the memory of a test, or
-//! something of your own.
+//! Sinks: where events are written after correlation, such as an API server, a test's memory, or
+//! your own destination.
 //!
-//! A sink makes one attempt per call and says how it went. It does not wait, count or try again:
-//! the delivery does, and it drops the future of an attempt to cancel it.
+//! A sink makes one attempt per call and returns its result. It does not wait, count or retry: the
+//! delivery does, and drops the future of an attempt to cancel it.
 
 #[cfg(feature = "kube")]
 mod access;
@@ -50,9 +50,9 @@ pub use self::memory::{Held, MemorySink, SinkAnswer, SinkCall, SinkVerb};
 /// ```
 ///
 /// # Errors
-/// The kind of the [`WriteError`] decides what happens next: an event is tried again after a
-/// failure that may pass, created after a patch was answered with 404, and dropped and counted
-/// otherwise. The table is at [`RetryPolicy`](crate::advanced::RetryPolicy).
+/// The kind of the [`WriteError`] decides what happens next. After a failure that may pass, the
+/// event is retried; after a patch was answered with 404, it is created; otherwise it is dropped
+/// and counted. The table is at [`RetryPolicy`](crate::advanced::RetryPolicy).
 pub trait Sink: Send + Sync + 'static {
     /// Writes a new event: [`Occurrence::create_body`].
     fn create(
@@ -63,18 +63,18 @@ pub trait Sink: Send + Sync + 'static {
     /// Changes an event that was written before: [`Occurrence::patch_body`], a strategic merge
     /// patch.
     ///
-    /// A call may be given up and its write be done anyway, later than the next one for the same
-    /// event: the delivery cannot know. Where that can happen it is for the sink to have such a
-    /// write refused, as `KubeSink` does ([`Occurrence::patch_body_of_version`]).
+    /// A cancelled call may still be executed, even after the next one for the same event; the
+    /// delivery cannot know. Where that can happen, the sink must have such a write refused, as
+    /// `KubeSink` does ([`Occurrence::patch_body_of_version`]).
     fn patch(&self, occurrence: &Occurrence)
     -> impl Future<Output = Result<(), WriteError>> + Send;
 
-    /// Whether events can be written as `api`. Asked before the first write, and only where the
-    /// answer decides
+    /// Whether the destination accepts events in the API group `api`. Called before the first
+    /// write, and only if the answer decides
     /// ([`SinkOptions::events_v1_if_served`](crate::SinkOptions::events_v1_if_served)).
     ///
     /// # Errors
-    /// Why that cannot be said now. Unless a sink has its own: never, it takes either.
+    /// Why this is not known now. The default implementation always returns true.
     fn serves(&self, _api: EventApi) -> impl Future<Output = Result<bool, WriteError>> + Send {
         std::future::ready(Ok(true))
     }
@@ -86,16 +86,16 @@ pub trait Sink: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`WriteError::invalid`] with the problem and its remedy. After any other error the check is
-    /// repeated. The default implementation returns none.
+    /// repeated. The default implementation returns no error.
     fn check(&self, _api: EventApi) -> impl Future<Output = Result<(), WriteError>> + Send {
         std::future::ready(Ok(()))
     }
 
-    /// Replaces an event. The delivery never does that, as client-go's does not; it is here for
-    /// those who write to a sink by hand.
+    /// Replaces an event. The delivery never calls this, and neither does client-go's. It is for
+    /// programs that use a sink directly.
     ///
     /// # Errors
-    /// Unless a sink has its own: always, as an invalid request.
+    /// The default implementation always fails, as an invalid request.
     fn update(
         &self,
         _occurrence: &Occurrence,

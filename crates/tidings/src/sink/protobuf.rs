@@ -1,18 +1,18 @@
-//! The little of Kubernetes' protobuf that is read here: a `Status` in its envelope, which is how a
-//! server refuses what was asked for in protobuf, and the version of an event, which is of its
-//! answer to a write.
+//! Reads the parts of Kubernetes' protobuf that sinks need: a `Status` in its envelope, with which
+//! a server refuses a protobuf request, and the resourceVersion of an event in the answer to a
+//! write.
 //!
-//! Invariant: any bytes are read without a panic and without memory beyond what they hold; what is
-//! not understood is left out.
+//! Invariant: any bytes are read without a panic, and without memory beyond their own size. Unknown
+//! parts are skipped.
 
 use tidings_core::wire::{MAGIC, varint};
 
 use super::said::Said;
 
-/// The media type.
+/// The media type of Kubernetes protobuf.
 pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The relevant parts of the `Status` in `body`, if it is one in protobuf.
+/// The `Status` in `body`, if the body is a protobuf Status.
 pub(super) fn status(body: &[u8]) -> Option<Said> {
     let unknown = body.strip_prefix(MAGIC)?;
     let type_meta = fields(unknown).find_map(|field| field.bytes(1))?;
@@ -32,7 +32,8 @@ pub(super) fn status(body: &[u8]) -> Option<Said> {
     Some(said)
 }
 
-/// The resourceVersion of the object in `body`, if it is one in protobuf; empty if it has none.
+/// The resourceVersion of the object in `body`, if the body is a protobuf object; empty if the
+/// object has none.
 pub(super) fn resource_version(body: &[u8]) -> Option<String> {
     let unknown = body.strip_prefix(MAGIC)?;
     let message = fields(unknown).find_map(|field| field.bytes(2))?;
@@ -58,7 +59,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// One field of a message.
+/// One field of a protobuf message.
 #[derive(Clone, Copy)]
 struct Field<'a> {
     number: u64,
@@ -69,7 +70,7 @@ struct Field<'a> {
 enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of a fixed width, which no message here has.
+    /// A field of fixed width, which no message read here has.
     Fixed,
 }
 
@@ -115,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    /// An event of a namespace that is being deleted is refused, and a wait asked for: the messages
-    /// of apimachinery's `generated.proto`.
+    /// The refusal of an event whose namespace is being deleted, with a wait. Its messages are
+    /// those of apimachinery's `generated.proto`.
     const REFUSAL: &[u8] = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x88\x01\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x1eforbidden: is being terminated\
         \x22\x09Forbidden\x2aG\x0a\x03web\x12\0\x1a\x06events\x22\x32\x0a\x14NamespaceTerminating\x12\x06gone: \x1a\x12metadata.namespace\x28\x02\x32\0\x30\x93\x03\x1a\0\x22\0";
 
@@ -136,7 +137,7 @@ mod tests {
                 (5, Some(&b"!"[..]))
             ]
         );
-        // A group, which no message has any more, is the end.
+        // A group, which proto3 has no longer, ends the reading.
         assert_eq!(fields(b"\x0b\x2a\x01!").count(), 0);
     }
 
@@ -170,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes of others, and ours with one of them changed or the end gone.
+        /// Any bytes, and a valid refusal with one byte changed or its end cut.
         #[test]
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..64), at in 0..REFUSAL.len(), with in any::<u8>()) {
             let _ = status(&[MAGIC, &bytes].concat());

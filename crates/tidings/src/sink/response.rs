@@ -1,4 +1,4 @@
-//! The outcome of a write, from the API server's answer, of which only the relevant part is read.
+//! Reads the outcome of a write from the API server's answer, in bounded memory.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use super::said::Said;
 /// Maximum bytes read from the body of an error: a Status object is a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum bytes read from the event in a successful answer, for its version. Reading to the end
-/// also keeps the connection usable.
+/// Maximum bytes read of the event in a successful answer, to find its resourceVersion. Reading to
+/// the end also keeps the connection usable.
 const EVENT_BODY_BYTES_MAX: usize = 2 << 20;
 
-/// How long the rest of a success is waited for: it follows at once, or the connection is of no
-/// more use.
+/// Maximum wait for the rest of a successful answer. If it takes longer, the connection is given
+/// up.
 const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most of a body that is no Status object which goes into an error message.
+/// Maximum characters of a body that is no Status which go into an error message.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// Of an event, as far as it is read.
+/// The parts of a written event that are read.
 #[derive(Deserialize)]
 struct Written {
     #[serde(default)]
@@ -43,9 +43,9 @@ struct WrittenMetadata {
     resource_version: String,
 }
 
-/// The result of a write that was answered with `response`, at `deadline` at the latest: of a
-/// success, the resourceVersion of what was written, empty if the answer has none, `None` if it
-/// could not be read.
+/// Reads the result of a write from `response`, at `deadline` at the latest. On success, returns
+/// the resourceVersion of the written event: empty if the answer has none, `None` if it could not
+/// be read.
 pub(super) async fn read<B>(
     response: Response<B>,
     deadline: impl Future<Output = ()>,
@@ -58,7 +58,7 @@ where
         if let Some(why) = strange(&head.headers) {
             return Err(WriteError::transport(format!("{} {why}", head.status)));
         }
-        // The write is done, whether the whole body arrives or not.
+        // The write has succeeded, even if the body does not arrive.
         let mut bytes = Vec::new();
         let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
         tokio::select! {
@@ -74,7 +74,7 @@ where
     }
     let mut bytes = Vec::new();
     let keep = |chunk: &[u8]| bytes.extend_from_slice(chunk);
-    // The status code says enough if the body does not arrive.
+    // If the body does not arrive, the status code is enough.
     tokio::select! {
         () = read_body(body, ERROR_BODY_BYTES_MAX, keep) => {}
         () = deadline => {}
@@ -82,7 +82,8 @@ where
     Err(refusal(head.status, &head.headers, &bytes))
 }
 
-/// What the content of a success is, if it is none of an API server: of a login page, say.
+/// If a successful answer is not from an API server, describes its content. It may be a login page,
+/// for example.
 fn strange(headers: &HeaderMap) -> Option<String> {
     let content = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     let essence = content.split(';').next().unwrap_or_default().trim();
@@ -93,13 +94,13 @@ fn strange(headers: &HeaderMap) -> Option<String> {
     (!is_object).then(|| format!("with {content} in place of an API server's answer"))
 }
 
-/// Whether JSON is an object of an API server, as far as it is looked at.
+/// Whether JSON looks like an object of an API server.
 fn is_object(body: &Value) -> bool {
     let has = |name: &str| body.get(name).is_some();
     has("kind") || has("metadata") || body.as_object().is_some_and(Map::is_empty)
 }
 
-/// A request that got no answer, or one that says no.
+/// The error of a request that failed or was refused.
 pub(super) fn failure(error: &kube::Error) -> WriteError {
     let message = explain(error);
     match error {
@@ -116,10 +117,10 @@ pub(super) fn failure(error: &kube::Error) -> WriteError {
     }
 }
 
-/// What a person should read of an error: the server's answer, or the error and its causes.
+/// An error's text for people: the server's message, or the error and its causes.
 pub(super) fn explain(error: &kube::Error) -> String {
     match error {
-        // kube shows the whole Status as Rust code.
+        // kube's own text prints the whole Status as Rust code.
         kube::Error::Api(status) => {
             let said = if status.message.is_empty() {
                 &status.reason
@@ -133,15 +134,15 @@ pub(super) fn explain(error: &kube::Error) -> String {
     }
 }
 
-/// The version in the body of an answer; `None` if it cannot be read, for example because it was
-/// cut.
+/// The resourceVersion in the body of an answer; `None` if it cannot be read, for example because
+/// the body was cut.
 fn resource_version(body: &[u8]) -> Option<String> {
     let in_json = || serde_json::from_slice::<Written>(body).ok();
     protobuf::resource_version(body)
         .or_else(|| in_json().map(|written| written.metadata.resource_version))
 }
 
-/// Hands the body's bytes to `keep`, up to about `bytes_max`. An error ends it.
+/// Passes the body's bytes to `keep`, up to about `bytes_max`. Stops at an error.
 async fn read_body<B>(mut body: B, bytes_max: usize, mut keep: impl FnMut(&[u8]))
 where
     B: BodyExt<Data: AsRef<[u8]>> + Unpin,
@@ -158,7 +159,7 @@ where
     }
 }
 
-/// An error answer.
+/// The error for a refused request.
 pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> WriteError {
     let mut failure = StatusFailure {
         code: code.as_u16(),
@@ -176,7 +177,7 @@ pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Wri
             .any(|reason| reason == "NamespaceTerminating");
         said.message
     } else if body.trim_ascii_start().starts_with(b"<") {
-        // Of a page only the code is told.
+        // If the body is an HTML page, only the code is shown.
         String::new()
     } else {
         let text = String::from_utf8_lossy(body);
@@ -187,9 +188,9 @@ pub(super) fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Wri
     WriteError::status(failure, message)
 }
 
-/// The wait that a `Retry-After` header asks for, in seconds or as a date. A date counts from the
-/// answer's own `Date`, so that it does not matter whether the server's clock agrees with ours;
-/// without one it is not understood.
+/// The wait in a `Retry-After` header, in seconds or as a date. A date is compared with the
+/// answer's own `Date`, so that the server's clock need not agree with ours. Without a `Date`, a
+/// date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let asked = text(header::RETRY_AFTER)?;
@@ -200,18 +201,18 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(wait).unwrap_or_default())
 }
 
-/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses a date in the form of HTTP: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<Timestamp> {
     rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// An error and its cause: kube's own say little without that.
+/// The texts of an error and its causes; kube's own text omits the cause.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Some errors repeat their source's words in their own.
+        // Some errors repeat their cause in their own text.
         if !text.ends_with(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
@@ -244,7 +245,7 @@ mod tests {
         assert!(matches!(error.kind, WriteErrorKind::Transport), "{error:?}");
     }
 
-    /// client-go `rest` TestIsNextRetry knows seconds only.
+    /// client-go `rest` TestIsNextRetry, which supports seconds only.
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         const DATE: (HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -345,7 +346,7 @@ mod tests {
         for (content, body, is_written) in [
             (json, r#"{"kind": "Event", "metadata": {}}"#, true),
             ("application/vnd.kubernetes.protobuf", "k8s\0", true),
-            // It was cut.
+            // The body was cut.
             (json, r#"{"kind": "Ev"#, true),
             (json, r#"{"login": "https://login.example"}"#, false),
             ("text/html; charset=utf-8", "<html></html>", false),
@@ -361,7 +362,7 @@ mod tests {
         }
     }
 
-    /// What has arrived of the body by then is used; nothing is waited for beyond.
+    /// The part of the body that arrived by the deadline is used.
     #[tokio::test(start_paused = true)]
     async fn an_answer_ends_at_its_deadline() {
         for (code, kind) in [(201, None), (500, Some(500))] {

@@ -1,15 +1,15 @@
-//! The relevant parts of a `Status`.
+//! The parts of a `Status` that decide about a retry.
 
 use kube::core::Status;
 
-/// The relevant parts of a `Status`, in JSON or protobuf.
+/// The parts of a `Status`, read from JSON or protobuf, that decide about a retry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) message: String,
     pub(super) reason: String,
-    /// The reasons of its causes.
+    /// The reasons of the Status's causes.
     pub(super) causes: Vec<String>,
-    /// 0 if no wait is asked for.
+    /// The wait that the server asks for; 0 if it asks for none.
     pub(super) retry_after_seconds: u64,
 }
 

@@ -1,7 +1,9 @@
-//! A cache of events' resourceVersions, so that a patch can name the version it is made for.
+//! A cache of stored events' resourceVersions, so that a patch can state the resourceVersion it is
+//! made for.
 //!
-//! Invariant: an entry is what an answer said, and is taken away when it turns out to be another's
-//! by now. Two events that share an entry, by a chance of one in 2^64, cost a request more.
+//! Invariant: an entry is the resourceVersion of the last answer, and is removed when the server
+//! reports another. Two events share an entry with a probability of one in 2^64, which costs one
+//! more request.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -12,7 +14,7 @@ use crate::sync::{Mutex, lock};
 
 pub(super) struct Versions {
     hasher: RandomState,
-    /// By a hash of namespace and name. An empty version: the server gives none.
+    /// ResourceVersions by a hash of namespace and name; empty if the server returns none.
     entries: Mutex<LruCache<u64, Box<str>>>,
     entries_max: usize,
 }
@@ -21,13 +23,14 @@ impl Versions {
     pub(super) fn new(entries_max: usize) -> Self {
         Self {
             hasher: RandomState::new(),
-            // Bounded by hand: the cache would make room for all of them at once.
+            // Unbounded here and bounded by hand, because a bounded cache would allocate its
+            // maximum at once.
             entries: Mutex::new(LruCache::unbounded()),
             entries_max,
         }
     }
 
-    /// Whether none are kept.
+    /// Whether no resourceVersions are kept.
     pub(super) fn is_off(&self) -> bool {
         self.entries_max == 0
     }
@@ -36,7 +39,7 @@ impl Versions {
         lock(&self.entries).get(&self.key(occurrence)).cloned()
     }
 
-    /// Notes what an answer said; `None`: it could not be read.
+    /// Records the resourceVersion of an answer; `None` if it could not be read.
     pub(super) fn put(&self, occurrence: &Occurrence, version: Option<&str>) {
         if self.is_off() {
             return;

@@ -1,4 +1,4 @@
-//! The spill's readers, for the fuzz targets: built with `--cfg fuzzing` only.
+//! Entry points for the fuzz targets of the spill's readers. Built with `--cfg fuzzing` only.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,8 @@ use super::SpillOptions;
 use super::log::Log;
 use super::record::{self, Found};
 
-/// Reads the bytes as records and marks. An event that was kept once stays the same: the first time
-/// takes what no API server keeps, such as parts of seconds.
+/// Reads the bytes as records and marks. A stored event is unchanged when it is stored again; the
+/// first time removes what no API server keeps, such as fractions of seconds.
 pub fn decode(bytes: &[u8]) {
     let _ = record::find(bytes, 0);
     let _ = record::marks(bytes).count();
@@ -23,13 +23,13 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// An event as it is after it was kept.
+/// An event after it was stored and read once.
 fn kept(event: &Event) -> Box<Event> {
     let json = serde_json::to_vec(&event.to_wire()).expect("an event has a JSON text");
     event_of(&[&[0; 8], &json[..]].concat()).expect("what is kept can be read")
 }
 
-/// The event in the record of a body.
+/// The event in a record with this body.
 fn event_of(body: &[u8]) -> Option<Box<Event>> {
     match record::read(&record_of(body), |_| true) {
         Found::Record { event, .. } => event,
@@ -37,15 +37,15 @@ fn event_of(body: &[u8]) -> Option<Box<Event>> {
     }
 }
 
-/// A body behind its length and checksum.
+/// A record: a body after its length and checksum.
 fn record_of(body: &[u8]) -> Vec<u8> {
     let length = body.len() as u32;
     let checksum = xxh3_64_with_seed(body, length.into());
     [&length.to_le_bytes()[..], &checksum.to_le_bytes(), body].concat()
 }
 
-/// Opens a spill in an empty folder where an earlier process left two files of whole records with
-/// any places, marks, and an end of any bytes; and reads them to the end.
+/// Opens a spill in an empty folder where an earlier process left two files of intact records with
+/// any sequence numbers, marks, and an end of any bytes. Then reads all events.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -72,7 +72,7 @@ pub fn recover(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     if let Ok(mut log) = Log::open(&SpillOptions::new(folder).sync(false)) {
         let mut places = Vec::new();
-        // Everything is read in a few goes; what can never be read must not be tried for ever.
+        // A few reads are enough for all events; unreadable ones must not be read for ever.
         for _ in 0..16 {
             let taken = log.read_next(8, 1 << 20);
             places.extend(taken.kept.iter().filter_map(|kept| kept.sequence));

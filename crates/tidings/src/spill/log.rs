@@ -31,8 +31,8 @@ use super::options::{SpillError, SpillOptions};
 use super::record::{self, Found};
 use crate::sampling::is_sampled;
 
-/// Maximum bytes of a file before the next begins; a process reads as much at once when it opens
-/// one.
+/// Maximum size of a file before the next begins. A process reads that much at once when it opens a
+/// file.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes written at a time, plus at most one event.
@@ -53,7 +53,7 @@ const PLACES_OF_A_FILE: u64 = 1 << 32;
 struct Segment {
     number: u64,
     bytes: u64,
-    /// The number of its events that are not done.
+    /// The number of the file's events that are not done.
     unsettled: usize,
 }
 
@@ -62,17 +62,17 @@ struct Segment {
 struct Cursor {
     number: u64,
     offset: u64,
-    /// Events below this were read, or need not be.
+    /// Events with lower sequence numbers were read, or need not be.
     sequence: u64,
 }
 
-/// The result of reading.
+/// The result of a read.
 #[derive(Default)]
 pub(super) struct Taken {
     pub(super) kept: Vec<Kept>,
     /// The sequence numbers of damaged events.
     pub(super) lost: Vec<u64>,
-    /// Reading failed, and is to be tried again later.
+    /// Whether a read failed, and is to be repeated later.
     pub(super) failed: bool,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct Log {
     folder: PathBuf,
     bytes_max: u64,
     sync: bool,
-    /// In order; the last is appended to.
+    /// The files in order; appends go to the last one.
     segments: VecDeque<Segment>,
     active: File,
-    /// A write to the active file failed: it may end with part of a record.
+    /// Whether a write to the active file failed, so that it may end with part of a record.
     torn: bool,
-    /// A file was created since the folder was synced.
+    /// Whether a file was created since the folder was last synced.
     folder_changed: bool,
     cursor: Cursor,
     /// Failed reads at the cursor.
@@ -94,7 +94,7 @@ pub(super) struct Log {
     damaged: Vec<u64>,
     /// The file of each event that is not done, by sequence number.
     unsettled: HashMap<u64, u64>,
-    /// Events below this were appended by an earlier process.
+    /// Events with lower sequence numbers were appended by an earlier process.
     recovered_below: u64,
     next_sequence: u64,
     refused: u64,
@@ -143,7 +143,7 @@ impl Log {
                         file = number, %error, folder = %folder.display(),
                         "Unable to read events of an earlier process: they are kept for the next one"
                     );
-                    // Its places are not known, and are not to be given again.
+                    // The file's sequence numbers are unknown, and must not be used again.
                     next_sequence += PLACES_OF_A_FILE;
                 }
             }
@@ -153,7 +153,7 @@ impl Log {
                 tracing::warn!(file = number, %error, "Unable to remove the marks of a file that is gone");
             }
         }
-        // Never appended to what may be torn.
+        // A file of an earlier process is never appended to, as its end may be torn.
         let last = numbers.iter().chain(&marked).max();
         let number = last.map_or(1, |last| last + 1);
         let active = create(&folder, number).map_err(failed)?;
@@ -195,12 +195,12 @@ impl Log {
         self.unsettled.len()
     }
 
-    /// The last write may be incomplete: the next append begins a new file.
+    /// Makes the next append begin a new file, because the last write may be incomplete.
     pub(super) fn start_over(&mut self) {
         self.torn = true;
     }
 
-    /// The sequence numbers of events found damaged at opening; none from the second call on.
+    /// Takes the sequence numbers of events found damaged at opening.
     pub(super) fn take_damaged(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.damaged)
     }
@@ -214,7 +214,7 @@ impl Log {
         self.bytes() > self.bytes_max / 2
     }
 
-    /// Appends `events` up to the first for which there is no room or whose write fails: later ones
+    /// Appends `events` up to the first for which there is no room or whose write fails; later ones
     /// would overtake it.
     pub(super) fn append(&mut self, events: Vec<Event>) -> Vec<Kept> {
         let mut kept = in_memory(events);
@@ -237,7 +237,8 @@ impl Log {
             else {
                 break;
             };
-            // Never used again, even if the write fails: it may have left some of them.
+            // These sequence numbers are never used again, even if the write fails, because some
+            // records may be on disk.
             self.next_sequence += number as u64;
             let file = match self.write(&bytes) {
                 Ok(file) => file,
@@ -276,7 +277,7 @@ impl Log {
     /// Returns the number of the file.
     fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
         let full = (self.bytes_max / 8).min(FILE_BYTES_MAX);
-        // Records behind a torn one would not be found.
+        // Records after a torn one would not be found.
         if self.torn || self.segments.back().is_none_or(|last| last.bytes >= full) {
             self.rotate()?;
         }
@@ -294,8 +295,8 @@ impl Log {
         let last = self.segments.back_mut().ok_or(io::ErrorKind::NotFound)?;
         if let Err(error) = synced {
             self.torn = true;
-            // The next process would find the written part, and write the events that this one
-            // writes from memory.
+            // Otherwise the next process would find the written part, and write events that this
+            // process writes from memory.
             let path = events_path(&self.folder, last.number);
             let file = OpenOptions::new().write(true).open(path);
             if let Err(error) = file.and_then(|file| file.set_len(last.bytes)) {
@@ -307,7 +308,7 @@ impl Log {
         Ok(last.number)
     }
 
-    /// Makes the names of the folder's files durable.
+    /// Syncs the folder if files were created, so that their names are durable.
     fn sync_folder(&mut self) -> io::Result<()> {
         sync_folder(&self.folder)?;
         self.folder_changed = false;
@@ -332,7 +333,7 @@ impl Log {
         Ok(())
     }
 
-    /// Skips reading everything appended so far: it is in memory.
+    /// Moves the read position past everything appended so far, because it is in memory.
     pub(super) fn skip_read(&mut self) {
         if let Some(last) = self.segments.back() {
             self.cursor = Cursor {
@@ -343,13 +344,13 @@ impl Log {
         }
     }
 
-    /// The next events that are not done: up to `events_max` of them, and about `bytes_max` bytes,
-    /// but at least one, if any is left.
+    /// Reads the next events that are not done: up to `events_max` events and about `bytes_max`
+    /// bytes, but at least one.
     pub(super) fn read_next(&mut self, events_max: usize, bytes_max: usize) -> Taken {
         let mut read = Taken::default();
         while read.kept.is_empty() {
             let Cursor { number, offset, .. } = self.cursor;
-            // The file may have been removed since, with all before it.
+            // The file may have been removed since, with all files before it.
             let Some(segment) = self
                 .segments
                 .iter()
@@ -375,7 +376,7 @@ impl Log {
                             &mut read.lost,
                         );
                         self.cursor.offset = end;
-                        // What would be appended to it is gone, too.
+                        // Anything appended to this file would be lost, too.
                         self.torn |= self.is_last(current);
                     }
                     Err(error) => {
@@ -409,8 +410,8 @@ impl Log {
             .is_some_and(|last| last.number == number)
     }
 
-    /// Reads events of one file from `offset`, or finds the first one behind damage. Returns the
-    /// offset at which to continue.
+    /// Reads events of one file from `offset`; if they are damaged, searches the next intact
+    /// record. Returns the offset at which to continue.
     fn read_on(
         &mut self,
         number: u64,
@@ -433,7 +434,8 @@ impl Log {
         Ok(next.map_or(end, |(at, _)| offset + at as u64))
     }
 
-    /// Gives up the events of a file that were not read yet, with sequence numbers below `below`.
+    /// Gives up the events of a file that were not read yet and have sequence numbers below
+    /// `below`.
     fn lose(&mut self, number: u64, below: u64, why: &str, lost: &mut Vec<u64>) {
         let before = lost.len();
         let places = self.cursor.sequence..below;
@@ -532,7 +534,7 @@ impl Log {
         }
     }
 
-    /// Removes the files whose events are all done, except the last. One that cannot be removed
+    /// Removes the files whose events are all done, except the last. A file that cannot be removed
     /// stays, with its marks, and is tried again with the next.
     fn remove_done(&mut self) {
         let last = self.segments.back().map(|last| last.number);
@@ -557,7 +559,7 @@ impl Log {
         }
     }
 
-    /// Whether the file is not there any more.
+    /// Removes a file; returns whether it no longer exists.
     fn remove(&mut self, path: &Path) -> bool {
         match fs::remove_file(path) {
             Ok(()) => true,
@@ -569,7 +571,7 @@ impl Log {
         }
     }
 
-    /// Makes the next append fail.
+    /// Makes the next append fail, for tests.
     #[cfg(test)]
     pub(super) fn fail_appends(&mut self) {
         let last = self.segments.back().unwrap().number;
@@ -615,19 +617,19 @@ fn make_folder(folder: &Path, sync: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the names of a folder's files durable.
+/// Syncs a folder, so that the names of its files are durable.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Elsewhere folders cannot be synced, or need not be.
+/// Does nothing: on other systems folders cannot be synced, or need not be.
 #[cfg(not(unix))]
 fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Appends behind the last complete mark: behind a torn one they would not be found.
+/// Appends marks after the last complete mark; after a torn one they would not be found.
 fn append_marks(mut file: File, marks: &[u8]) -> io::Result<()> {
     let bytes = file.metadata()?.len();
     let torn = bytes % record::MARK_BYTES as u64;
@@ -652,7 +654,7 @@ fn numbers(folder: &Path, extension: &str) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The contents of a file.
+/// The contents of a file of an earlier process.
 struct Recovered {
     /// Bytes before a torn end.
     bytes: u64,
@@ -660,7 +662,7 @@ struct Recovered {
     last: Option<u64>,
     /// The sequence numbers of events that are not done.
     unsettled: Vec<u64>,
-    /// Those among them that are damaged.
+    /// The damaged ones among these events.
     damaged: Vec<u64>,
 }
 
@@ -686,8 +688,8 @@ fn recover(folder: &Path, number: u64) -> io::Result<Recovered> {
         let Some((next, place)) = record::find(&bytes, read + 1) else {
             break;
         };
-        // How many were before the first that is whole is not known; nowhere more than there are
-        // bytes.
+        // The number of events before the first intact record is unknown, but not greater than the
+        // number of bytes before it.
         let first = last.map_or(place.saturating_sub(1), |last| last.saturating_add(1));
         let first = first.max(place.saturating_sub((next - read) as u64));
         let lost = (first..place).filter(|place| !done.contains(place));

@@ -1,5 +1,5 @@
-//! The spill: keeps events on disk until their outcome is known, so that none is lost in an outage
-//! longer than memory allows, or when the program dies.
+//! The spill: keeps events on disk until their outcome is known, so that no event is lost when an
+//! outage lasts longer than memory allows, or when the program dies.
 //!
 //! ```text
 //!   queue ──▶ append ──┬─ room in memory ────▶ correlate, deliver ──▶ settled: marked as done
@@ -7,17 +7,17 @@
 //!                      └─ no room on disk either ──▶ held; nothing more is taken from the queue
 //! ```
 //!
-//! Invariants: an event is appended before it is used; events leave in the order in which they were
-//! taken from the queue, wherever they wait; a file is removed when every event in it is done. An
-//! event that the spill has no room for, or cannot write, is counted. It is delivered from memory,
+//! Invariants: an event is appended before it is used. Events leave in the order in which they were
+//! taken from the queue, wherever they wait. A file is removed when every event in it is done. An
+//! event that the spill has no room for, or cannot write, is counted; it is delivered from memory,
 //! unless the disk has room again before its turn.
 //!
 //! Events that an earlier process left in a folder that could not be opened at start, or in a file
 //! that could not be read, follow later, out of order.
 //!
 //! A shared limit on the rate of events (EventRateLimit of type Server, User or Namespace) is
-//! waited out like an outage. Events about single objects with limits of their own are given up
-//! after a few tries, and removed, and so are events that fail again and again while others are
+//! waited out like an outage. Events about single objects that have their own limit are given up
+//! after a few tries, and removed. So are events that fail again and again while others are
 //! written.
 //!
 //! Delivery is at least once: an event that was written to the API server, but not marked as done
@@ -50,7 +50,7 @@ pub use self::options::{SpillError, SpillOptions};
 use crate::metrics::SpillMetrics;
 use crate::sampling::is_sampled;
 
-/// Marks that are written together, unless there is nothing else to do.
+/// Maximum marks that are collected before they are written, unless the task is idle.
 const MARKS_MAX: usize = 256;
 
 /// Maximum events that are read back at a time.
@@ -59,11 +59,11 @@ const READ_EVENTS: usize = 1024;
 /// Wait before a folder that could not be opened or read is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The spill of one sink's task. Files are read and written on tokio's threads for blocking work,
-/// one step at a time.
+/// The spill of one sink's task. Reads and writes files on tokio's threads for blocking work, one
+/// step at a time.
 pub(crate) struct Spill {
     options: SpillOptions,
-    /// When the folder is to be opened; `None` once it is open.
+    /// When to open the folder; `None` once it is open.
     open_at: Option<Monotonic>,
     open_failures: u64,
     /// `None` until the folder is open, during a step, and after a step was lost with its runtime.
@@ -72,12 +72,12 @@ pub(crate) struct Spill {
     recovered: u64,
     /// Events found to be damaged or missing, until [`Spill::take_lost`].
     lost: u64,
-    /// Reading failed: not tried again before this.
+    /// If reading failed: when to read again.
     read_again: Option<Monotonic>,
-    /// Events for which there was no room on disk, and either none in memory or others before them
-    /// on disk. Never more than are taken from the queue at once.
+    /// Held events: there was no room for them on disk, and either none in memory or others before
+    /// them on disk. Never more than are taken from the queue at once.
     held: VecDeque<Event>,
-    /// Bytes on disk when it had no room for these.
+    /// Bytes on disk when there was no room for the held events.
     held_at: u64,
     done: Vec<u64>,
     /// Whether some events are on disk only.
@@ -90,8 +90,8 @@ pub(crate) struct Spill {
 }
 
 impl Spill {
-    /// The spill of the sink of this name, whose folder is not open yet. Until it is, events are in
-    /// memory only, and counted.
+    /// Makes the spill of the sink of this name, and does not open its folder yet. Until that is
+    /// open, events are in memory only, and counted.
     pub(crate) fn new(options: SpillOptions, sink: &Arc<str>) -> Self {
         Self {
             options,
@@ -111,27 +111,27 @@ impl Spill {
         }
     }
 
-    /// The same, which at the end sets `left` to the number of events on disk; `u64::MAX` if that
-    /// is not known.
+    /// Sets the counter `left` that receives, at the end, the number of events on disk; `u64::MAX`
+    /// if that is unknown.
     pub(crate) fn leaving(mut self, left: Arc<AtomicU64>) -> Self {
         self.left = left;
         self
     }
 
-    /// Opens the folder, and finds what an earlier process left there.
+    /// Opens the folder, and finds the events of an earlier process.
     pub(crate) fn open(&mut self) -> Result<(), SpillError> {
         let log = Log::open(&self.options)?;
         self.opened(Box::new(log));
         Ok(())
     }
 
-    /// When to call [`Spill::handle_timeout`].
+    /// When to call [`Spill::handle_timeout`] next.
     pub(crate) fn poll_timeout(&self) -> Option<Monotonic> {
         self.open_at.or(self.read_again)
     }
 
-    /// Allows reading again after a failure, or tries to open the folder. If that fails it is tried
-    /// again later: another process may be about to end, or a disk about to be mounted.
+    /// Allows reading again after a failure, or tries to open the folder. If that fails it is
+    /// repeated later: another process may be about to end, or a disk about to be mounted.
     pub(crate) async fn handle_timeout(&mut self, now: Monotonic) {
         self.read_again = self.read_again.filter(|at| *at > now);
         if self.open_at.is_none_or(|at| at > now) {
@@ -148,7 +148,7 @@ impl Spill {
                 self.open_failures += 1;
                 self.open_at = Some(now.saturating_add(TRY_AGAIN));
             }
-            // The runtime ends, and this task with it.
+            // The runtime ends, and with it this task.
             Err(_) => self.open_at = None,
         }
     }
@@ -172,22 +172,22 @@ impl Spill {
         self.log = Some(log);
     }
 
-    /// The number of events that an earlier process left; 0 from the second call on.
+    /// Takes the number of events that an earlier process left.
     pub(crate) fn take_recovered(&mut self) -> u64 {
         std::mem::take(&mut self.recovered)
     }
 
-    /// The number of events found to be damaged or missing since the last call.
+    /// Takes the number of events found to be damaged or missing since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 
-    /// Whether events wait for their turn: on disk, or in memory behind those.
+    /// Whether events wait on disk, or held in memory behind those.
     pub(crate) fn is_behind(&self) -> bool {
         self.behind || self.holds()
     }
 
-    /// Whether events wait in memory behind those on disk. Events still in the queue come after
+    /// Whether events are held in memory behind those on disk. Events still in the queue come after
     /// them.
     pub(crate) fn holds(&self) -> bool {
         !self.held.is_empty()
@@ -222,7 +222,7 @@ impl Spill {
         Vec::new()
     }
 
-    /// Appends the held events, if there is room on disk by now.
+    /// Appends the held events, if there is room on disk now.
     pub(crate) async fn append_held(&mut self) {
         let has_room = self
             .log
@@ -249,14 +249,14 @@ impl Spill {
             kept
         });
         let kept = step.await;
-        // Whatever the result of the step, these are delivered.
+        // Whatever the result of the step, these events are delivered.
         let kept = kept.unwrap_or_else(|| in_memory(events));
         let on_disk = kept.iter().filter(|kept| kept.sequence.is_some()).count();
         self.metrics.spilled.increment(on_disk as u64);
         kept
     }
 
-    /// Keeps events waiting where they are, on disk or held.
+    /// Leaves events where they are, on disk or held, to wait for their turn.
     fn put_by(&mut self, kept: Vec<Kept>) {
         for kept in kept {
             let Some(place) = kept.sequence else {
@@ -272,8 +272,8 @@ impl Spill {
         self.held_at = self.log.as_ref().map_or(0, |log| log.bytes());
     }
 
-    /// The next waiting events, and not many more than there is room for: those on disk, then the
-    /// held ones. None if the disk cannot be read; it is tried again later.
+    /// Reads the next waiting events, about as many as there is room for: those on disk, then the
+    /// held ones. Returns none if the disk cannot be read; the read is repeated later.
     pub(crate) async fn read(
         &mut self,
         now: Monotonic,
@@ -297,7 +297,7 @@ impl Spill {
         in_memory(self.held.drain(..fits).collect())
     }
 
-    /// The next events that are on disk only.
+    /// Reads the next events that are on disk only.
     async fn read_disk(
         &mut self,
         now: Monotonic,
@@ -316,11 +316,11 @@ impl Spill {
             return kept;
         }
         let Some(last) = kept.last().and_then(|kept| kept.sequence) else {
-            // Nothing is left on disk.
+            // No events are left on disk.
             self.awaited.clear();
             return kept;
         };
-        // Earlier events that were not read are lost: their callers wait no longer.
+        // Earlier events that were not read are lost; their callers wait no longer.
         let later = self.awaited.split_off(&(last + 1));
         let mut awaited = std::mem::replace(&mut self.awaited, later);
         kept.into_iter()
@@ -336,22 +336,22 @@ impl Spill {
             .collect()
     }
 
-    /// Records that the outcome of these events is known.
+    /// Records that the outcome of these events is known; their marks are written later.
     pub(crate) fn settled(&mut self, sequences: Vec<u64>) {
         self.done.extend(sequences);
     }
 
-    /// Whether to write the marks now: there are many, or nothing else to do.
+    /// Whether to write the marks now: there are many, or the task is idle.
     pub(crate) fn wants_marking(&self, idle: bool) -> bool {
         self.done.len() >= MARKS_MAX || (idle && !self.done.is_empty())
     }
 
-    /// Writes the marks.
+    /// Writes the collected marks.
     pub(crate) async fn mark(&mut self) {
         self.step(|_| ()).await;
     }
 
-    /// Writes the marks and runs `work` on another thread. `None` if there is no log, or it
+    /// Writes the marks and runs `work` on another thread. Returns `None` if there is no log, or it
     /// panicked.
     async fn step<T: Send + 'static>(
         &mut self,
@@ -382,8 +382,8 @@ impl Spill {
                 }
                 result
             }
-            // The runtime is going down, and this task with it; what is on disk is found by the
-            // next process.
+            // The runtime is shutting down, and with it this task. The next process finds the
+            // events on disk.
             Err(error) => {
                 tracing::error!(%error, "Unable to keep events on disk");
                 None
@@ -395,14 +395,14 @@ impl Spill {
 impl Drop for Spill {
     fn drop(&mut self) {
         let left = if let Some(log) = &mut self.log {
-            // Before files go with their last marks.
+            // Before files are removed with their last marks.
             self.metrics.bytes.decrement(log.bytes() as f64);
             log.mark_done(&self.done);
             log.unsettled() as u64
         } else if self.open_at.is_some() {
             0
         } else {
-            // It is at work, and may come to its end or not.
+            // The log is in use by a step that may or may not complete.
             u64::MAX
         };
         self.left.store(left, Ordering::Release);

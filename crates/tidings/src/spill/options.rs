@@ -1,8 +1,9 @@
-//! Where the spill lies and how large it gets, and why it cannot be used.
+//! Options of a spill: its folder, its size and its durability; and the errors of a folder that
+//! cannot be used.
 
 use std::path::PathBuf;
 
-/// The least bound: a file must hold some events.
+/// Minimum bound: a file must hold some events.
 const BYTES_MAX_LEAST: u64 = 1 << 20;
 
 /// Where a sink keeps events until their outcome is known: see
@@ -16,11 +17,11 @@ pub struct SpillOptions {
 }
 
 impl SpillOptions {
-    /// A spill in `folder`, which is made if it is not there, and belongs to one sink of one
+    /// Makes a spill in `folder`, which is created if necessary, and belongs to one sink of one
     /// process at a time. Up to 64 MiB, which is about 100,000 events.
     ///
-    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) says, and
-    /// about 40 bytes for each event that lies on disk.
+    /// It takes up to 12 MiB of memory beside what [`Broadcaster`](crate::Broadcaster) states, and
+    /// about 40 bytes for each event on disk.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -29,8 +30,8 @@ impl SpillOptions {
         }
     }
 
-    /// How many bytes of events lie on disk at most; at least 1 MiB. What finds no room is counted
-    /// and delivered from memory.
+    /// Maximum bytes of events on disk, at least 1 MiB. Events that find no room are counted and
+    /// delivered from memory.
     pub fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
         self
@@ -45,11 +46,12 @@ impl SpillOptions {
         Ok(())
     }
 
-    /// Whether each append is synced to the disk, and the folder with it where a file is new.
-    /// Default false: the death of the process loses nothing that was appended, that of the machine
-    /// what its file system had not written by then: on Linux up to half a minute, by default.
+    /// Whether each append is synced to the disk, and with it the folder of a new file. Default
+    /// false: if the process dies, no appended event is lost. If the machine dies, events are lost
+    /// that its file system had not written yet, by default up to half a minute on Linux.
     ///
-    /// Marks of what is done are not synced in either case: what they stood for is delivered again.
+    /// Marks of done events are not synced in either case: if they are lost, their events are
+    /// delivered again.
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
@@ -60,24 +62,24 @@ impl SpillOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpillError {
-    /// The bound leaves no room for anything.
+    /// The bound is too small.
     #[error("spill.bytes_max is {given}: it must be 1048576 (1 MiB) or more")]
     BytesMax {
-        /// What was given.
+        /// The given bound.
         given: u64,
     },
-    /// Another sink keeps its events there.
+    /// Another sink uses the folder.
     #[error("the spill folder {} is in use by another sink or process", folder.display())]
     InUse {
-        /// Which folder.
+        /// The folder.
         folder: PathBuf,
     },
-    /// The folder or a file in it cannot be made, read or written.
+    /// The folder or a file in it cannot be created, read or written.
     #[error("cannot use the spill folder {}: {message}", folder.display())]
     Io {
-        /// Which folder.
+        /// The folder.
         folder: PathBuf,
-        /// What the machine said.
+        /// The operating system's error.
         message: String,
     },
 }

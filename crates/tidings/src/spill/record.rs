@@ -1,12 +1,12 @@
-//! One event in a file of the spill: length, checksum, place, and the event as the JSON of a
-//! core/v1 Event, which has every field there is.
+//! One event in a file of the spill: length, checksum, sequence number, and the event as the JSON
+//! of a core/v1 Event, which has every field.
 //!
 //! ```text
 //!   length of the body: u32   checksum of the body: u64   body: place: u64, JSON
 //! ```
 //!
-//! Numbers are little-endian. The checksum is XXH3 with the length for a seed, so that a file of
-//! zeros has no records.
+//! Numbers are little-endian. The checksum is XXH3, seeded with the length, so that a file of zeros
+//! has no valid record.
 
 use std::io::{self, Write};
 
@@ -14,24 +14,24 @@ use k8s_openapi::api::core::v1;
 use tidings_core::Event;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Length and checksum.
+/// Bytes of length and checksum.
 const HEAD_BYTES: usize = 12;
 const PLACE_BYTES: usize = 8;
 
-/// How long a mark is: the place of an event, and its checksum.
+/// Bytes of a mark: the sequence number of an event, and a checksum.
 pub(super) const MARK_BYTES: usize = 16;
 
-/// What mixes a mark's checksum apart from that of a body.
+/// The seed of a mark's checksum, which differs from that of a record.
 const MARK_SEED: u64 = 0x7469_6469_6e67_7321;
 
-/// The most that a record may take: more than an API server takes of an event.
+/// Maximum bytes of a record: more than an API server accepts of an event.
 pub(super) const RECORD_BYTES_MAX: usize = 4 << 20;
 
-/// The highest place of an event: a record with a higher one was not written by a spill. Behind it
-/// there is room for sums.
+/// The highest sequence number of an event. A record with a higher one was not written by a spill.
+/// The limit leaves room for sums.
 const PLACE_MAX: u64 = u64::MAX >> 1;
 
-/// A buffer of bounded length.
+/// A writer to a buffer of bounded length.
 struct Bounded<'a> {
     out: &'a mut Vec<u8>,
     bytes_max: usize,
@@ -51,8 +51,8 @@ impl Write for Bounded<'_> {
     }
 }
 
-/// Appends the record of `event` to `out`; false, and nothing is appended, if it would take more
-/// than `room`, or cannot be one.
+/// Appends the record of `event` to `out`. Returns false, and appends nothing, if it would take
+/// more than `room` bytes or cannot be encoded.
 pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize) -> bool {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
@@ -79,10 +79,10 @@ pub(super) fn write(out: &mut Vec<u8>, sequence: u64, event: &Event, room: usize
     true
 }
 
-/// What stands at the beginning of some bytes.
+/// What the beginning of some bytes contains.
 pub(super) enum Found {
-    /// An event and its place, and how many bytes it took. `None`: bytes that are whole, but no
-    /// event.
+    /// A record: its event, sequence number and length. The event is `None` if the bytes are intact
+    /// but no event.
     Record {
         sequence: u64,
         event: Option<Box<Event>>,
@@ -90,11 +90,11 @@ pub(super) enum Found {
     },
     /// Nothing, or the beginning of a record that needs this number of bytes.
     More(usize),
-    /// No record: torn, or not ours.
+    /// No record: the bytes are torn, or not written by a spill.
     Torn,
 }
 
-/// Reads the record at the beginning of `bytes`. Its event is only made if it is `wanted`.
+/// Reads the record at the beginning of `bytes`. Decodes its event only if it is `wanted`.
 pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
     let Some((length, rest)) = bytes.split_first_chunk() else {
         return Found::More(HEAD_BYTES);
@@ -134,11 +134,11 @@ pub(super) fn read(bytes: &[u8], wanted: impl Fn(u64) -> bool) -> Found {
     }
 }
 
-/// Where the first whole record at or behind `from` begins, and its place: what follows one that is
-/// damaged.
+/// The position and sequence number of the first intact record at or after `from`. Used to continue
+/// behind a damaged one.
 pub(super) fn find(bytes: &[u8], from: usize) -> Option<(usize, u64)> {
-    // Without this a checksum would be made at each byte of a damaged file, of what may be all the
-    // rest of it.
+    // Without this check, a checksum would be computed at each byte of a damaged file, perhaps over
+    // all the rest of it.
     let has_json = |at: &usize| {
         bytes
             .get(at + HEAD_BYTES + PLACE_BYTES..)?
@@ -151,7 +151,7 @@ pub(super) fn find(bytes: &[u8], from: usize) -> Option<(usize, u64)> {
     })
 }
 
-/// The mark that the event at `sequence` is done.
+/// The mark that the event with this sequence number is done.
 pub(super) fn mark(sequence: u64) -> [u8; MARK_BYTES] {
     let place = sequence.to_le_bytes();
     let checksum = xxh3_64_with_seed(&place, MARK_SEED).to_le_bytes();
@@ -162,7 +162,7 @@ pub(super) fn mark(sequence: u64) -> [u8; MARK_BYTES] {
     mark
 }
 
-/// The places that `bytes` mark as done. What is no mark is left out.
+/// The sequence numbers that `bytes` mark as done. Invalid marks are skipped.
 pub(super) fn marks(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (marks, _torn) = bytes.as_chunks::<MARK_BYTES>();
     marks.iter().filter_map(|bytes| {

@@ -1,4 +1,5 @@
-//! The files of a spill: order, bounds, and what is found after a process died, wherever it was.
+//! The files of a spill: order, bounds, and the state that the next process finds wherever this one
+//! died.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +72,7 @@ fn what_is_not_done_is_found_again_in_order_and_whole() {
     assert!(first[0].recovered);
     assert_eq!(read.to_wire(), whole.to_wire());
     assert_eq!([names(&first), read_all(&mut log)].concat(), expected);
-    // What comes later has later places, and belongs to no other.
+    // Later events have later sequence numbers, and are not recovered ones.
     let later = log.append(vec![event(20, "m")]);
     assert_eq!((later[0].sequence, later[0].recovered), (Some(20), false));
     assert_eq!(read_all(&mut log), ["web.20"]);
@@ -100,14 +101,14 @@ fn the_bound_holds_and_what_is_done_makes_room() {
     assert!(refused > 90 && places.len() > 90, "{refused} refused");
     assert_eq!(log.unsettled(), places.len());
     assert!(files(folder.path()) >= 8);
-    // Each file goes with the last of its events, whatever is before it.
+    // Each file is removed when the last of its events is done, even if an earlier file remains.
     log.mark_done(&places[1..]);
     assert!(files(folder.path()) <= 4, "{} files", files(folder.path()));
     assert!(log.append(vec![event(1, &long)])[0].sequence.is_some());
     assert!(SpillOptions::new("x").bytes_max(7).validate().is_err());
 }
 
-/// Without its marks, its events would be delivered again.
+/// Without its marks, the file's events would be delivered again.
 #[test]
 fn a_file_that_cannot_be_removed_keeps_its_marks() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +119,7 @@ fn a_file_that_cannot_be_removed_keeps_its_marks() {
     log.start_over();
     log.append(vec![event(2, "m")]);
     let used = log.bytes();
-    // A folder that has its name cannot be removed as a file.
+    // A folder with the file's name cannot be removed as a file.
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     log.mark_done(&[0, 1]);
@@ -131,7 +132,7 @@ fn a_file_that_cannot_be_removed_keeps_its_marks() {
     assert!(!file.exists());
 }
 
-/// The one file of events that there is.
+/// The only file of events in the folder.
 fn only_file(folder: &Path) -> std::path::PathBuf {
     let paths = fs::read_dir(folder).unwrap();
     let mut paths = paths.map(|entry| entry.unwrap().path());
@@ -139,8 +140,8 @@ fn only_file(folder: &Path) -> std::path::PathBuf {
     paths.find(is_events).unwrap()
 }
 
-/// What finds no room on disk waits for its turn behind what lies there, and what is recorded later
-/// behind both; where there is room again before that, it goes to disk after all.
+/// An event without room on disk waits behind the events there, and later events wait behind it. If
+/// there is room again before its turn, it is written to disk after all.
 #[tokio::test]
 async fn what_finds_no_room_on_disk_overtakes_nothing() {
     for makes_room in [false, true] {
@@ -152,7 +153,7 @@ async fn what_finds_no_room_on_disk_overtakes_nothing() {
         spill.open().unwrap();
         let long = "x".repeat(100_000);
         let messages = |range: std::ops::Range<usize>| range.map(|number| event(number, &long));
-        // The last of the second batch would find room where the large one did not.
+        // The last event of the second batch would fit where the large one did not.
         assert!(
             spill
                 .append(messages(0..6).collect(), false)
@@ -185,8 +186,7 @@ async fn what_finds_no_room_on_disk_overtakes_nothing() {
     }
 }
 
-/// The JSON of a batch is made and written in parts, and files stay short, however much comes at
-/// once.
+/// A batch is encoded and written in parts, and files stay small, however large the batch is.
 #[test]
 fn a_long_batch_is_written_in_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn a_long_batch_is_written_in_parts() {
     let longest = lengths.iter().max().copied().unwrap_or_default();
     assert!(longest < 10 << 20, "a file of {longest} bytes");
     assert_eq!(read_all(&mut log).len(), 300);
-    // One that is larger than any server takes is in memory only, and costs no more than that.
+    // An event that is too large for any server is kept in memory only, and has no other effect.
     let kept = log.append(vec![event(300, &"x".repeat(5 << 20))]);
     assert_eq!(kept[0].sequence, None);
     let mut part = Vec::new();
@@ -209,8 +209,8 @@ fn a_long_batch_is_written_in_parts() {
     assert!(part.is_empty() && part.capacity() <= 100_000);
 }
 
-/// A new file is in its folder, and a removed one gone, before anything relies on it, where the
-/// death of the machine is to cost nothing.
+/// With `sync`, a new file is in its synced folder before anything relies on it, and a removed one
+/// is gone, so that nothing is lost if the machine dies.
 #[test]
 fn a_folder_is_synced_when_its_files_change() {
     let parent = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ async fn a_disk_that_gives_no_answer_is_asked_again() {
     let events = (0..3).map(|number| event(number, "m")).collect();
     assert!(spill.append(events, false).await.is_empty());
     let path = only_file(folder.path());
-    // Reading a folder is an error that is no end.
+    // Reading a folder fails with an error other than the end of a file.
     fs::rename(&path, folder.path().join("away")).unwrap();
     fs::create_dir(&path).unwrap();
     let now = Monotonic::ZERO;
@@ -280,13 +280,13 @@ async fn what_is_damaged_is_counted_and_makes_room() {
     spill.settled(vec![0, 1, 3]);
     spill.mark().await;
     assert_eq!(spill.log.as_ref().map(|log| log.unsettled()), Some(0));
-    // What comes later can be read.
+    // Later events can be read.
     assert!(spill.append(vec![event(4, "m")], false).await.is_empty());
     let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
     assert_eq!(names(&read), ["web.4"]);
 }
 
-/// A spill with four events in one file, of which none is in memory.
+/// A spill with four events in one file, none of them in memory.
 async fn spilled(folder: &Path) -> Spill {
     let mut spill = Spill::new(SpillOptions::new(folder), &"test".into());
     spill.open().unwrap();
@@ -303,7 +303,7 @@ async fn a_file_that_is_gone_costs_what_was_in_it() {
     assert!(spill.read(Monotonic::ZERO, 9, 1 << 20).await.is_empty());
     assert!(!spill.is_behind());
     assert_eq!(spill.take_lost(), 4);
-    // What comes later lies where it is found.
+    // Later events are where they are expected.
     assert!(spill.append(vec![event(4, "m")], false).await.is_empty());
     let read = spill.read(Monotonic::ZERO, 9, 1 << 20).await;
     assert_eq!(names(&read), ["web.4"]);
@@ -365,12 +365,13 @@ async fn what_was_damaged_before_the_start_costs_itself_only() {
     }
     assert_eq!(names(&read), ["web.0", "web.2", "web.3"]);
     drop(spill);
-    // Not counted twice.
+    // The events are not counted twice.
     let mut log = open(folder.path());
     assert_eq!((log.unsettled(), log.take_damaged().len()), (3, 0));
 }
 
-/// However far from what was read the next whole record says it is.
+/// The sequence number of the next intact record may be far away; no more events are lost than the
+/// file could hold.
 #[test]
 fn what_is_damaged_is_no_more_than_there_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -398,7 +399,7 @@ fn what_is_damaged_is_no_more_than_there_is() {
     assert_eq!(open(folder.path()).take_damaged().len(), 100);
 }
 
-/// Checksums do not say who wrote a file.
+/// A correct checksum does not prove that a spill wrote the file.
 #[test]
 fn numbers_that_no_spill_gives_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -416,7 +417,7 @@ fn numbers_that_no_spill_gives_are_left_alone() {
     }
     let mut log = open(folder.path());
     assert_eq!(read_all(&mut log), ["web.0"]);
-    // No place is left, so there is none on disk.
+    // No sequence number is left, so the event is not on disk.
     assert_eq!(log.append(vec![event(1, "m")])[0].sequence, None);
     log.mark_done(&[highest]);
     drop(log);
@@ -434,7 +435,7 @@ fn an_append_that_failed_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let mut log = open(folder.path());
     log.append(vec![event(0, "m")]);
-    // As if the disk had been full behind the second record.
+    // The file ends as if the disk had been full after the second record.
     let path = only_file(folder.path());
     let whole = fs::read(&path).unwrap();
     let mut second = Vec::new();
@@ -480,8 +481,8 @@ fn marks_hold_whatever_is_torn_before_them_and_for_no_other_file() {
 }
 
 proptest! {
-    /// Killed between two bytes of a write: all events before are found, and the one being written
-    /// is not.
+    /// The process is killed between two bytes of a write: all earlier events are found, and the
+    /// one being written is not.
     #[test]
     fn a_torn_end_costs_what_was_being_written(events in 1_usize..12, cut in 0_usize..4000, done in prop::collection::btree_set(0_u64..12, 0..6)) {
         let folder = tempfile::tempdir().unwrap();
@@ -504,13 +505,13 @@ proptest! {
         let done: BTreeSet<String> = done.iter().map(|place| format!("web.{place}")).collect();
         let expected: Vec<String> = (0..there).map(|number| format!("web.{number}")).filter(|name| !done.contains(name)).collect();
         prop_assert_eq!(read_all(&mut log), expected);
-        // It continues after it.
+        // Later events are appended after the torn end.
         log.append(vec![event(77, "m")]);
         prop_assert_eq!(read_all(&mut log), ["web.77"]);
     }
 }
 
-/// A step that panics costs the spill nothing but that step.
+/// A step that panics affects only itself; the spill continues.
 #[tokio::test]
 async fn the_spill_outlives_a_step_that_panics() {
     let folder = tempfile::tempdir().unwrap();

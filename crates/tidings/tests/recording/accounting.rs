@@ -15,7 +15,7 @@ use tidings::{
 
 use super::{LONG, assert_adds_up, manual, pod, source, unfiltered};
 
-/// Writes each event at the fifth attempt.
+/// A sink that writes each event at the fifth attempt.
 struct FailsFourTimes {
     sink: MemorySink,
     tries: Arc<Mutex<HashMap<String, u32>>>,
@@ -40,7 +40,8 @@ impl Sink for FailsFourTimes {
     }
 }
 
-/// client-go's: 1,000 events at once, each failing four times, none lost by sink or logger.
+/// client-go's test: 1,000 events at once, each failing four times; the sink and the logger lose
+/// none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn test_lots_of_events() {
     let broadcaster =
@@ -119,8 +120,8 @@ async fn every_loss_has_its_cause() {
     for number in 0..5 {
         recorder.event(&pod(&format!("foo-{number}"), ""), Normal, "Started", "up");
     }
-    // One is being written, two wait, two do not fit. Then thirty of one kind, of which a budget
-    // lets 25 through.
+    // One event is being written, two wait, two do not fit. Then come thirty of one kind, of which
+    // the budget admits 25.
     while broadcaster.report().dropped.get(DropCause::QueueFull) < 2 {
         tokio::task::yield_now().await;
     }
@@ -165,8 +166,8 @@ async fn what_is_merged_is_lost_with_the_write_it_was_merged_into() {
     let sink = MemorySink::new();
     sink.answer_next([SinkAnswer::Serve, SinkAnswer::Fail(forbidden())]);
     broadcaster.start_recording_to_sink(sink.clone());
-    // The task does not run before all are recorded, and takes them at once: those about one pod
-    // become one write, the second.
+    // The task runs only after all events are recorded, and takes them at once. Events about one
+    // pod become one write, the second.
     for pod in [pod("foo", ""), pod("bar", "")] {
         for _ in 0..20 {
             recorder.event(&pod, Warning, "BackOff", "again");
@@ -211,7 +212,7 @@ async fn a_sink_that_panics_loses_that_event_only() {
     assert_adds_up(&report);
 }
 
-/// Panics at every request, before there is a future to poll.
+/// A sink that panics at every question, before it returns a future.
 struct Unaskable(MemorySink);
 
 impl Sink for Unaskable {
@@ -268,7 +269,7 @@ async fn sinks_are_independent() {
     assert_eq!(slow_watch.counts(), quick_watch.counts());
 }
 
-/// A recorder learns that a sink is slow, and events reported as under way arrive.
+/// Recorders notice a slow sink, and accepted events arrive.
 #[tokio::test]
 async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     let queue = QueueOptions::default()
@@ -294,11 +295,11 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
             }
         }
         if number % 4 == 0 {
-            // The task has every opportunity to take events that it should not.
+            // The task has every opportunity to take events that it should not take.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
-    // Once in the queue, once before it, once in hand, and what is pending.
+    // The bound applies to the queue, the incoming queue, the batch and the pending events.
     assert!(accepted <= 32, "{accepted}");
     drop(held);
     let report = broadcaster.shutdown(LONG).await;
@@ -311,7 +312,7 @@ async fn a_slow_sink_is_felt_by_recorders_where_events_wait_for_room() {
     );
 }
 
-/// An event that no sink has room for is not pending, even if other watchers saw it.
+/// An event for which no sink has room is not pending, even if other watchers got it.
 #[tokio::test]
 async fn an_event_that_every_sink_misses_is_refused() {
     let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(2));
@@ -321,12 +322,12 @@ async fn an_event_that_every_sink_misses_is_refused() {
         let object = pod("foo", "");
         recorder.build(&object, Normal, "Started").try_send()
     };
-    // Nothing writes events: a handler may miss some.
+    // No sink is started: handlers may miss events.
     broadcaster.start_event_watcher(|_| {});
     let told: Vec<_> = (0..3).map(|_| try_send()).collect();
     assert_eq!(told, [Ok(()), Ok(()), Ok(())]);
     broadcaster.start_recording_to_sink(MemorySink::new());
-    // No task has run.
+    // No task has run yet.
     let told: Vec<_> = (0..3).map(|_| try_send()).collect();
     assert_eq!(told, [Ok(()), Ok(()), Err(RecordError::QueueFull)]);
     assert_adds_up(&broadcaster.shutdown(LONG).await);

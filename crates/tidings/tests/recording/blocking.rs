@@ -1,4 +1,4 @@
-//! Handlers that block delay nothing but themselves, on runtimes of one thread and of several.
+//! Handlers that block delay only themselves, on runtimes of one thread and of several.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{LONG, assert_adds_up, pod, source};
 
 const EVENTS: usize = 30;
 
-/// A runtime of this number of workers; 0: of the current thread.
+/// A runtime with this number of workers; 0 means the current thread.
 fn runtime(workers: usize) -> Runtime {
     let mut builder = match workers {
         0 => Builder::new_current_thread(),
@@ -24,7 +24,7 @@ fn runtime(workers: usize) -> Runtime {
         .unwrap()
 }
 
-/// Records events while a handler has returned from `handled` of them and blocks in the next; all
+/// Records events while a handler has handled `handled` of them and blocks in the next; all events
 /// are written meanwhile. Returns the report of a shutdown whose deadline passes at once.
 async fn record_beside_a_blocked_handler(handled: usize) -> FlushReport {
     let broadcaster = Broadcaster::new();
@@ -64,7 +64,7 @@ async fn record_beside_a_blocked_handler(handled: usize) -> FlushReport {
 
 #[test]
 fn a_blocking_handler_delays_no_sink_and_no_deadline() {
-    // As many runs at once as there may be: each waits for half a second after its deadline.
+    // Many runs at once, because each waits for half a second after its deadline.
     const RUNS: usize = 200;
     const THREADS: usize = 20;
     std::thread::scope(|scope| {

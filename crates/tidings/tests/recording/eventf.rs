@@ -66,7 +66,7 @@ async fn record_and_check(recorder: &Recorder, sink: &MemorySink, step: impl Fn(
         let call = sink.calls()[index].clone();
         assert_eq!(call.verb, row.verb, "row {index}");
         let event = loop {
-            // The call is noted before it is served.
+            // The sink records the call before it serves it.
             let event = sink.event("baz", &call.name);
             match event {
                 Some(event) if event.count == Some(row.count) => break event,

@@ -76,7 +76,7 @@ async fn an_hour_costs_no_more_writes_than_with_client_go() {
             "{name}: {written:?} writes, {client_go:?} by client-go"
         );
     }
-    // The preset, whose series show their last note.
+    // The preset `few_writes`, whose series show their last note.
     let preset = few_writes().await;
     assert_eq!(preset, 4, "as every second above");
     // The same freshness at the same cost, by an option.

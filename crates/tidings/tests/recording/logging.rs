@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::{LONG, manual, pod, source};
 
-/// A log that can be read.
+/// A log whose lines a test can read.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -111,12 +111,12 @@ async fn a_flood_of_refusals_is_no_flood_of_lines() {
         .into_iter()
         .filter(|line| line.starts_with("ERROR"));
     let told: Vec<_> = errors.map(|line| line.contains("dropped=64")).collect();
-    // The first, and then whenever there were twice as many.
+    // The first line, and then one whenever the number has doubled.
     assert_eq!(told, [false, false, false, false, false, false, true]);
 }
 
-/// One write may stand for several events: the line counts them all, and names the event that is
-/// stored, or would be.
+/// One write may stand for several events: the line counts them all, and names the stored event, or
+/// the event that would be stored.
 #[tokio::test]
 async fn a_lost_write_is_logged_with_all_its_events_under_the_stored_name() {
     let (log, _guard) = Log::capture();
@@ -133,7 +133,7 @@ async fn a_lost_write_is_logged_with_all_its_events_under_the_stored_name() {
     while broadcaster.report().delivered == 0 {
         tokio::task::yield_now().await;
     }
-    // The sink's task does not run before all are recorded: they become one write.
+    // The sink's task runs only after all events are recorded, so they become one write.
     sink.answer_next([refusal]);
     for _ in 0..19 {
         record();
@@ -148,7 +148,7 @@ async fn a_lost_write_is_logged_with_all_its_events_under_the_stored_name() {
     assert!(line.contains("dropped=19 "), "{line}");
 }
 
-/// Warnings are louder, and a repeat is quiet for ten minutes, however often it comes.
+/// Warnings have a higher level, and a repeat is quiet for ten minutes, however often it comes.
 #[tokio::test]
 async fn structured_lines_have_the_level_of_their_type_and_repeats_are_quiet() {
     let (log, _guard) = Log::capture();
@@ -156,7 +156,7 @@ async fn structured_lines_have_the_level_of_their_type_and_repeats_are_quiet() {
     broadcaster.start_recording_to_sink(MemorySink::new());
     let watch = broadcaster.start_structured_logging();
     let mut handled = 0;
-    // Each is logged before the clock moves.
+    // Each event is logged before the clock moves.
     let mut record = async |reason: &str, message: &str| {
         recorder.warning(&pod("foo", "bar"), reason, message);
         handled += 1;
@@ -259,7 +259,7 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
             "WARN event broadcaster dropped without shutdown: later events are not recorded, and pending ones are lost if the program ends now; keep a handle, and end with shutdown pending=0 unhandled=1"
         ]
     );
-    // It processes the recorded events, and ends.
+    // The watcher handles the recorded events, and ends.
     seen.wait();
     watch.ended().await;
     assert_eq!(watch.counts().delivered, 1);

@@ -27,7 +27,7 @@ use tidings::{
     SinkOptions,
 };
 
-/// Long enough for everything here; nothing waits for it to pass.
+/// A deadline that no test reaches.
 const LONG: Duration = Duration::from_secs(60);
 
 fn pod(name: &str, uid: &str) -> Reference {
@@ -63,7 +63,8 @@ fn unfiltered() -> SinkOptions {
         )
 }
 
-/// offered = delivered + aggregated + filtered + dropped + pending, for sinks and for handlers.
+/// Asserts offered = delivered + aggregated + filtered + dropped + pending, for sinks and for
+/// handlers.
 #[track_caller]
 fn assert_adds_up(report: &FlushReport) {
     assert_eq!(

@@ -115,7 +115,7 @@ async fn what_a_lost_write_stood_for_is_counted_as_dropped() {
     assert_adds_up(&report);
 }
 
-/// Far more series than may be pending are due at one moment: at their heartbeat, and in the end.
+/// Far more series are due at one moment than may be pending: at their heartbeat, and at the end.
 #[tokio::test]
 async fn counts_wait_for_room_and_none_is_lost() {
     const PODS: u64 = 200;
@@ -131,7 +131,7 @@ async fn counts_wait_for_room_and_none_is_lost() {
         let name = format!("web-{number}");
         recorder.event(&pod(&name, "u"), Warning, "BackOff", "m");
     };
-    // Few enough at a time to be written at once: the first and the second of each.
+    // Few enough at a time to be written at once: the first and the second event of each series.
     for number in 0..PODS {
         for time in 1..=2 {
             see(number);
@@ -139,7 +139,7 @@ async fn counts_wait_for_room_and_none_is_lost() {
         }
     }
     (0..PODS).for_each(see);
-    // When this is written, which is at once, those before it have been taken.
+    // When this event is written, which is at once, the sink has taken all earlier events.
     recorder.event(&pod("barrier", "u"), Warning, "BackOff", "m");
     settled(&broadcaster, PODS * 2 + 1).await;
     sink.answer_next([SinkAnswer::Fail(WriteError::transport("reset"))]);
@@ -159,7 +159,7 @@ async fn counts_wait_for_room_and_none_is_lost() {
     assert_eq!(counts, [Some(4); PODS as usize]);
 }
 
-/// One pass of client-go's ends more series than may be pending: none loses its last count.
+/// One of client-go's passes ends more series than may be pending: none loses its last count.
 #[tokio::test]
 async fn the_counts_of_a_pass_wait_for_room() {
     const PODS: u64 = 20;
@@ -179,7 +179,7 @@ async fn the_counts_of_a_pass_wait_for_room() {
     for number in 0..PODS {
         recorder.event(&pod(&format!("web-{number}"), "u"), Warning, "BackOff", "m");
     }
-    // When this is written, which is at once, those before it have been taken.
+    // When this event is written, which is at once, the sink has taken all earlier events.
     recorder.event(&pod("barrier", "u"), Warning, "BackOff", "m");
     settled(&broadcaster, PODS * 2 + 1).await;
     assert_eq!(broadcaster.report().pending, PODS);

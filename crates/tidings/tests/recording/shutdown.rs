@@ -28,7 +28,8 @@ async fn test_broadcaster_shutdown() {
     cancelled.notify_one();
     sink.ended().await;
     handler.ended().await;
-    // A test's runtime does not wait: if a task were left, its handle would not have ended.
+    // The test's runtime does not wait for tasks: if a task were left, its handle would not have
+    // ended.
     assert!(broadcaster.watch().is_err());
     assert!(broadcaster.shutdown(LONG).await.is_complete());
 }
@@ -90,7 +91,7 @@ async fn calls_after_shutdown_are_counted_and_say_so() {
     assert_adds_up(&report);
 }
 
-/// The same report for every call.
+/// Every call returns the same report.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_caller_gets_the_same_report() {
     let broadcaster = Broadcaster::new();
@@ -169,7 +170,8 @@ async fn shutdown_does_not_sit_out_the_waits_between_tries() {
     assert_eq!(sink.calls().len(), 2);
 }
 
-/// Events that wait for a retry fill the room, and more wait for room: in the queue, or in series.
+/// Events that wait for a retry fill the room, and more events wait for room: in the queue, or in
+/// series.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
     const PODS: u64 = 40;
@@ -191,7 +193,7 @@ async fn shutdown_does_not_sit_out_the_waits_of_what_is_in_the_way() {
                 recorder.event(&pod, Normal, "Started", "");
             }
         };
-        // In series mode, all are series with delayed counts.
+        // With series, all are series with delayed counts.
         record(3);
         while broadcaster.report().delivered < PODS {
             tokio::task::yield_now().await;
@@ -259,8 +261,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// The runtime of a sink is gone: its events are dropped for that cause, and so are later ones,
-/// until it is stopped.
+/// The runtime of a sink ends: its events are dropped with that cause, and so are later ones, until
+/// the sink is stopped.
 #[test]
 fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
     for options in [QueueOptions::default(), {
@@ -293,7 +295,7 @@ fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
         assert_eq!(error, Err(RecordError::RuntimeGone));
         assert_eq!(lost(), 3, "and what came after");
 
-        // A running watcher sees everything, and nothing waits for those that are gone.
+        // A running watcher gets all events, and nothing waits for the ended sinks.
         let lives = broadcaster.start_recording_to_sink(MemorySink::new());
         record();
         assert_eq!(lost(), 4);
@@ -305,13 +307,14 @@ fn what_a_runtime_takes_with_it_is_dropped_and_counted() {
         assert_eq!(lost(), 4);
         assert_eq!((report.offered, report.pending), (6, 0), "{report}");
         assert_eq!(report.dropped.get(DropCause::RuntimeGone), 4);
-        // Handlers have threads of their own.
+        // Handlers have their own threads.
         assert_eq!(handler.counts().delivered, 5);
         assert_adds_up(&report);
     }
 }
 
-/// Events on disk are not lost with the runtime: the next process has them. Later events are lost.
+/// Events on disk are not lost with the runtime: the next process delivers them. Later events are
+/// lost.
 #[test]
 fn what_a_runtime_leaves_on_disk_is_pending() {
     let folder = tempfile::tempdir().unwrap();
@@ -339,7 +342,7 @@ fn what_a_runtime_leaves_on_disk_is_pending() {
     let report = futures::executor::block_on(broadcaster.shutdown(LONG));
     assert_adds_up(&report);
 
-    // A runtime that goes before the sink has begun takes the same with it.
+    // A runtime that ends before the sink has started loses the same events.
     let gone = runtime();
     let broadcaster = Broadcaster::new();
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));

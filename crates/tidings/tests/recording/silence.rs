@@ -1,4 +1,4 @@
-//! What a program shows whose events do not arrive: in its log and in the report.
+//! What a program whose events do not arrive shows in its log and in the report.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_broadcaster_without_a_sink_says_so() {
     );
 }
 
-/// The README's program without its sink: the log alone shows that something is missing.
+/// The README's program without its sink: only the log shows that something is missing.
 #[tokio::test]
 async fn a_log_without_a_sink_says_so_once() {
     let (log, _guard) = Log::capture();
@@ -75,7 +75,8 @@ async fn a_dropped_broadcaster_says_what_to_do_for_later_events() {
     assert_eq!(error, Err(RecordError::Dropped));
 }
 
-/// Wrong token, port or certificate: whatever the deadline leaves, the report says why.
+/// With a wrong token, port or certificate, the report says why events were not written, whatever
+/// the deadline.
 #[tokio::test]
 async fn a_report_says_why_nothing_was_written() {
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
@@ -98,7 +99,7 @@ async fn a_report_says_why_nothing_was_written() {
         "{text}"
     );
 
-    // Nothing has failed yet, but nothing was answered.
+    // No write has failed yet, but none was answered.
     let (broadcaster, recorder, _hand) = manual(BroadcasterOptions::default());
     let sink = MemorySink::new();
     let _held = sink.hold();

@@ -33,7 +33,7 @@ fn start(folder: &Path, options: SinkOptions, sink: &MemorySink) -> (Broadcaster
     (broadcaster, recorder)
 }
 
-/// Waits for what another task or thread does.
+/// Waits for a change that another task or thread makes.
 async fn until(is_so: impl Fn() -> bool) {
     let reached = async {
         while !is_so() {
@@ -43,7 +43,7 @@ async fn until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(LONG, reached).await.unwrap();
 }
 
-/// The number of times that `text` is in the files of a spill.
+/// How often `text` occurs in the files of a spill.
 fn on_disk(folder: &Path, text: &str) -> usize {
     let files = fs::read_dir(folder).unwrap();
     let files = files.filter_map(|file| fs::read(file.unwrap().path()).ok());
@@ -83,7 +83,7 @@ async fn an_outage_longer_than_the_memory_allows_loses_nothing() {
     assert_adds_up(&report);
     assert_eq!(report.delivered, EVENTS as u64, "{report}");
     assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
-    // Nothing is left for a next process.
+    // No event is left for a next process.
     let (broadcaster, _) = start(folder.path(), SinkOptions::default(), &sink);
     assert_eq!(broadcaster.shutdown(LONG).await.offered, 0);
 }
@@ -125,7 +125,8 @@ async fn an_outage_longer_than_the_disk_allows_changes_no_order() {
     assert_eq!(stored(&sink), (0..EVENTS).collect::<Vec<_>>());
 }
 
-/// As events they fit; as writes, which include the first of their kind, they would not.
+/// As events they would fit; as writes, which include the first event of their kind, they would
+/// not.
 #[tokio::test]
 async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     const BYTES: usize = 64 << 10;
@@ -142,7 +143,7 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
         assert!(written.await.unwrap().is_written());
     }
     let held = sink.hold();
-    // The task has no turn before all are recorded, and takes them at once.
+    // The task runs only after all events are recorded, and takes them at once.
     for number in 0..events {
         recorder.event(&pod(number), Warning, "BackOff", "m");
     }
@@ -153,8 +154,8 @@ async fn what_would_not_fit_into_memory_as_writes_waits_on_disk() {
     assert_eq!(report.delivered, 2 * events as u64, "{report}");
 }
 
-/// The end does not wait for a server that is back, although most writes are on disk and writing is
-/// paused.
+/// The shutdown does not wait for the pause to end when the server is back, although most writes
+/// are on disk.
 #[tokio::test]
 async fn shutdown_does_not_sit_out_a_pause_before_what_is_on_disk() {
     const EVENTS: usize = 100;
@@ -210,7 +211,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
             },
         ));
         let (broadcaster, recorder) = start(folder.path(), options().delivery(waits), &sink);
-        // The create is done, and its answer is lost.
+        // The create succeeds, and its answer is lost.
         sink.answer_next([SinkAnswer::Lose(WriteError::timeout("silence"))]);
         recorder.event(&pod("web", "u"), Warning, "BackOff", "0");
         until(|| !sink.events().is_empty()).await;
@@ -235,7 +236,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
         assert_adds_up(&report);
         assert_eq!((report.offered, report.pending), (10, 0), "{report}");
         assert_eq!(report.dropped.total(), 0, "{report}");
-        // The first existed already, and is recognised by its name.
+        // The first event existed already, and is recognised by its name.
         assert_eq!(sink.events().len(), 1);
         let event = &sink.events()[0];
         let counted = match &event.series {
@@ -246,7 +247,7 @@ async fn what_a_shutdown_had_no_time_for_is_delivered_by_the_next_process() {
     }
 }
 
-/// Answers discovery only on demand.
+/// A sink that answers discovery only on demand.
 struct Unsure {
     sink: MemorySink,
     answers: watch::Receiver<bool>,
@@ -267,15 +268,15 @@ impl Sink for Unsure {
     }
 }
 
-/// Far more than the queue holds, before the sink knows its API; and again, by a process that dies
-/// then.
+/// Far more events than the queue holds, before the sink knows its API group; and the same in a
+/// process that then dies.
 #[tokio::test]
 async fn events_go_to_disk_while_the_api_is_not_known() {
     const EVENTS: usize = 2000;
     let folder = tempfile::tempdir().unwrap();
     let sink = MemorySink::new();
     let start = || {
-        // Nothing is lost, and the recorder is told that there is no room.
+        // No event is lost, and the recorder returns that there is no room.
         let queue = QueueOptions::default()
             .events_max(64)
             .when_full(WhenFull::Wait);
@@ -298,7 +299,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
         let recorder = broadcaster.recorder(source());
         for number in numbers {
             let pod = pod(&format!("web-{number}"), "");
-            // Full only until the task had its turn.
+            // The queue is full only until the task has its turn.
             while recorder
                 .build(&pod, Warning, "BackOff")
                 .message(number)
@@ -355,7 +356,7 @@ async fn events_go_to_disk_while_the_api_is_not_known() {
     stored.sort_unstable();
     assert_eq!(stored, (0..EVENTS + 10).collect::<Vec<_>>());
 
-    // Nothing is waiting, so the end does not wait.
+    // No event is waiting, so the shutdown does not wait.
     let (broadcaster, watch, _answer) = start();
     watch.stop();
     tokio::time::timeout(LONG, watch.ended()).await.unwrap();
@@ -389,7 +390,7 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     ));
 }
 
-/// A start that cannot return an error records anyway, and to disk once the folder is free.
+/// A start that cannot return an error records anyway, and writes to disk once the folder is free.
 #[tokio::test]
 async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     let folder = tempfile::tempdir().unwrap();
@@ -412,7 +413,7 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert_eq!(report.pending, 1, "{report}");
     drop(held);
     hand.advance(Duration::from_secs(5));
-    // The events that the other left, without a new event.
+    // The events of the earlier process are delivered without a new event.
     let delivered = async {
         while sink.events().len() < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -434,7 +435,8 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     assert!(watch.is_ended());
 }
 
-/// What an earlier process left is left to the next one if the folder is free only near the end.
+/// If the folder is free only near the end, the events of an earlier process are left to the next
+/// one.
 #[tokio::test]
 async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -447,8 +449,8 @@ async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
     let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
     let sink = MemorySink::new();
-    // It is tried again at each step of the end: the start of the shutdown, the last event of the
-    // queue, the last counts. After these it waits.
+    // The write is tried again at each step of the end: the start of the shutdown, the last event
+    // of the queue, the last counts. After these it waits.
     let refused = || SinkAnswer::Fail(WriteError::transport("refused"));
     sink.answer_next(std::iter::repeat_with(refused).take(4));
     broadcaster.start_recording_to_sink(sink.clone());
@@ -481,7 +483,7 @@ async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     assert_eq!(stored(&sink), [0]);
 }
 
-/// Has no answer for events of one namespace.
+/// A sink that does not answer writes to one namespace.
 struct Deaf(MemorySink);
 
 impl Sink for Deaf {
@@ -497,8 +499,8 @@ impl Sink for Deaf {
     }
 }
 
-/// More events fail than fit into memory, and others are written: those that fail are given up when
-/// they fill the memory, instead of keeping all others on disk.
+/// More events fail than fit into memory, while others are written. Failing events are given up
+/// when they fill the memory; otherwise all others would stay on disk.
 #[tokio::test]
 async fn events_that_fail_alone_keep_no_other_on_disk() {
     const EVENTS: usize = 100;
@@ -593,13 +595,13 @@ async fn a_killed_process_loses_nothing_of_what_was_spilled() {
     assert_adds_up(&report);
     assert_eq!(report.delivered, report.offered, "{report}");
     let stored = stored(&sink);
-    // The one that was being written when it died may be incomplete.
+    // The record that was being written when the process died may be incomplete.
     assert!(stored.len() + 1 >= spilled, "{} of {spilled}", stored.len());
     assert_eq!(stored, (0..stored.len()).collect::<Vec<_>>());
 }
 
-/// Three times as many repeats as fit on disk, all of them before the next heartbeat, and then the
-/// process dies.
+/// Three times as many repeats as fit on disk, all before the next heartbeat; then the process
+/// dies.
 #[tokio::test]
 async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
     const REPEATS: usize = 6000;
@@ -622,7 +624,7 @@ async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
         let name = format!("web-{}", number % 3);
         recorder.event(&pod(&name, ""), Warning, "BackOff", "m");
         if number % 100 == 99 {
-            // Earlier events are on disk when this is written.
+            // Earlier events are on disk when this event is written.
             let barrier = recorder.record_and_wait(&pod("barrier", ""), Warning, "BackOff", "m");
             assert!(barrier.await.unwrap().is_written());
             barriers += 1;
@@ -630,7 +632,7 @@ async fn counts_that_wait_for_their_heartbeat_do_not_fill_the_disk() {
     }
     let writes = sink.calls().len() - barriers;
     assert!(writes < 60, "{writes} writes for {REPEATS} repeats");
-    // Nothing more is written from memory.
+    // No more events are written from memory.
     let held = sink.hold();
     broadcaster.shutdown(Duration::ZERO).await;
     drop(held);

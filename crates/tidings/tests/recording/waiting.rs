@@ -62,7 +62,8 @@ async fn whoever_waits_hears_what_became_of_that_event() {
         };
         assert_eq!(first, expected);
         assert_eq!(count(wait(&recorder, "m").await), 2);
-        // A series has these delayed counts; a waiter is notified when the count is written.
+        // A series has these delayed counts; a waiting caller is notified when the count is
+        // written.
         for _ in 0..5 {
             recorder.event(&pod("web", "u"), Warning, "BackOff", "m");
         }
@@ -89,7 +90,7 @@ async fn whoever_waits_hears_what_became_of_that_event() {
     }
 }
 
-/// No later event takes the place of one that is waited for.
+/// No later event replaces an event with a waiting caller.
 #[tokio::test]
 async fn what_is_waited_for_is_written_by_itself() {
     let sink = MemorySink::new();
@@ -137,7 +138,7 @@ async fn nobody_waits_for_ever() {
         Acknowledgement::Filtered { count: 26, .. } => {}
         other => panic!("{other:?}"),
     }
-    // Nothing of this one was written.
+    // No event of this kind was written.
     let filtered = Acknowledgement::Dropped {
         cause: DropCause::SpamFiltered,
         error: None,
@@ -148,7 +149,7 @@ async fn nobody_waits_for_ever() {
     assert_eq!((report.filtered, report.dropped.total()), (1, 1));
 }
 
-/// And a watcher that only reads events delays no caller.
+/// A watcher that only reads events delays no caller.
 #[tokio::test]
 async fn what_no_sink_had_room_for_is_said_at_once() {
     let options = BroadcasterOptions::default().queue(QueueOptions::default().events_max(1));
@@ -183,7 +184,7 @@ async fn what_waits_on_disk_is_waited_for() {
             recorder.record_and_wait(&pod, Warning, "BackOff", number)
         })
         .collect();
-    // The queue, and with it the memory, is full of them.
+    // Events fill the queue, and with it the memory.
     while sink.calls().is_empty() {
         tokio::task::yield_now().await;
     }

@@ -9,7 +9,7 @@ use tidings::{Broadcaster, BroadcasterOptions};
 
 use super::{LONG, assert_adds_up, manual, pod, source};
 
-/// No runtime anywhere: handlers run on threads of their own, and any executor can wait for the
+/// Without a runtime, handlers run on their own threads, and any executor can wait for the
 /// shutdown.
 #[test]
 fn all_of_it_works_without_a_runtime() {
@@ -130,8 +130,8 @@ async fn a_raw_watcher_is_read_one_by_one_in_batches_or_as_a_stream() {
     assert_eq!(stopped.to_string(), "broadcaster already stopped");
 }
 
-/// The upstream case that blocks for ever: a handler of a full watcher that itself records, watches
-/// and shuts down.
+/// In client-go this blocks for ever: a handler of a full watcher that records, watches and shuts
+/// down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_may_do_anything_with_its_broadcaster() {
     for when_full in [WhenFull::Drop, WhenFull::Wait] {

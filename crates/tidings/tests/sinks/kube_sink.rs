@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// One request as the server saw it.
+/// One request as the server received it.
 #[derive(Clone, Debug)]
 struct Seen {
     connection: usize,
@@ -204,8 +204,8 @@ async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
     }
 }
 
-/// A patch has the version it was made for; an unknown version is requested, and so is one of
-/// another writer.
+/// A patch states the resourceVersion it was made for. If that is unknown, or another client
+/// changed the event, it is requested first.
 #[tokio::test]
 async fn a_patch_names_the_version_it_is_for() {
     let event = |version: &str| {
@@ -226,7 +226,7 @@ async fn a_patch_names_the_version_it_is_for() {
         body
     };
     let ask = b"{}".to_vec();
-    // It is done, but the answer is lost.
+    // The write succeeds, but the answer is lost.
     let server = Server::start([
         event("1"),
         Reply::Close,
@@ -261,8 +261,8 @@ async fn a_patch_names_the_version_it_is_for() {
         ]
     );
 
-    // Another process created it, and a third changes it all the time; it is deleted; and the
-    // server that created it again returns no versions.
+    // Another process created the event, and a third changes it all the time; it is deleted; and
+    // the server that created it again returns no resourceVersions.
     let changed = || status(409, "Conflict");
     let server = Server::start([
         event("1"),
@@ -292,7 +292,8 @@ async fn a_patch_names_the_version_it_is_for() {
     ];
     assert_eq!(bodies, expected);
 
-    // client-go's patches have none; nor do those of a sink that remembers none, or forgot.
+    // client-go's patches have no resourceVersion; nor do those of a sink that remembers none, or
+    // forgot.
     let [_, as_client_go] = states(CorrelatorOptions::client_go(), "default", "p");
     let server = Server::start([
         event("1"),
@@ -327,7 +328,8 @@ async fn a_patch_names_the_version_it_is_for() {
     );
 }
 
-/// A truncated answer has no version: neither this patch nor a later one is sent without one.
+/// A truncated answer has no resourceVersion: neither this patch nor a later one is sent without
+/// one.
 #[tokio::test]
 async fn a_version_that_did_not_arrive_is_asked_for_again() {
     let event = r#"{"kind":"Event","metadata":{"resourceVersion":"7"},"count":1}"#;
@@ -335,7 +337,7 @@ async fn a_version_that_did_not_arrive_is_asked_for_again() {
     let [_, second, third] = states(CorrelatorOptions::default(), "default", "p");
     for unreadable in [
         Reply::BytesThenClose(cut.clone()),
-        // Slow.
+        // The answer is slow.
         Reply::Bytes(cut),
         answer(200, "<html>"),
     ] {
@@ -381,7 +383,7 @@ async fn error_answers_are_told_apart() {
     let large = "x".repeat(1 << 20);
     #[rustfmt::skip]
     let table = [
-        // answer, code, reason, retry after, namespace terminating
+        // Columns: answer, code, reason, retry after, whether the namespace is terminating.
         (status(409, "AlreadyExists"), 409, "AlreadyExists", None, false),
         (answer(403, terminating), 403, "Forbidden", None, true),
         (status(404, "NotFound"), 404, "NotFound", None, false),
@@ -461,7 +463,7 @@ async fn no_answer_is_a_failure_that_may_pass() {
 #[tokio::test]
 async fn a_server_that_hangs_is_left_after_the_request_timeout() {
     let (gone, mut is_gone) = mpsc::unbounded_channel();
-    // A busy machine may take longer than that to send a request.
+    // A busy machine may take longer than the timeout to send a request.
     let server = Server::start((0..1000).map(|_| Reply::Hang(gone.clone()))).await;
     let sink = server.sink().request_timeout(Duration::from_millis(50));
     let (first, _) = occurrences("default", "p");
@@ -497,8 +499,8 @@ async fn one_call_is_one_request() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// client-go `rest` TestCheckRetryHandles429And5xx: a POST survives them, and each attempt has the
-/// whole event. There the server must request it with `Retry-After`.
+/// client-go `rest` TestCheckRetryHandles429And5xx: a POST survives these answers, and each attempt
+/// sends the whole event. In client-go only an answer with `Retry-After` is retried.
 #[tokio::test]
 async fn a_write_outlives_429_and_5xx_and_is_sent_whole_each_time() {
     let failures = [429, 500, 501, 504].map(|code| answer(code, ""));
@@ -546,7 +548,7 @@ async fn only_an_answer_decides_about_the_api_group() {
                 status(503, "ServiceUnavailable"),
                 status(429, "TooManyRequests"),
                 status(401, "Unauthorized"),
-                // As proxies write them.
+                // Answers as proxies write them.
                 answer(503, r#"{"message":"no healthy upstream"}"#),
                 answer(200, "no list"),
                 answer(200, GROUP),
@@ -561,7 +563,7 @@ async fn only_an_answer_decides_about_the_api_group() {
             "events.k8s.io/v1",
         ),
     ];
-    // The policy for writes does not apply: by client-go's, each of these errors is final.
+    // The policy for writes does not apply: under client-go's, each of these errors would be final.
     let policies = [RetryPolicy::default(), RetryPolicy::client_go()];
     let rows = policies
         .iter()
@@ -612,8 +614,8 @@ async fn only_an_answer_decides_about_the_api_group() {
     }
 }
 
-/// A server that is down is tried until the deadline of the shutdown, and waiting events are
-/// reported as pending.
+/// The server is asked until the deadline of the shutdown, and waiting events are reported as
+/// pending.
 #[tokio::test]
 async fn a_group_that_is_never_known_keeps_no_shutdown() {
     let (gone, mut hung_up) = mpsc::unbounded_channel();
@@ -686,8 +688,8 @@ async fn a_sink_asks_what_it_may_and_says_which_rule_is_missing() {
     }
 }
 
-/// Repeated until there is an answer, once for each namespace, and logged as one error; recording
-/// does not wait for it.
+/// The check is repeated until there is an answer, once for each namespace, and logged as one
+/// error; recording does not wait for it.
 #[tokio::test]
 async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     let review = |allowed| answer(201, &format!(r#"{{"status":{{"allowed":{allowed}}}}}"#));
@@ -736,7 +738,7 @@ async fn permissions_are_asked_for_at_start_when_that_is_wanted() {
     assert!(written.await.unwrap().is_written());
     assert_eq!(server.seen().len(), 6, "asked once");
 
-    // A server that never answers this does not prevent writes.
+    // A server that never answers the check does not prevent writes.
     let (gone, mut hung_up) = mpsc::unbounded_channel();
     let server = Server::start([Reply::Hang(gone), answer(201, "{}")]).await;
     let broadcaster = Broadcaster::new();
@@ -826,8 +828,8 @@ impl tracing_subscriber::fmt::MakeWriter<'_> for Log {
     }
 }
 
-/// client-go sends its events.k8s.io/v1 events as protobuf; a server that does not know it costs
-/// one request more, once.
+/// client-go sends its events.k8s.io/v1 events as protobuf. A server that does not support it costs
+/// one more request, once.
 #[tokio::test]
 async fn protobuf_is_sent_where_it_is_taken() {
     let (first, second) = occurrences("default", "p");

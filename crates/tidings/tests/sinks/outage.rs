@@ -2,8 +2,8 @@
 //! kind of wrong answer. Every event arrives: offered = delivered + aggregated, and nothing is
 //! dropped.
 //!
-//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the second it takes in everyday runs; 60
-//! is the one of the documentation.
+//! `TIDINGS_OUTAGE_SECONDS` makes the outage longer than the default of one second; the
+//! documentation's figures are of 60 seconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -89,22 +89,22 @@ async fn a_server_that_goes_away_and_comes_back_gets_every_event() {
     server.shutdown().await;
 }
 
-/// The answer to a request.
+/// The faulty answers to requests.
 const FAULTS: [&str; 8] = [
     "429 Too Many Requests\r\ncontent-length: 0",
     "429 Too Many Requests\r\nretry-after: 1\r\ncontent-length: 0",
     "500 Internal Server Error\r\ncontent-length: 0",
     "503 Service Unavailable\r\ncontent-length: 0",
-    // While a token is being rotated.
+    // A token is being rotated.
     "401 Unauthorized\r\ncontent-length: 0",
-    // A connection that is reset, in three places.
+    // The connection is reset, in three places.
     "",
     "200 OK\r\ncontent-le",
-    // Slow.
+    // The answer is slow.
     "201 Created\r\ncontent-length: 2\r\n\r\n{}",
 ];
 
-/// Answers each request with the faults in turn, and every other one with success.
+/// Answers every other request with success, and the others with the faults in turn.
 async fn faulty(mut stream: TcpStream, requests: Arc<AtomicUsize>) -> std::io::Result<()> {
     loop {
         let mut head = Vec::new();
@@ -163,7 +163,7 @@ async fn no_fault_that_passes_costs_an_event() {
     let (first, max) = (Duration::from_millis(1), Duration::from_millis(20));
     let retry = RetryPolicy::default()
         .backoff(Backoff::Exponential { first, max })
-        // A second is requested this often here.
+        // The faulty server asks for waits of a second this often.
         .retry_after_max(max);
     let options = SinkOptions::default()
         .correlator(CorrelatorOptions::default().without_spam_filter())

@@ -1,4 +1,4 @@
-//! `KubeSink` and the whole recording half against a real Event API server, over TLS with a token.
+//! `KubeSink` and the whole recording path against a real Event API server, over TLS with a token.
 
 use std::time::Duration;
 
@@ -49,7 +49,8 @@ impl Cluster {
         KubeSink::from_config(self.config.clone()).unwrap()
     }
 
-    /// Ends the server, and returns its answers to requests of this verb, in order.
+    /// Ends the server, and returns the status codes of its answers to requests of this verb, in
+    /// order.
     async fn codes(self, verb: &str) -> Vec<u64> {
         self.server.shutdown().await;
         let log = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap();
@@ -73,7 +74,7 @@ fn code(result: Result<(), WriteError>) -> u16 {
     }
 }
 
-/// The event without values of the server.
+/// The event without the fields that the server sets.
 fn as_sent(mut event: v1::Event) -> v1::Event {
     event.metadata.uid = None;
     event.metadata.resource_version = None;
@@ -123,9 +124,9 @@ async fn stores_what_an_occurrence_says(sink: &KubeSink, events: &Api<v1::Event>
         .unwrap();
 }
 
-/// A server that limits the rate of events about an object refuses some, and still accepts others:
-/// none of those is delayed or lost. Refused events are dropped for that cause after a few
-/// attempts, and removed from disk.
+/// A server that limits the rate of events about an object refuses some, and accepts events about
+/// others, which are not delayed or lost. Refused events are dropped with their own cause after a
+/// few attempts, and removed from disk.
 #[tokio::test]
 async fn a_limit_on_the_rate_costs_the_events_it_is_for() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
@@ -220,7 +221,7 @@ async fn a_limit_on_the_rate_of_a_server_costs_no_event_that_lies_on_disk() {
 }
 
 /// A limit that all events of the program share: a backlog in memory arrives at the server's rate,
-/// with few refusals, and none of it is given up.
+/// with few refusals, and no event is given up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_on_the_rate_of_a_user_costs_no_event() {
     let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n\
@@ -245,8 +246,9 @@ async fn a_limit_on_the_rate_of_a_user_costs_no_event() {
     assert!(refused < 200, "{refused} refusals for 200 events");
 }
 
-/// A proxy between a client and a server. While it holds, bytes of existing connections are passed
-/// on only after it continues, even if the clients are gone by then. New connections are not held.
+/// A proxy between a client and a server. While it holds, bytes of existing connections are
+/// forwarded only after it continues, even if the clients are gone by then. New connections are not
+/// held.
 struct Late {
     address: std::net::SocketAddr,
     holds: watch::Sender<bool>,
@@ -305,8 +307,7 @@ async fn carry(
     {
         told.wait_for(|holds| !holds).await.unwrap();
         while comes.try_recv().is_ok() {}
-        // Without the closing alert of the client: a record of its two bytes and TLS 1.3's
-        // overhead.
+        // Without the client's closing alert: a record of its two bytes and TLS 1.3's overhead.
         let mut records = &held[..];
         while let Some((head, rest)) = records.split_first_chunk::<5>() {
             let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
@@ -576,7 +577,7 @@ async fn kube_rs_calls_are_recorded_as_kube_rs_records_them() {
     cluster.server.shutdown().await;
 }
 
-/// A sink that notes the result of each create.
+/// A sink that records the result of each create.
 #[cfg(unix)]
 struct Watched {
     sink: KubeSink,
@@ -630,7 +631,7 @@ async fn a_rotated_token_costs_no_event() {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
 
-    // Another try is made when this clock says so.
+    // The manual clock decides when the write is tried again.
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let broadcaster =
         Broadcaster::with_options(BroadcasterOptions::default().clock(clock)).unwrap();
@@ -663,7 +664,7 @@ async fn a_rotated_token_costs_no_event() {
     server.shutdown().await;
 }
 
-/// kube's own text of an error answer has the whole Status as Rust code.
+/// kube's own text of an error answer prints the whole Status as Rust code.
 #[tokio::test]
 async fn an_error_of_the_access_check_is_one_readable_line() {
     let cluster = Cluster::start().await;
@@ -678,8 +679,8 @@ async fn an_error_of_the_access_check_is_one_readable_line() {
     cluster.server.shutdown().await;
 }
 
-/// Go's zero time is no time, in neither version: events.k8s.io/v1 requires one, which is that of
-/// the record then.
+/// Go's zero time means no time, in both API groups. events.k8s.io/v1 requires a time, so the time
+/// of recording is used.
 #[tokio::test]
 async fn a_time_of_the_year_1_is_accepted_as_none() {
     let cluster = Cluster::start().await;
@@ -721,8 +722,8 @@ async fn a_time_of_the_year_1_is_accepted_as_none() {
     cluster.server.shutdown().await;
 }
 
-/// The writes of kube-rs's own recorder, beside which docs/from-kube-rs.md shows ours: one for each
-/// event.
+/// The writes of kube-rs's own recorder, which docs/from-kube-rs.md compares with ours: one for
+/// each event.
 #[tokio::test]
 async fn kube_rs_s_own_recorder_writes_once_for_each_event() {
     use kube::runtime::events::{Event, EventType, Recorder};
@@ -761,8 +762,8 @@ async fn kube_rs_s_own_recorder_writes_once_for_each_event() {
     assert_eq!((of("create"), of("patch")), (11, 49));
 }
 
-/// `publish` waits for no server, and neither does a drop, which says what is lost if the program
-/// ends then.
+/// `publish` does not wait for the server, and neither does a drop, which logs the events that are
+/// lost if the program ends then.
 #[tokio::test]
 async fn a_dropped_recorder_of_kube_rs_waits_for_nothing_and_says_what_is_pending() {
     use tidings::kube_rs::{Event, EventType, Recorder, Reference};
@@ -774,7 +775,7 @@ async fn a_dropped_recorder_of_kube_rs_waits_for_nothing_and_says_what_is_pendin
         .with_ansi(false)
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    // Connections are accepted by the machine, and nothing is ever answered.
+    // The operating system accepts connections, and nothing ever answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let recorder = Recorder::from_config(

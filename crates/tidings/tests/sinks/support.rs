@@ -1,4 +1,4 @@
-//! Writes for the tests of sinks.
+//! Writes used by the tests of sinks.
 
 use std::sync::Arc;
 
