@@ -326,8 +326,8 @@ pub fn line(event: &Event) -> String {
     line
 }
 
-/// The line that `line()` returns, with ` involvedObject{kind=K,apiVersion=V}` before the annotations:
-/// `record.FakeRecorder` with `IncludeObject`.
+/// The line that `line()` returns, with ` involvedObject{kind=K,apiVersion=V}` before the
+/// annotations: `record.FakeRecorder` with `IncludeObject`.
 pub fn line_with_object(event: &Event) -> String {
     let mut line = head(event);
     line.push_str(" involvedObject");
