@@ -10,42 +10,42 @@ use tidings_core::validate::check_dns1123_label;
 
 use crate::{times, values};
 
-/// Longest name of a cluster.
+/// Maximum length of a cluster's name.
 pub const NAME_LEN_MAX: usize = 63;
 
-/// The smallest quota, in bytes. A number without its unit is less, and would delete nearly
-/// everything that is kept.
+/// Minimum quota, in bytes. A number whose unit was forgotten is less, and would delete nearly all
+/// events.
 pub const QUOTA_MIN: usize = 1 << 20;
 
-/// A cluster to follow. What is not set has the value of the command line.
+/// A cluster to follow. Unset fields have the command line's value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterSetting {
-    /// Its name in paths, in the kubeconfig and in metrics.
+    /// The cluster's name in paths, in the kubeconfig and in metrics.
     pub name: String,
-    /// Its kubeconfig; a relative path begins at the folder of the file.
+    /// The cluster's kubeconfig. A relative path starts at the folder of the file.
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; without it the current one.
     pub context: Option<String>,
     /// The followed namespaces; empty means all.
     pub namespaces: Option<Vec<String>>,
-    /// Follows only events that match.
+    /// Follows only events that match this field selector.
     pub field_selector: Option<String>,
-    /// Follows only events that match.
+    /// Follows only events that match this label selector.
     pub label_selector: Option<String>,
-    /// How long an event is kept after it was last observed, at least one second.
+    /// Retention of an event after it was last observed, at least one second.
     #[serde(rename = "eventTTL", default, deserialize_with = "event_ttl")]
     pub event_ttl: Option<Duration>,
-    /// Maximum bytes on disk.
+    /// Maximum bytes of the cluster's events on disk.
     #[serde(default, deserialize_with = "quota")]
     pub quota: Option<usize>,
-    /// Whether reads of everything except events are passed to the cluster.
+    /// Whether reads of other kinds than events are proxied to the cluster.
     pub pass_through: Option<bool>,
-    /// Whether the cluster decides about its users.
+    /// Whether the cluster authenticates and authorizes its own users.
     pub cluster_access: Option<bool>,
     /// Whether events that end at the source are deleted here.
     pub mirror_deletions: Option<bool>,
-    /// Whether the events that the cluster has when it is followed first are left out.
+    /// Whether to skip the events that the cluster has when it is first followed.
     pub from_now: Option<bool>,
 }
 
@@ -69,17 +69,17 @@ fn quota<'de, D: Deserializer<'de>>(value: D) -> Result<Option<usize>, D::Error>
     bytes.map_err(|why| D::Error::custom(format_args!("quota: {why}")))
 }
 
-/// The maximum bytes of a cluster on disk.
+/// Parses the quota of a cluster.
 ///
 /// # Errors
-/// What is accepted.
+/// Says what is accepted.
 pub fn parse_quota(text: &str) -> Result<usize, String> {
     let enough = values::bytes(text).ok().filter(|bytes| *bytes >= QUOTA_MIN);
     enough.ok_or_else(|| "expected at least 1Mi, such as 512Mi, 10Gi or 50000000000".into())
 }
 
 impl ClusterSetting {
-    /// A cluster with the values of the command line.
+    /// Makes a cluster with the values of the command line.
     pub fn named(name: String) -> Self {
         Self {
             name,
@@ -88,10 +88,10 @@ impl ClusterSetting {
     }
 }
 
-/// The clusters of a file in YAML or JSON, each with a name of its own.
+/// Parses a file of clusters in YAML or JSON, whose names must differ.
 ///
 /// # Errors
-/// What is wrong, with its place in the file.
+/// The error, with its place in the file.
 pub fn parse(text: &str) -> Result<Vec<ClusterSetting>, String> {
     let file: File =
         serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
@@ -108,7 +108,7 @@ pub fn parse(text: &str) -> Result<Vec<ClusterSetting>, String> {
 /// Checks a cluster's name, which is part of paths and URLs: a DNS label.
 ///
 /// # Errors
-/// What is accepted.
+/// Says what is accepted.
 pub fn check_name(name: &str) -> Result<(), String> {
     if check_dns1123_label(name).is_empty() {
         return Ok(());
@@ -168,7 +168,7 @@ mod tests {
             ("clusters:\n- name: prod\n  ttl: 1d", "ttl"),
             ("clusters:\n- name: prod\n  eventTTL: long", "eventTTL"),
             ("clusters:\n- name: prod\n  quota: much", "quota"),
-            // Its unit was forgotten.
+            // The unit of the quota was forgotten.
             (
                 "clusters:\n- name: prod\n  quota: 40",
                 "quota: expected at least 1Mi",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::jsonpath::{self, EvaluationError, Path};
 use crate::table::{Cell, Column, Look};
 
-/// Columns that were understood.
+/// Parsed columns.
 ///
 /// ```
 /// use tidings_cli::columns::Columns;
@@ -37,7 +37,7 @@ impl std::str::FromStr for Columns {
 }
 
 impl Columns {
-    /// The columns of the table.
+    /// The table's columns.
     pub fn columns(&self) -> Vec<Column> {
         let columns = self.0.iter();
         columns
@@ -45,10 +45,10 @@ impl Columns {
             .collect()
     }
 
-    /// The cells of one object; what is not there is `<none>`.
+    /// The cells of one object; a missing value is `<none>`.
     ///
     /// # Errors
-    /// What an index or a filter cannot be applied to.
+    /// An index or filter cannot be applied to the value.
     pub fn row(&self, value: &Value) -> Result<Vec<Cell>, EvaluationError> {
         let cell = |path: &Path| {
             let mut text = String::new();
@@ -78,7 +78,7 @@ mod tests {
         let row = columns.row(&object).unwrap().into_iter();
         let texts: Vec<_> = row.map(|cell| cell.text).collect();
         assert_eq!(texts, ["web.1", "<none>", "1,b^["]);
-        // As in kubectl, an index is an error where there is an array without it.
+        // As in kubectl, an index out of an array's bounds is an error.
         for (columns, is_error) in [
             ("A:.list[1]", false),
             ("A:.list[2]", true),

@@ -1,13 +1,14 @@
-//! An event as it is read and shown: the object the server sent, and what its fields mean together.
+//! An event as the verbs read and show it: the server's object, with accessors that combine its
+//! fields.
 //!
-//! Invariant: the object is kept whole, fields of other versions included, so that what is printed
-//! as JSON is what the server has.
+//! Invariant: the object is kept whole, with fields unknown to this version, so JSON output is what
+//! the server has.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tidings_core::reading::{EventTimes, Order, is_set, is_warning, object_namespace, object_uid};
 
-/// The annotation that says which cluster of an archive an event is from.
+/// The annotation that names the cluster of an archive from which an event is.
 pub const CLUSTER_ANNOTATION: &str = "tidings/cluster";
 
 /// A core/v1 Event.
@@ -32,8 +33,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of what a server sent. The items of a list do not say what they are; they are told
-    /// here.
+    /// Makes an event of a server's object. Items of a list lack kind and apiVersion, which are
+    /// added here.
     pub fn new(mut value: Value) -> Self {
         if let Some(object) = value.as_object_mut() {
             object.entry("apiVersion").or_insert_with(|| "v1".into());
@@ -42,7 +43,7 @@ impl Event {
         Self { value }
     }
 
-    /// Notes which cluster of an archive it is from, as an annotation.
+    /// Records the cluster of an archive from which the event is, as an annotation.
     pub fn set_cluster(&mut self, name: &str) {
         let Some(metadata) = self
             .value
@@ -57,19 +58,19 @@ impl Event {
         }
     }
 
-    /// The cluster of an archive that it is from, if known.
+    /// The cluster of an archive from which the event is; empty if unknown.
     pub fn cluster(&self) -> &str {
         let annotations = self.value.pointer("/metadata/annotations");
         let cluster = annotations.and_then(|annotations| annotations.get(CLUSTER_ANNOTATION));
         cluster.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// All of it.
+    /// The whole object.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// All of it, to keep.
+    /// Takes the whole object.
     pub fn into_value(self) -> Value {
         self.value
     }
@@ -83,7 +84,7 @@ impl Event {
 
     fn time(&self, pointer: &str) -> Option<Timestamp> {
         let text = self.text(pointer);
-        // Kubernetes' times reach a day further than ours.
+        // Kubernetes' times reach one day further than jiff's.
         let last_day = || text.starts_with("9999-12-3").then_some(Timestamp::MAX);
         let time = text.parse().ok().or_else(last_day);
         time.filter(|at| is_set(*at))
@@ -116,7 +117,7 @@ impl Event {
         self.text("/metadata/name")
     }
 
-    /// `namespace/name`, which lists of API servers are in the order of.
+    /// `namespace/name`, the order in which API servers list.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace(), self.name())
     }
@@ -126,7 +127,7 @@ impl Event {
         self.text("/metadata/uid")
     }
 
-    /// `metadata.resourceVersion`, if it is a number as those of every API server are.
+    /// `metadata.resourceVersion` as a number, which it is for every API server.
     pub fn revision(&self) -> Option<u64> {
         self.text("/metadata/resourceVersion").parse().ok()
     }
@@ -166,15 +167,15 @@ impl Event {
         self.text("/involvedObject/fieldPath")
     }
 
-    /// The group of `involvedObject.apiVersion`; empty for the core group, and where it is not
-    /// known.
+    /// The group of `involvedObject.apiVersion`; empty for the core group, or if unknown.
     pub fn object_group(&self) -> &str {
         self.text("/involvedObject/apiVersion")
             .split_once('/')
             .map_or("", |(group, _)| group)
     }
 
-    /// The [`object_namespace`] of the object: that of the event, unless its kind has none.
+    /// The [`object_namespace`] of the object: the event's namespace, unless the object's kind is
+    /// cluster-scoped.
     pub fn object_namespace(&self) -> &str {
         object_namespace(self.object_kind(), self.namespace())
     }
@@ -197,7 +198,7 @@ impl Event {
         }
     }
 
-    /// From where: `source.host`, or else `reportingInstance`.
+    /// The reporting host: `source.host`, or else `reportingInstance`.
     pub fn host(&self) -> &str {
         match self.text("/source/host") {
             "" => self.text("/reportingInstance"),
@@ -205,12 +206,12 @@ impl Event {
         }
     }
 
-    /// Whether it is said to have been seen more than once, as kubectl tells it.
+    /// Whether the event has been seen more than once, by kubectl's rule.
     pub fn is_repeated(&self) -> bool {
         self.value.get("series").is_some_and(Value::is_object) || self.integer("/count") > 1
     }
 
-    /// The number of times it was seen, at least 1.
+    /// How often the event was seen, at least 1.
     pub fn count(&self) -> u64 {
         let count = match self.value.get("series") {
             Some(Value::Object(_)) => self.integer("/series/count"),
@@ -219,28 +220,28 @@ impl Event {
         u64::try_from(count).unwrap_or(0).max(1)
     }
 
-    /// When it was first seen: [`EventTimes::first_seen`].
+    /// When the event was first seen: [`EventTimes::first_seen`].
     pub fn first_seen(&self) -> Option<Timestamp> {
         self.times().first_seen()
     }
 
-    /// When it was last seen: [`EventTimes::last_seen`].
+    /// When the event was last seen: [`EventTimes::last_seen`].
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.times().last_seen()
     }
 
-    /// Its place among other events: last seen last.
+    /// The event's sort position; the last seen comes last.
     pub fn order(&self) -> Order<'_> {
         let key = (self.namespace(), self.name());
         Order::new(self.last_seen(), self.revision(), key)
     }
 
-    /// Whether it is a warning: [`is_warning`].
+    /// Whether the event is a warning: [`is_warning`].
     pub fn is_warning(&self) -> bool {
         is_warning(self.event_type())
     }
 
-    /// Since when it is known to happen: `firstTimestamp`, or else `eventTime`.
+    /// The time since which the event is known to occur: `firstTimestamp`, or else `eventTime`.
     pub fn known_since(&self) -> Option<Timestamp> {
         let times = self.times();
         times.first_timestamp.or(times.event_time)
@@ -259,7 +260,7 @@ impl Event {
     }
 }
 
-/// Puts events in the order of a timeline: last seen last.
+/// Sorts events; the last seen comes last.
 pub fn sort(events: &mut [Event]) {
     events.sort_by(|one, other| one.order().cmp(&other.order()));
 }

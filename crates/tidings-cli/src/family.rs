@@ -1,9 +1,10 @@
-//! The family of an object: what it owns, and what those own. Deployment, replica sets, pods.
+//! The family of an object: the objects it owns, directly or indirectly, such as a deployment's
+//! replica sets and pods.
 //!
-//! Members that are still there are known by their `ownerReferences`. Those long deleted are known
-//! only to events, and there by their names: controllers name what they make after themselves, with
-//! a suffix of a known form. A member found so may in truth belong to another object with such a
-//! name; that is the price of finding what is gone.
+//! Existing members are found by their `ownerReferences`. Members deleted long ago are known only
+//! from events, and are found by their names: controllers name the objects they make after
+//! themselves, with a suffix of a known form. Such a member may in truth belong to another object
+//! with such a name. That is the price of finding deleted objects.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,7 +13,7 @@ use tidings_core::is_named_after;
 
 use crate::event::Event;
 
-/// The objects that belong to one.
+/// The objects that one root object owns.
 #[derive(Clone, Debug, Default)]
 pub struct Family {
     root: (String, String),
@@ -20,19 +21,19 @@ pub struct Family {
     members: BTreeSet<(String, String)>,
 }
 
-/// An object that may be a member.
+/// An object that may be a member of a family.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its `metadata`.
+    /// The object's `metadata`.
     pub metadata: Value,
 }
 
 impl Family {
-    /// The family of a root, made of those `candidates` whose chain of owners leads to it. The root
-    /// is known by its uid, or where it is gone itself by kind and name: what it owned still names
-    /// it.
+    /// Makes the family of a root from the `candidates` whose chain of owners leads to it. The root
+    /// is identified by its uid or, if it was deleted, by kind and name, which its members'
+    /// ownerReferences still have.
     pub fn new(kind: &str, name: &str, uid: Option<&str>, candidates: &[Candidate]) -> Self {
         let mut family = Self {
             root: (kind.to_owned(), name.to_owned()),
@@ -69,7 +70,7 @@ impl Family {
         family
     }
 
-    /// Kind and name of those known by their owners.
+    /// The kinds and names of the members found by their owners.
     pub fn members(&self) -> impl Iterator<Item = (&str, &str)> {
         self.members
             .iter()
@@ -121,7 +122,7 @@ mod tests {
             object("Pod", "a", "u-pod", ("ReplicaSet", "rs", "u-rs")),
             object("Pod", "other", "u-other", ("ReplicaSet", "rs2", "u-rs2")),
             object("ReplicaSet", "rs", "u-rs", ("Deployment", "web", "u-web")),
-            // Two that own each other end nothing.
+            // Two objects that own each other cause no endless loop.
             object("Widget", "w", "u-w", ("Pod", "a", "u-pod")),
             object("Pod", "a", "u-pod", ("Widget", "w", "u-w")),
             Candidate {
@@ -137,7 +138,7 @@ mod tests {
                 [("Pod", "a"), ("ReplicaSet", "rs"), ("Widget", "w")]
             );
             assert!(family.has(&about("Pod", "a", "")));
-            // Known by its uid, whatever it is called.
+            // A member is recognised by its uid, whatever its name.
             assert!(family.has(&about("", "", "u-rs")));
             assert!(!family.has(&about("Pod", "other", "u-other")));
             assert!(!family.has(&about("Pod", "alone", "")));

@@ -1,4 +1,4 @@
-//! Filters: the part that the server applies, and the rest that we apply.
+//! Filters of events: the part that the server applies, and the part that the command applies.
 
 use jiff::Timestamp;
 
@@ -6,20 +6,20 @@ use crate::event::Event;
 use crate::family::Family;
 use crate::kinds::{Kind, Named};
 
-/// An object whose events are wanted.
+/// An object whose events are selected.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// What it was called.
+    /// The object as it was named on the command line.
     pub named: Named,
-    /// Its kind, where that is known.
+    /// The object's kind, if known.
     pub kind: Option<Kind>,
-    /// Those that belong to it, where they are wanted too.
+    /// The object's family, if its events are selected, too.
     pub family: Option<Family>,
 }
 
 impl Target {
-    /// Whether the event is about it. The version never counts, and the group only where it was
-    /// given: the reporter may have known the object by another.
+    /// Whether the event is about the object. The version is never compared. The group is compared
+    /// only if it was given, because the reporter may use another one.
     fn is_of(&self, event: &Event) -> bool {
         let own = event.object_name() == self.named.name
             && match (&self.kind, self.named.parts().1) {
@@ -34,22 +34,23 @@ impl Target {
     }
 }
 
-/// A filter of events. The default accepts all.
+/// A filter of events. The default selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of one of these types.
+    /// Selected types.
     pub types: Vec<String>,
-    /// For one of these reasons.
+    /// Selected reasons.
     pub reasons: Vec<String>,
-    /// Reported by one of these components.
+    /// Selected reporting components.
     pub sources: Vec<String>,
-    /// About one of these objects.
+    /// Selected objects.
     pub targets: Vec<Target>,
-    /// Last seen at this time or later.
+    /// Selects events last seen at this time or later.
     pub since: Option<Timestamp>,
-    /// First seen at this time or before.
+    /// Selects events first seen at this time or earlier.
     pub until: Option<Timestamp>,
-    /// With each of these texts in the message, the reason or the object's name; in lower case.
+    /// Texts, in lower case, each of which must be in the message, the reason, the source or the
+    /// object's name.
     pub texts: Vec<String>,
     /// A field selector and a label selector in Kubernetes' notation, which only the server
     /// applies.
@@ -59,9 +60,9 @@ pub struct Filter {
 /// Selectors in Kubernetes' notation; the empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selectors {
-    /// By fields of core/v1: `reason=BackOff,type!=Normal`.
+    /// A field selector of core/v1: `reason=BackOff,type!=Normal`.
     pub fields: String,
-    /// By labels: `app=web,tier in (front, back)`.
+    /// A label selector: `app=web,tier in (front, back)`.
     pub labels: String,
 }
 
@@ -71,7 +72,7 @@ impl Selectors {
         self.fields.is_empty() && self.labels.is_empty()
     }
 
-    /// The field selector in the words of events.k8s.io/v1.
+    /// The field selector with the field names of events.k8s.io/v1.
     pub fn fields_of_events_v1(&self) -> String {
         let terms = self.fields.split(',').map(|term| {
             if let Some(rest) = term.strip_prefix("involvedObject.") {
@@ -87,7 +88,7 @@ impl Selectors {
 }
 
 impl Filter {
-    /// Whether the event is wanted.
+    /// Whether the filter selects the event.
     pub fn selects(&self, event: &Event) -> bool {
         let one_of = |accepted: &[String], value: &str| {
             accepted.is_empty() || accepted.iter().any(|accepted| accepted == value)
@@ -108,8 +109,8 @@ impl Filter {
             && self.texts.iter().all(|text| contains(event, text))
     }
 
-    /// The field selector that has the server leave out most of what is not wanted. What it lets
-    /// through is still to be [picked](Self::selects) from: a selector cannot say "or".
+    /// The field selector that makes the server leave out most unselected events. A selector cannot
+    /// express "or", so [`selects`](Self::selects) must still be applied to the result.
     pub fn field_selector(&self) -> String {
         let mut terms = Vec::new();
         let mut term = |field: &str, value: &str| {
@@ -143,13 +144,13 @@ impl Filter {
         terms.join(",")
     }
 
-    /// Whether the server is [told](Self::field_selector) which object the events are about.
+    /// Whether the [field selector](Self::field_selector) names one object.
     pub fn is_about_one_object(&self) -> bool {
         matches!(self.targets.as_slice(), [Target { family: None, .. }])
     }
 }
 
-/// A value as it stands in a selector (`fields.EscapeValue`).
+/// Escapes a value for a selector (`fields.EscapeValue`).
 fn escape(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for character in value.chars() {

@@ -3,7 +3,7 @@
 use crate::columns::Columns;
 use crate::jsonpath::Template;
 
-/// The values of `-o`, for help and messages.
+/// The values of `-o`, for help and error messages.
 pub const FORMATS: &str = "wide, json, yaml, jsonl (one object per line), name, custom-columns=HEADING:.path,… or jsonpath={…}";
 
 /// An output format.
@@ -20,9 +20,9 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rows {
-    /// Those of `kubectl events`.
+    /// The columns of `kubectl events`.
     Table,
-    /// Those of `kubectl get events -o wide`.
+    /// The columns of `kubectl get events -o wide`.
     Wide,
     /// Custom columns.
     Custom(Columns),
@@ -84,7 +84,8 @@ mod tests {
         }
     }
 
-    /// A form that is missing here is missing in `FORMATS`, `from_str` and the test below, too.
+    /// The match must name all forms. A new form must be added to `FORMATS`, `from_str` and the
+    /// test below, too.
     fn name_of(form: &Format) -> &'static str {
         match form {
             Format::Rows(Rows::Table) => "table",

@@ -1,25 +1,25 @@
 //! Names of kinds as users write them: `deploy/web`, `deployments.apps/web`, `Deployment/web`.
 //!
-//! The kinds every cluster has are known here, so that events of objects long deleted are found on
-//! servers that have only events.
+//! The kinds that every cluster has are built in, so that events of deleted objects are found on
+//! servers that serve only events.
 
-/// The kind of an object, as the API knows it.
+/// The kind of an object in the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// `Deployment`
+    /// The kind, such as `Deployment`.
     pub kind: String,
-    /// `apps`; empty for the core group.
+    /// The group, such as `apps`; empty for the core group.
     pub group: String,
-    /// `v1`
+    /// The version, such as `v1`.
     pub version: String,
-    /// `deployments`
+    /// The resource, such as `deployments`.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
 impl Kind {
-    /// `v1` or `apps/v1`.
+    /// The apiVersion: `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -28,7 +28,8 @@ impl Kind {
         }
     }
 
-    /// The path of its objects in a namespace (empty for all, or for objects without one).
+    /// The path of its objects in a namespace, which is empty for all namespaces or cluster-scoped
+    /// objects.
     pub fn path(&self, namespace: &str) -> String {
         let root = if self.group.is_empty() { "api" } else { "apis" };
         let namespaces = match namespace {
@@ -39,11 +40,10 @@ impl Kind {
     }
 }
 
-/// An object as it is named on a command line.
+/// An object as named on a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The kind in whatever form: `deploy`, `Deployment`, `deployments.apps`,
-    /// `deployments.v1.apps`.
+    /// The kind in any form: `deploy`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
     pub kind: String,
     /// Its name.
     pub name: String,
@@ -66,10 +66,11 @@ impl std::str::FromStr for Named {
 }
 
 impl Named {
-    /// The objects that words name, as in kubectl: `KIND/NAME…`, or one `KIND` and then `NAME…`.
+    /// Parses the objects named by words, as in kubectl: `KIND/NAME…`, or one `KIND` and then
+    /// `NAME…`.
     ///
     /// # Errors
-    /// For anything else, with what is accepted.
+    /// For other words; the error says what is accepted.
     ///
     /// ```
     /// use tidings_cli::kinds::Named;
@@ -103,7 +104,7 @@ impl std::fmt::Display for Named {
 
 impl Named {
     /// The resource or kind without its group, and the group if one is given: `deployments.v1.apps`
-    /// is in `apps`.
+    /// has the group `apps`.
     pub fn parts(&self) -> (&str, Option<&str>) {
         let Some((resource, rest)) = self.kind.split_once('.') else {
             return (&self.kind, None);
@@ -116,14 +117,14 @@ impl Named {
         (resource, Some(group))
     }
 
-    /// The version given, of `deployments.v1.apps`.
+    /// The version in a name such as `deployments.v1.apps`.
     pub fn version(&self) -> Option<&str> {
         let (_, rest) = self.kind.split_once('.')?;
         let version = rest.split_once('.').map_or(rest, |(version, _)| version);
         is_version(version).then_some(version)
     }
 
-    /// The kind, if it is one that every cluster has.
+    /// The built-in kind of this name, if there is one.
     pub fn built_in(&self) -> Option<Kind> {
         let (resource, group) = self.parts();
         let word = resource.to_ascii_lowercase();
@@ -144,8 +145,8 @@ impl Named {
             })
     }
 
-    /// Whether events call the object by this kind, as far as words can tell: for kinds no server
-    /// told us.
+    /// Whether events may refer to the object by this kind and group. Used for kinds that no server
+    /// has confirmed.
     pub fn may_be(&self, kind: &str, group: &str) -> bool {
         let (word, wanted) = self.parts();
         let (word, kind) = (word.to_ascii_lowercase(), kind.to_ascii_lowercase());
@@ -159,7 +160,7 @@ impl Named {
     }
 }
 
-/// `v1`, `v2beta1`, `v1alpha3`.
+/// Whether a text is a version such as `v1`, `v2beta1` or `v1alpha3`.
 fn is_version(text: &str) -> bool {
     text.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))

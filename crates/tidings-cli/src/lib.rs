@@ -1,4 +1,4 @@
-//! The parts of the `tidings` command that stand on their own, apart from terminal and network.
+//! The parts of the `tidings` command that need neither terminal nor network.
 
 pub mod capture;
 pub mod clusters;

@@ -1,10 +1,9 @@
-//! Which objects and reasons make the noise: occurrences counted and put in order, and when they
-//! happened.
+//! Counts occurrences by object, reason and other keys, for `tidings top`.
 //!
-//! An event says how often it was seen, when first and when last, but not when in between. Its
-//! occurrences are taken to be spread evenly over that time; of a count of one, or where the times
-//! are the same, they lie at the last. An event that was last seen within the span counts at least
-//! once: one of its occurrences was then, however few would be there by their spread.
+//! An event states how often it was seen, when first and when last, but not the times in between.
+//! Its occurrences are assumed to be evenly spread over that time. With a count of one, or with
+//! equal times, they are at the last time. An event last seen within the span counts at least once,
+//! because one occurrence was at that time, whatever the spread gives.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,34 +12,34 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::event::Event;
 
-/// The bars of a chart, from nothing to the most.
+/// The bars of a chart, from lowest to highest.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A span of time, in parts of the same length.
+/// A span of time that is divided into equal parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Its beginning.
+    /// The start of the span.
     pub from: Timestamp,
-    /// Its end.
+    /// The end of the span.
     pub to: Timestamp,
-    /// Whether its end is now. Then an event of a clock that is ahead happens now.
+    /// Whether the end is now. Then an event whose clock is ahead counts as seen now.
     pub is_until_now: bool,
-    /// The number of its parts.
+    /// The number of parts.
     pub parts: usize,
 }
 
-/// A key of counted events.
+/// The counts of one key, such as a reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What it is called.
+    /// The key's name.
     pub name: String,
-    /// The occurrences within the span, and of them those in each part.
+    /// Occurrences within the span.
     pub occurrences: f64,
-    /// Occurrences in each part.
+    /// Occurrences in each part of the span.
     pub parts: Vec<f64>,
-    /// Those of events that are warnings.
+    /// Occurrences of warnings.
     pub warnings: f64,
-    /// When last.
+    /// The last time an event of the key was seen.
     pub last_seen: Option<Timestamp>,
 }
 
@@ -76,7 +75,7 @@ impl Group {
         self.last_seen = self.last_seen.max(other.last_seen);
     }
 
-    /// A small chart of the parts: the highest bar is the busiest part.
+    /// A chart with one bar for each part; the highest bar is the busiest part.
     pub fn chart(&self) -> String {
         let most = self.parts.iter().copied().fold(0., f64::max);
         let bar = |part: &f64| {
@@ -89,7 +88,7 @@ impl Group {
         self.parts.iter().map(bar).collect()
     }
 
-    /// Occurrences a minute.
+    /// Occurrences per minute.
     pub fn per_minute(&self, span: Span) -> f64 {
         let seconds = span.to.duration_since(span.from).as_secs_f64();
         if seconds > 0. {
@@ -100,23 +99,23 @@ impl Group {
     }
 }
 
-/// Counts the occurrences of events within a span, one event after the other: memory is taken for
-/// what they are counted by.
+/// Counts the occurrences of events within a span. Events are counted one at a time; memory grows
+/// only with the number of keys.
 #[derive(Clone, Debug)]
 pub struct Noise {
     span: Span,
-    /// All of it.
+    /// The counts of all events.
     pub total: Group,
-    /// Its number of events.
+    /// The number of events.
     pub events: u64,
-    /// Whether every event was read. Counts say nothing of types and repeats.
+    /// Whether every event was read. An archive's counts have no types and repeats.
     pub is_read: bool,
-    /// By name, and by what tells things of one name apart.
+    /// Counts by name, and by the uid that distinguishes objects of one name.
     groups: HashMap<String, BTreeMap<String, Group>>,
 }
 
 impl Noise {
-    /// Nothing yet.
+    /// Makes an empty count for a span.
     pub fn new(span: Span) -> Self {
         Self {
             span,
@@ -127,8 +126,8 @@ impl Noise {
         }
     }
 
-    /// Counts an event under a name, if it was seen within the span. A uid, if there is one, tells
-    /// things of the same name apart.
+    /// Counts an event under a name, if it was seen within the span. A nonempty uid distinguishes
+    /// objects of one name.
     pub fn add(&mut self, event: &Event, name: &str, uid: &str) {
         let parts = spread(event, self.span);
         if parts.iter().all(|part| *part <= 0.) {
@@ -142,7 +141,7 @@ impl Noise {
     /// Counts events that were last seen within an hour, each once, under a name.
     pub fn count(&mut self, name: &str, hour: Timestamp, events: u64) {
         self.is_read = false;
-        // The hour that the span begins in counts as a whole.
+        // The hour in which the span begins counts as a whole.
         let at = hour.max(self.span.from);
         let whole = self.span.to.duration_since(self.span.from).as_secs_f64();
         let part = at.duration_since(self.span.from).as_secs_f64() / whole;
@@ -169,8 +168,8 @@ impl Noise {
             .or_insert_with(|| Group::new(name.to_owned(), parts))
     }
 
-    /// What it is made of, the loudest first. Several things of one name have the beginning of
-    /// their uid beside it.
+    /// The counts by key, the highest first. Objects of one name are shown with the beginning of
+    /// their uid.
     pub fn groups(&self) -> Vec<Group> {
         let mut groups = Vec::with_capacity(self.groups.len());
         for (name, by_uid) in &self.groups {
@@ -269,7 +268,7 @@ mod tests {
     fn the_loudest_is_first() {
         let events = [
             event("BackOff", "Warning", "05:00", "06:00", 60),
-            // Half of it is before the span.
+            // Half of its occurrences are before the span.
             event("Failed", "Warning", "04:30", "05:30", 80),
             event("Pulled", "Normal", "05:55", "05:55", 1),
             event("Old", "Normal", "03:00", "04:00", 1000),
@@ -299,7 +298,8 @@ mod tests {
         assert!((noise.groups()[0].per_minute(span()) - 1.).abs() < 1e-9);
     }
 
-    /// Of three in hours, one was at the last moment, whatever the spread of the others says.
+    /// Of three occurrences within hours, one was at the last time, whatever the spread gives for
+    /// the others.
     #[test]
     fn what_was_last_seen_within_the_span_counts_at_least_once() {
         let seen = |last: &str| {
@@ -309,7 +309,7 @@ mod tests {
         for last in ["05:00", "05:15", "06:00"] {
             assert!((seen(last) - 1.).abs() < 1e-9, "{last}: {}", seen(last));
         }
-        // After the span: what is known of it is no more than the spread.
+        // The event was last seen after the span, so only the spread counts.
         assert!((seen("06:15") - 0.5).abs() < 1e-9, "{}", seen("06:15"));
         assert!(seen("04:59") < 1e-9, "{}", seen("04:59"));
     }

@@ -1,7 +1,7 @@
-//! Printing of events in each output format.
+//! Prints events in each output format.
 //!
-//! Every match on [`Rows`] or [`Objects`] names all variants, so that the compiler asks for a new
-//! one.
+//! Every match on [`Rows`] or [`Objects`] names all variants, so that the compiler finds the places
+//! to extend for a new one.
 
 use std::io::{self, Write};
 
@@ -17,30 +17,30 @@ use crate::table::{Cell, Column, Look, Screen, Table};
 use crate::text::Escaping;
 use crate::time_form::TimeForm;
 
-/// Optional columns.
+/// The optional columns of a table.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each column is there or not, whatever others are"
 )]
 #[derive(Clone, Copy, Debug, Default)]
 struct More {
-    /// The cluster of an archive.
+    /// Whether to show the cluster of an archive.
     clusters: bool,
     namespaces: bool,
-    /// Count and resourceVersion.
+    /// Whether to show count and resourceVersion.
     versions: bool,
-    /// The events' own labels.
+    /// Whether to show the events' labels.
     labels: bool,
 }
 
-/// Why events cannot be printed.
+/// The reason why events cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrintError {
     /// The output cannot be written.
     #[error("write the output: {0}")]
     Output(#[from] io::Error),
-    /// A template or a custom column cannot be filled in.
+    /// A template or a custom column cannot be applied to an event.
     #[error("fill in the template: {0}")]
     Evaluation(#[from] EvaluationError),
 }
@@ -52,16 +52,16 @@ pub struct Printer {
     screen: Screen,
     more: More,
     headings: bool,
-    /// Texts that the events were chosen by, in lower case.
+    /// Texts by which the events were selected, in lower case.
     wanted: Vec<String>,
-    /// `None` until there are events to choose it for.
+    /// The form of times; `None` until it is chosen for the first events.
     time_form: Option<TimeForm>,
-    /// `None` until the first rows are printed.
+    /// The table; `None` until the first rows are printed.
     table: Option<Table>,
 }
 
 impl Printer {
-    /// A printer; `namespaces` adds their column.
+    /// Makes a printer; `namespaces` adds the namespace column.
     pub fn new(format: Format, screen: Screen, namespaces: bool) -> Self {
         let is_whole = match &format {
             Format::Rows(Rows::Table) | Format::Objects(_) => false,
@@ -90,49 +90,49 @@ impl Printer {
         }
     }
 
-    /// With a column of clusters, for events of several.
+    /// Adds a column of clusters, for events of several.
     #[must_use]
     pub fn with_clusters(mut self) -> Self {
         self.more.clusters = true;
         self
     }
 
-    /// With columns of counts and versions, for the versions of one event.
+    /// Adds columns of counts and resourceVersions, for the versions of one event.
     #[must_use]
     pub fn with_versions(mut self) -> Self {
         self.more.versions = true;
         self
     }
 
-    /// With a column of labels.
+    /// Adds a column of labels.
     #[must_use]
     pub fn with_labels(mut self) -> Self {
         self.more.labels = true;
         self
     }
 
-    /// Without headings.
+    /// Omits the headings.
     #[must_use]
     pub fn without_headings(mut self) -> Self {
         self.headings = false;
         self
     }
 
-    /// With the line of a message in view that has one of these texts, which are in lower case.
+    /// Shows the line of a message that contains one of these texts, which are in lower case.
     #[must_use]
     pub fn with_wanted(mut self, wanted: &[String]) -> Self {
         self.wanted = wanted.to_vec();
         self
     }
 
-    /// With times in this form; otherwise it is [chosen](TimeForm::of) for the first events.
+    /// Shows times in this form. By default it is [chosen](TimeForm::of) for the first events.
     #[must_use]
     pub fn with_time_form(mut self, form: Option<TimeForm>) -> Self {
         self.time_form = form;
         self
     }
 
-    /// Whether an empty list has output of its own in this format.
+    /// Whether the format prints something for an empty list.
     pub fn says_nothing_found(&self) -> bool {
         match &self.format {
             Format::Rows(Rows::Table | Rows::Wide | Rows::Custom(_))
@@ -141,10 +141,10 @@ impl Printer {
         }
     }
 
-    /// Prints a complete list of events, and says if something of it is cut.
+    /// Prints a complete list of events, and a note if a table was cut.
     ///
     /// # Errors
-    /// Of the output, and of a template that cannot be filled in.
+    /// The output cannot be written, or a template cannot be applied.
     pub fn list(
         &mut self,
         events: Vec<Event>,
@@ -179,7 +179,7 @@ impl Printer {
     /// Prints some events of a watch.
     ///
     /// # Errors
-    /// Of the output, and of a template that cannot be filled in.
+    /// The output cannot be written, or a template cannot be applied.
     pub fn some(
         &mut self,
         events: &[Event],
@@ -207,7 +207,7 @@ impl Printer {
         }
     }
 
-    /// Writes text from outside, escaped if the output is a terminal.
+    /// Writes untrusted text, escaped if the output is a terminal.
     fn safely(
         &self,
         out: &mut dyn Write,
@@ -365,7 +365,7 @@ fn look(event: &Event) -> Look {
     }
 }
 
-/// The List that kubectl makes of several events.
+/// The List object that kubectl makes of several events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct List<'a> {
@@ -402,11 +402,11 @@ impl<'a> List<'a> {
     }
 }
 
-/// Prints the events section of `kubectl describe` (`DescribeEvents`), in kubectl's form if ages
-/// are. The events have to be in order.
+/// Prints the events section of `kubectl describe` (`DescribeEvents`), exactly as kubectl does if
+/// times are ages. The events must be sorted.
 ///
 /// # Errors
-/// Of the output.
+/// The output cannot be written.
 pub fn describe(
     events: &[Event],
     (time_form, now): (&TimeForm, Timestamp),
@@ -417,13 +417,13 @@ pub fn describe(
         return writeln!(out, "Events:  <none>");
     }
     let (when, line) = match time_form {
-        // kubectl's own: not as long as the heading.
+        // kubectl's underline is shorter than the heading here.
         TimeForm::Age => ("Age", "----"),
         TimeForm::Time(_) => ("Last Seen", "---------"),
     };
     let columns = ["Type", "Reason", when, "From", "Message"].map(Column::new);
     let columns = columns.map(|column| column.look(Look::Plain));
-    // A description is printed whole: nothing is fitted.
+    // A description is not fitted to the terminal.
     let screen = Screen {
         width: None,
         ..screen
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(lines, whole["items"].as_array().unwrap().clone());
     }
 
-    /// Of a pipe whose reader has read enough, each form says so.
+    /// Every format returns the error of a closed pipe unchanged.
     #[test]
     fn an_error_of_the_output_is_given_as_it_is() {
         struct Closed;
@@ -567,8 +567,8 @@ mod tests {
         );
     }
 
-    /// Rows of an incident two weeks ago, at the widths of narrow terminals: what tells them apart
-    /// is there, and it is said what is not.
+    /// Rows of an incident two weeks ago, at the widths of narrow terminals. The distinguishing
+    /// parts of a row are visible, and a note says that others are cut.
     #[test]
     fn a_narrow_table_tells_rows_apart() {
         let event = |pod: &str, second: u32| {

@@ -1,4 +1,4 @@
-//! `--sort-by`: the order of events by a field, as `kubectl get` has it.
+//! `--sort-by`: sorts events by a field, as `kubectl get` does.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::event::Event;
 use crate::jsonpath::{EvaluationError, Path};
 
-/// A field to sort by.
+/// The field to sort by.
 ///
 /// ```
 /// use serde_json::json;
@@ -27,7 +27,7 @@ pub struct SortKey {
     path: Path,
 }
 
-/// Why events cannot be sorted.
+/// The reason why events cannot be sorted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SortError {
@@ -51,11 +51,11 @@ impl std::str::FromStr for SortKey {
 }
 
 impl SortKey {
-    /// Sorts by the field: those without it come first, numbers in their order, also where all are
-    /// texts, and other texts by their letters. Equal ones stay as they are.
+    /// Sorts events by the field. Events without it come first. Numbers are sorted as numbers, even
+    /// if all are texts, and other texts alphabetically. The sort is stable.
     ///
     /// # Errors
-    /// If no event has the field, or it cannot be looked up.
+    /// No event has the field, or it cannot be looked up.
     pub fn sort(&self, events: &mut Vec<Event>) -> Result<(), SortError> {
         let mut keys = Vec::with_capacity(events.len());
         for event in events.iter() {
@@ -127,7 +127,7 @@ mod tests {
                 json!("web-9"),
             ],
             &[json!("2"), json!("9.5"), json!("10"), json!("1e3")],
-            // Not all are numbers.
+            // Some texts are no numbers.
             &[json!("10"), json!("1x"), json!("2")],
             &[
                 json!("2026-03-04T05:06:07Z"),

@@ -1,7 +1,8 @@
 //! Tables, for terminals and for programs.
 //!
-//! Invariants: no line is wider than the screen, and no column is left out. Where a row does not
-//! fit, names are cut in the middle, texts at the end, and at last the row takes several lines.
+//! Invariants: no line is wider than the screen, and no column is omitted. If a row does not fit,
+//! texts are cut at their end, then names in their middle. If that is not enough, the row takes
+//! several lines.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,57 +12,57 @@ use console::{Style, measure_text_width, pad_str, truncate_str};
 
 use crate::text::{find, line_with, one_line};
 
-/// Blank space between two columns, and on a screen that is too narrow for it.
+/// Blank space between two columns, unless the screen is too narrow for it.
 const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
-/// A text is not cut below this width; names give way.
+/// A text is not cut below this width while names can be cut.
 const TEXT_MIN: usize = 20;
 /// A name is not cut below this width; the row takes several lines instead.
 const NAME_MIN: usize = 16;
-/// Blank space before the second line of a row and those after it.
+/// Indentation of a row's second and later lines.
 const INDENT: usize = 2;
-/// What stands for the part that is cut.
+/// The character that replaces the cut part.
 const CUT: &str = "…";
 
-/// The output of a table.
+/// The properties of a table's output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Screen {
-    /// The width of a terminal, which lines are fitted into; `None` leaves them whole.
+    /// The terminal's width, to which lines are fitted; `None` leaves them whole.
     pub width: Option<usize>,
-    /// Whether colours are wanted.
+    /// Whether to print colours.
     pub colors: bool,
-    /// Whether it is a terminal, which acts on what is in a text; a file or a pipe gets everything
-    /// as it is.
+    /// Whether the output is a terminal, which would interpret escape sequences in a text. Files
+    /// and pipes get every text unchanged.
     pub is_terminal: bool,
 }
 
-/// The style of a cell with colours.
+/// The style of a cell, if colours are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Look {
-    /// As it is.
+    /// The terminal's default style.
     #[default]
     Plain,
-    /// Less important.
+    /// Less important text.
     Dim,
     /// A heading.
     Heading,
-    /// A warning.
+    /// The style of a warning.
     Warning,
 }
 
-/// A cell.
+/// A cell of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// One line of printable text.
     pub text: String,
-    /// Its look.
+    /// The cell's style.
     pub look: Look,
-    /// The part that stays in view if the text is cut.
+    /// The part of the text that stays visible if the text is cut.
     mark: Range<usize>,
 }
 
 impl Cell {
-    /// A cell of text of whatever origin.
+    /// Makes a cell of an untrusted text.
     pub fn new(text: &str) -> Self {
         Self {
             text: one_line(text).into_owned(),
@@ -69,8 +70,8 @@ impl Cell {
         }
     }
 
-    /// A cell of the line of a text in which one of the wanted texts is found, which are in lower
-    /// case. The place where it is found stays in view.
+    /// Makes a cell of the line of a text that contains one of the `wanted` texts, which are in
+    /// lower case. The found part stays visible if the cell is cut.
     pub fn of_line_with(text: &str, wanted: &[String]) -> Self {
         let text = line_with(text, wanted).into_owned();
         let mark = wanted.iter().find_map(|wanted| find(&text, wanted));
@@ -81,7 +82,7 @@ impl Cell {
         }
     }
 
-    /// The same with another look.
+    /// The cell in another style.
     #[must_use]
     pub fn look(mut self, look: Look) -> Self {
         self.look = look;
@@ -89,18 +90,18 @@ impl Cell {
     }
 }
 
-/// What is cut of a cell that is too wide.
+/// Which part of a too wide cell is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// Nothing, unless the screen itself is narrower: times and numbers.
     Nothing,
-    /// The middle: names begin alike, and their ends tell them apart.
+    /// The middle: names often begin alike, and differ at their ends.
     Middle,
-    /// The end, or what is far from the [mark](Cell::of_line_with).
+    /// The end, or the parts far from the [found text](Cell::of_line_with).
     End,
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
     heading: Cell,
@@ -108,7 +109,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column of short values: times, numbers.
+    /// Makes a column of short values: times, numbers.
     pub fn new(heading: &str) -> Self {
         Self {
             heading: Cell::new(heading).look(Look::Heading),
@@ -116,7 +117,7 @@ impl Column {
         }
     }
 
-    /// A column of names.
+    /// Makes a column of names.
     pub fn of_names(heading: &str) -> Self {
         Self {
             cut: Cut::Middle,
@@ -124,7 +125,7 @@ impl Column {
         }
     }
 
-    /// A column of texts.
+    /// Makes a column of texts.
     pub fn of_texts(heading: &str) -> Self {
         Self {
             cut: Cut::End,
@@ -132,14 +133,14 @@ impl Column {
         }
     }
 
-    /// The same with another look of its heading.
+    /// The column with another style of its heading.
     #[must_use]
     pub fn look(mut self, look: Look) -> Self {
         self.heading.look = look;
         self
     }
 
-    /// The least width it is cut to, of a width.
+    /// The minimum width to which a cell of `width` is cut.
     fn least(&self, width: usize) -> usize {
         match self.cut {
             Cut::Nothing => width,
@@ -149,7 +150,7 @@ impl Column {
     }
 }
 
-/// A table. Its columns only grow, so that lines printed later stay in line with those before.
+/// A table. Its columns only grow, so that rows printed later stay aligned with earlier ones.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -165,7 +166,7 @@ pub struct Table {
 type Line = Vec<(usize, usize)>;
 
 impl Table {
-    /// A table of these columns.
+    /// Makes a table with these columns.
     pub fn new(columns: Vec<Column>, screen: Screen) -> Self {
         Self {
             widths: vec![0; columns.len()],
@@ -178,14 +179,14 @@ impl Table {
         }
     }
 
-    /// Without headings.
+    /// Omits the headings.
     #[must_use]
     pub fn without_headings(mut self) -> Self {
         self.has_headings = false;
         self
     }
 
-    /// With another number of blanks between columns than three, and text before each line.
+    /// Sets the number of blanks between columns, three by default, and a text before each line.
     #[must_use]
     pub fn with_gap(mut self, gap: usize, margin: &'static str) -> Self {
         self.gap = gap;
@@ -193,11 +194,11 @@ impl Table {
         self
     }
 
-    /// Prints rows, and before the first of them the headings. The rows are made twice, first to
-    /// measure them, which costs less than to keep them.
+    /// Prints rows, and the headings before the first of them. `rows` is called twice, first to
+    /// measure, which takes less memory than keeping the rows.
     ///
     /// # Errors
-    /// Of the output.
+    /// The output cannot be written.
     pub fn print(
         &mut self,
         rows: impl Iterator<Item = Vec<Cell>> + Clone,
@@ -223,8 +224,8 @@ impl Table {
         Ok(())
     }
 
-    /// What to say of a table of which something was cut, and what shows all of it; `None` if
-    /// nothing was.
+    /// A note that cells were cut, with the option that shows them whole; `None` if nothing was
+    /// cut.
     pub fn cut(&self, shows_all: &str) -> Option<String> {
         let width = self.screen.width.filter(|_| self.is_cut)?;
         let said = format!("{CUT} cut: {shows_all}");
@@ -237,7 +238,7 @@ impl Table {
         }
     }
 
-    /// The lines that each row takes, and the blanks between two columns.
+    /// The lines of each row, and the number of blanks between columns.
     fn lines(&self) -> (Vec<Line>, usize) {
         let Some(room) = self.screen.width else {
             return (vec![line(&self.widths)], self.gap);
@@ -255,7 +256,8 @@ impl Table {
         }
     }
 
-    /// The widths with which a row fits into one line: texts are cut first, then the widest name.
+    /// The widths with which a row fits into one line; texts are shrunk first, then the widest
+    /// name.
     fn shrunk(
         &self,
         room: usize,
@@ -283,7 +285,8 @@ impl Table {
         Some(widths)
     }
 
-    /// As many columns in each line as fit whole; a text has half of the screen at least.
+    /// Distributes the columns over lines, as many whole columns as fit. A text gets at least half
+    /// of the screen.
     fn wrapped(&self, room: usize, gap: usize) -> Vec<Line> {
         let mut lines: Vec<Line> = vec![Line::new()];
         let mut used = 0;
@@ -339,7 +342,7 @@ impl Table {
                 continue;
             }
             match self.screen.width {
-                // A screen that is narrower than a gap.
+                // The screen is narrower than a gap.
                 Some(width) => writeln!(out, "{}", truncate_str(&text, width, CUT))?,
                 None => writeln!(out, "{text}")?,
             }
@@ -353,7 +356,7 @@ fn line(widths: &[usize]) -> Line {
     widths.iter().copied().enumerate().collect()
 }
 
-/// The text of a cell in a width.
+/// The text of a cell, fitted to a width.
 fn fitted(cell: &Cell, width: usize, cut: Cut) -> Cow<'_, str> {
     let text = cell.text.as_str();
     if measure_text_width(text) <= width {
@@ -427,7 +430,7 @@ mod tests {
         ]
     }
 
-    /// The lines of a table, and whether it says that something is cut.
+    /// The lines of a table, and whether it reports that something was cut.
     fn printed(rows: &[Vec<Cell>], width: Option<usize>) -> (Vec<String>, bool) {
         let screen = Screen {
             width,
@@ -465,7 +468,7 @@ mod tests {
                     "5m          Pod/web-5d4f8c7b9-x7k2p   Back-off restarting failed …",
                 ],
             ),
-            // A name gives way before a message is of no use, and keeps its end.
+            // Names are cut before a message is too short to be useful, and keep their end.
             (
                 Some(50),
                 true,
@@ -474,7 +477,7 @@ mod tests {
                     "5m         Pod/web-…b9-x7k2p  Back-off restarting…",
                 ],
             ),
-            // Nothing that tells rows apart is left out.
+            // Every part that distinguishes rows is visible.
             (
                 Some(40),
                 false,
@@ -547,8 +550,8 @@ mod tests {
     }
 
     proptest! {
-        // Characters whose width is the same whatever is beside them: of the others, terminals
-        // differ.
+        // Characters whose width does not depend on their neighbours; terminals disagree about
+        // others.
         #[test]
         fn lines_fit_and_names_keep_their_ends(
             cells in prop::collection::vec("[ -~à-ž一-鿿]{0,40}", 3),
@@ -561,7 +564,7 @@ mod tests {
             for line in &lines {
                 prop_assert!(measure_text_width(line) <= width, "{line:?}");
             }
-            // Five letters of the end are there whatever the screen, if it has room for them.
+            // Five letters of the name's end are visible on every screen that has room for them.
             let end = &name[name.len().saturating_sub(5)..];
             if width > INDENT + 2 * 5 {
                 prop_assert!(lines.iter().any(|line| line.contains(end)), "{lines:?}");

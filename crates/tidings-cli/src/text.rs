@@ -1,7 +1,7 @@
-//! What others wrote, as a terminal may show it.
+//! Makes untrusted text safe to print on a terminal.
 //!
-//! Invariant: what others wrote never reaches a terminal as a command to it, and nothing in it is
-//! unseen there. `tidings_core::is_printable` decides, for every form of output.
+//! Invariant: untrusted text never reaches a terminal as an escape sequence, and all of it is
+//! visible. `tidings_core::is_printable` decides for every form of output.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use std::io;
 
 use tidings_core::{is_printable, printable};
 
-/// Text of one line that a terminal only prints: what is behind a line break is left out and shown
-/// so, an escape is written `^[` (`k8s.io/cli-runtime/pkg/printers` does both), a tab as a blank,
-/// and anything else that is not printable as `\u{202e}`.
+/// A text as one safe line. Text after a line break is replaced by `...`, and an escape by `^[` (as
+/// in `k8s.io/cli-runtime/pkg/printers`). A tab becomes a blank, and any other unprintable
+/// character `\u{202e}`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let (line, tail) = match text.find(['\n', '\r']) {
         Some(end) => (text.get(..end).unwrap_or(text), "..."),
@@ -24,19 +24,19 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(printable(&line).into_owned() + tail)
 }
 
-/// A message of any number of lines as one that a terminal only prints: line breaks and tabs are
-/// blanks, anything else that is not printable is written `\u{202e}`.
+/// A message of several lines as one safe line. Line breaks and tabs become blanks, and any other
+/// unprintable character `\u{202e}`.
 pub fn message(text: &str) -> String {
     printable(&text.replace(['\n', '\r', '\t'], " ")).into_owned()
 }
 
-/// Text of any number of lines that a terminal only prints: a character that is not printable, and
-/// neither a line break nor a tab, is written `\u001b`, as in JSON, where it means the same.
+/// A safe text of several lines. Unprintable characters, except line breaks and tabs, are written
+/// `\u001b`, which has the same meaning in JSON.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but_colors(text, false)
 }
 
-/// As [`escaped`]; colours (`ESC [ … m`) may stay as they are.
+/// [`escaped`], optionally with colours (`ESC [ … m`) unchanged.
 fn escaped_but_colors(text: &str, colors: bool) -> Cow<'_, str> {
     let is_unseen = |character: char| !is_printable(character) && !matches!(character, '\n' | '\t');
     if !text.contains(is_unseen) {
@@ -65,8 +65,7 @@ fn escaped_but_colors(text: &str, colors: bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// The length of the colour sequence at the beginning of a text; 0 if there is none. A sequence
-/// that is not whole is none.
+/// The length of the colour sequence at the beginning of a text; 0 if there is no complete one.
 fn color_len(text: &str) -> usize {
     let Some(numbers) = text.strip_prefix("\u{1b}[") else {
         return 0;
@@ -79,17 +78,17 @@ fn color_len(text: &str) -> usize {
     }
 }
 
-/// Writes text as [`escaped`] gives it, however it comes in parts.
+/// A writer that passes text through [`escaped`], in whatever pieces it comes.
 #[derive(Debug)]
 pub struct Escaping<W> {
     out: W,
     colors: bool,
-    /// The beginning of a character whose end is yet to come.
+    /// The beginning of a character whose rest is not written yet.
     begun: Vec<u8>,
 }
 
 impl<W: io::Write> Escaping<W> {
-    /// In front of a terminal.
+    /// Makes a writer in front of a terminal.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -98,7 +97,8 @@ impl<W: io::Write> Escaping<W> {
         }
     }
 
-    /// In front of a terminal, for text with colours. A colour must come in one piece.
+    /// Makes a writer in front of a terminal, for text with colours. A colour sequence must come in
+    /// one piece.
     pub fn of_colored(out: W) -> Self {
         Self {
             colors: true,
@@ -126,8 +126,8 @@ impl<W: io::Write> io::Write for Escaping<W> {
     }
 }
 
-/// A message in one line, as [`one_line`] has it. If a text is looked for, and found in another
-/// line than the first, it is that line, and lines before it are left out and shown so.
+/// A message in one line, as [`one_line`] makes it. If one of the `wanted` texts is found only in a
+/// later line, that line is shown, and the omitted lines before it are replaced by `...`.
 ///
 /// ```
 /// use tidings_cli::text::line_with;
@@ -137,7 +137,7 @@ impl<W: io::Write> io::Write for Escaping<W> {
 /// assert_eq!(line_with(message, &["field".to_owned()]), "...missing field: tag...");
 /// ```
 pub fn line_with<'a>(text: &'a str, wanted: &[String]) -> Cow<'a, str> {
-    // The lines that a terminal has; a carriage return alone ends one.
+    // A terminal also ends a line at a carriage return alone.
     let mut start = 0;
     for line in text.split(['\n', '\r']) {
         if wanted.iter().any(|wanted| find(line, wanted).is_some()) {
@@ -152,7 +152,7 @@ pub fn line_with<'a>(text: &'a str, wanted: &[String]) -> Cow<'a, str> {
     one_line(text)
 }
 
-/// Where a text that is in lower case is found in another one, in whatever case.
+/// The place of a lower-case text within another text, ignoring case.
 pub fn find(text: &str, wanted: &str) -> Option<std::ops::Range<usize>> {
     if wanted.is_empty() {
         return None;
@@ -196,7 +196,7 @@ mod tests {
         );
     }
 
-    /// Colours pass where they are wanted, and nothing else does that begins as they do.
+    /// Colours pass where they are allowed, and no other escape sequence does.
     #[test]
     fn a_colour_is_the_only_command_that_passes() {
         for (text, shown) in [
@@ -229,7 +229,7 @@ mod tests {
                 &["missing", "three"],
                 "...error two: missing field...",
             ),
-            // Found in the object's name, say.
+            // The text is found in the object's name, for example.
             (failed, &["web-0"], "Helm upgrade failed: error one..."),
             (exit, &["real cause"], "...stderr: the real cause"),
             (exit, &["exit"], "Error: exit 1..."),

@@ -1,4 +1,4 @@
-//! How a table shows when something was: as its age, as kubectl does, or as its time.
+//! How a table shows times: as ages, as kubectl does, or as timestamps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,22 +8,22 @@ use jiff::tz::TimeZone;
 
 use crate::event::Event;
 
-/// Ages above this number of seconds are of so long ago that people think of the time. At the same
-/// point kubectl begins to count hours.
+/// Age in seconds above which people think of the time rather than the age. kubectl counts in hours
+/// from the same age on.
 const LONG_AGO: i64 = 3 * 3600;
 
-/// The form of the moments of a table.
+/// The form of a table's times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TimeForm {
-    /// The time since then: `14m`.
+    /// The age: `14m`.
     Age,
-    /// The time to the second, as `--since` takes it: `2026-03-04T05:06:00Z`.
+    /// The time to the second, as `--since` accepts it: `2026-03-04T05:06:00Z`.
     Time(TimeZone),
 }
 
 impl TimeForm {
-    /// The form in which these moments can be told apart: ages, or times in UTC if ages of more
-    /// than three hours are the same for different seconds, or a moment is yet to come.
+    /// Chooses the form in which these moments can be distinguished. That is ages, or times in UTC
+    /// if two moments older than three hours have the same age, or if a moment is in the future.
     ///
     /// ```
     /// use tidings_cli::time_form::TimeForm;
@@ -64,8 +64,8 @@ impl TimeForm {
         }
     }
 
-    /// When an event was last seen, how often, and since when: `12m (x3 over 20m)`, in kubectl's
-    /// form, or `2026-03-04T05:06:00Z (x3 since 04:58:00)`. An unknown beginning is left out.
+    /// When an event was last seen, how often, and since when: `12m (x3 over 20m)`, as kubectl
+    /// prints it, or `2026-03-04T05:06:00Z (x3 since 04:58:00)`. An unknown start is omitted.
     pub fn seen(&self, event: &Event, now: Timestamp) -> String {
         let last = event.last_seen();
         let shown = self.text(last, now);
@@ -90,7 +90,7 @@ impl TimeForm {
     }
 }
 
-/// The time since a moment, as kubectl prints it.
+/// The age of a moment, as kubectl prints it.
 fn age_of(moment: Timestamp, now: Timestamp) -> String {
     tidings_server::human_duration(now.duration_since(moment).as_millis())
 }
@@ -129,7 +129,7 @@ mod tests {
         value["count"] = json!(3);
         assert_eq!(seen(value), "12m (x3 over 20m)");
         assert_eq!(seen(json!({})), "<unknown>");
-        // Since when is not known, but it was made at some time.
+        // The first time is unknown, but the creation time is known.
         let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:48:00Z"}, "count": 7});
         assert_eq!(seen(made), "12m (x7)");
     }
@@ -150,7 +150,7 @@ mod tests {
         value["count"] = json!(1);
         assert_eq!(seen(&utc, value.clone()), "2026-01-01T00:48:07Z");
         assert_eq!(seen(&utc, json!({})), "<unknown>");
-        // A time that is shown can be given to --since.
+        // A printed time can be passed to --since.
         let (now, second) = (at("2027-01-01T00:00:00Z"), at("2026-01-01T00:48:07Z"));
         for form in [utc, east] {
             assert_eq!(times::moment(&seen(&form, value.clone()), now), Ok(second));
@@ -172,10 +172,10 @@ mod tests {
             (vec![14 * DAY, 15 * DAY], true),
             (vec![5 * HOUR, 5 * HOUR + 30], false),
             (vec![5 * HOUR, 5 * HOUR + 60], true),
-            // Half an hour ago, an age in minutes is what people think in.
+            // For half an hour ago, people think of an age in minutes.
             (vec![HOUR / 2, HOUR / 2 + 1], true),
             (vec![HOUR / 2, HOUR / 2 + 1, 14 * DAY, 14 * DAY + 1], false),
-            // A clock that is ahead: kubectl says <invalid>.
+            // The event's clock is ahead; kubectl prints <invalid>.
             (vec![-1], true),
             (vec![-2], false),
         ] {

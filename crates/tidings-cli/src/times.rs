@@ -1,4 +1,4 @@
-//! Moments as a person gives them on a command line: how long ago, or when.
+//! Parses times of the command line: a duration before now, or a timestamp.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-/// The accepted forms, for messages.
+/// The accepted forms, for error messages.
 const ACCEPTED: &str = "a duration before now, such as 90m, 2h30m or 3d, or a time, such as 2026-03-04T05:06:00Z or 2026-03-04 (UTC)";
 
-/// A moment: a [`duration`] before `now`, an RFC 3339 time, or the beginning of a day in UTC.
+/// Parses a moment: a [`duration`] before `now`, an RFC 3339 time, or a date, which means its
+/// beginning in UTC.
 ///
 /// # Errors
-/// For anything else, with what is accepted.
+/// For other texts; the error says what is accepted.
 ///
 /// ```
 /// let now = "2026-03-04T12:00:00Z".parse()?;
@@ -32,20 +33,20 @@ pub fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         let midnight = date.to_zoned(TimeZone::UTC).ok()?;
         Some(midnight.timestamp())
     };
-    // A text of a day alone is no RFC 3339 time, and one of a time is no day.
+    // A date is no RFC 3339 time, and such a time is no date.
     text.parse()
         .ok()
         .or_else(|| (text.len() == 10).then(day).flatten())
         .ok_or_else(|| format!("expected {ACCEPTED}"))
 }
 
-/// A duration as Go writes it, of years, weeks and days too. Every duration that the command prints
-/// is one, such as an age of `2y11d`.
+/// Parses a duration in Go's notation, extended by years, weeks and days. It accepts every duration
+/// that the command prints, such as the age `2y11d`.
 ///
 /// A year is 365 days, as in ages.
 ///
 /// # Errors
-/// For anything else, with what is accepted.
+/// For other texts; the error says what is accepted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -80,10 +81,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(error)
 }
 
-/// A [`duration`] above zero.
+/// Parses a [`duration`] above zero.
 ///
 /// # Errors
-/// For anything else, with what is accepted.
+/// For other texts; the error says what is accepted.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     let found = duration(text)?;
     if found.is_zero() {
@@ -93,10 +94,10 @@ pub fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A [`duration`] of at least one second.
+/// Parses a [`duration`] of at least one second.
 ///
 /// # Errors
-/// For anything else, with what is accepted.
+/// For other texts; the error says what is accepted.
 pub fn duration_of_seconds(text: &str) -> Result<Duration, String> {
     let found = duration(text).ok();
     found
@@ -167,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// An age is accepted as what it says.
+        /// A printed age is accepted, with the value it shows.
         #[test]
         fn every_age_is_a_duration(millis in prop_oneof![0_i128..200_000, 0_i128..100_000_000_000, 0_i128..i128::from(u32::MAX) * 100_000]) {
             let age = tidings_server::human_duration(millis);
@@ -177,7 +178,7 @@ mod tests {
             prop_assert_eq!(tidings_server::human_duration(again), age);
         }
 
-        /// As messages print it.
+        /// Durations as messages print them.
         #[test]
         fn every_exact_duration_is_accepted(seconds in 0_u64..1 << 32, nanos in prop_oneof![Just(0_u32), Just(500_000_000), 0_u32..1_000_000_000]) {
             let exact = Duration::new(seconds, nanos);

@@ -1,18 +1,18 @@
-//! Parsers of values: of flags, and of files of settings.
+//! Parsers of values in flags and settings files.
 
-/// A number above zero.
+/// Parses a number above zero.
 ///
 /// # Errors
-/// What is accepted.
+/// Says what is accepted.
 pub fn positive(text: &str) -> Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "expected a number above 0".into())
 }
 
-/// A number of bytes as Kubernetes writes it: plain, or with Ki, Mi, Gi, Ti, k, M, G or T.
+/// Parses a number of bytes in Kubernetes' notation: plain, or with Ki, Mi, Gi, Ti, k, M, G or T.
 ///
 /// # Errors
-/// What is accepted.
+/// Says what is accepted.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let end = text
         .find(|character: char| !character.is_ascii_digit())

@@ -1,12 +1,12 @@
-//! Folders, archives and compressed files, and the texts in them.
+//! Reads folders, archives and compressed files, and the texts in them.
 //!
-//! What a file is follows from its first bytes, never from its name. The names of members are
-//! words: nothing is opened, created or followed by them, and links are passed over.
+//! The first bytes of a file decide what it is, never its name. Names of members are only text: no
+//! file is opened, created or followed by them, and links are skipped.
 //!
-//! Invariants: an archive may be in an archive, and nothing deeper ([`ARCHIVES_MAX`]); what is
-//! decompressed is no larger than [`RATIO_MAX`] times the input, or [`EXPANDED_BYTES_FREE`]; there
-//! are no more members than [`MEMBERS_MAX`]. All but a zip, which is read from its end, is read as
-//! it comes.
+//! Invariants: an archive may be within an archive, but not deeper ([`ARCHIVES_MAX`]). Decompressed
+//! bytes are at most [`RATIO_MAX`] times the input, or [`EXPANDED_BYTES_FREE`]. There are at most
+//! [`MEMBERS_MAX`] members. All inputs are read as a stream, except a zip, which is read from its
+//! end.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,26 +22,26 @@ use super::scan::{Scanner, read_nested};
 use super::sink::Sink;
 use super::text::Text;
 
-/// Archives within each other: one, and those in it.
+/// Maximum nesting of archives: an archive, and the archives in it.
 pub const ARCHIVES_MAX: usize = 2;
-/// Decompressed bytes for each byte of the input, at most.
+/// Maximum decompressed bytes for each byte of the input.
 pub const RATIO_MAX: u64 = 200;
-/// Decompressed bytes for which the ratio does not matter.
+/// Decompressed bytes up to which the ratio is not checked.
 pub const EXPANDED_BYTES_FREE: u64 = 256 << 20;
-/// Members of all folders and archives of an input together.
+/// Maximum members of all folders and archives of one input.
 pub const MEMBERS_MAX: u64 = 1_000_000;
-/// The largest zip within another archive, or from a pipe: it is copied to a temporary file.
+/// Maximum size of a zip within another archive, or from a pipe: it is copied to a temporary file.
 pub const COPIED_ZIP_BYTES_MAX: u64 = 1 << 30;
-/// Compressions within each other.
+/// Maximum nesting of compressions.
 const COMPRESSIONS_MAX: usize = 2;
-/// Folders within each other.
+/// Maximum nesting of folders.
 const FOLDERS_MAX: usize = 64;
-/// The largest window of zstd, as a power of two: zstd's own limit.
+/// Maximum window of zstd, as a power of two; it is zstd's own limit.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// Longest name of a member in an extended header, in bytes.
+/// Maximum length of a member's name in an extended header, in bytes.
 const NAME_BYTES_MAX: u64 = 64 << 10;
 
-/// Bytes that tell all forms.
+/// Bytes from which every file format can be recognised.
 const LOOK: usize = 512;
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -49,7 +49,7 @@ const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 const TAR: &[u8] = b"ustar";
 const TAR_AT: usize = 257;
 
-/// Why reading an input stops for good.
+/// A bound that ends the reading of an input.
 #[derive(Debug, thiserror::Error)]
 enum Exceeded {
     #[error("it expands to more than {RATIO_MAX} times its size: the rest is not read")]
@@ -63,7 +63,7 @@ fn is_exceeded(error: &io::Error) -> bool {
     inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<Exceeded>)
 }
 
-/// What was read of an input, and what is taken of it.
+/// The state of reading one input: the bounds used so far, and the consumer of its events.
 struct Reading<'t> {
     take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
     counts: Counts<'t>,
@@ -72,9 +72,9 @@ struct Reading<'t> {
     is_stopped: bool,
     is_failed: bool,
     has_empty_list: bool,
-    /// What the input is.
+    /// The input's container format; `None` for a plain text.
     container: Option<&'static str>,
-    /// What the last text without events is.
+    /// A description of the last text without events.
     what: String,
 }
 
@@ -82,20 +82,20 @@ struct Reading<'t> {
 struct Counts<'t> {
     input: &'t Cell<u64>,
     expanded: &'t Cell<u64>,
-    /// Decompressed bytes for which the ratio does not matter.
+    /// Decompressed bytes up to which the ratio is not checked.
     free: u64,
     progress: &'t dyn Fn(u64),
 }
 
-/// How deep something lies.
+/// The archives and compressions around a text.
 #[derive(Debug, Clone, Copy, Default)]
 struct Depth {
     archives: usize,
     compressions: usize,
 }
 
-/// Reads a stream: a capture, compressed or not, or an archive. All that is found is handed to
-/// `take`, in order, until it answers [`ControlFlow::Break`].
+/// Reads a stream: a capture, compressed or not, or an archive. Passes every event and failure to
+/// `take`, in order, until it returns [`ControlFlow::Break`].
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -119,7 +119,7 @@ pub fn read(
     read_within(EXPANDED_BYTES_FREE, input, progress, take);
 }
 
-/// Reads a stream that may expand to this many bytes, or to [`RATIO_MAX`] times its size.
+/// Reads a stream that may expand to `free` bytes, or to [`RATIO_MAX`] times its size.
 pub(super) fn read_within(
     free: u64,
     input: impl Read,
@@ -135,10 +135,10 @@ pub(super) fn read_within(
     });
 }
 
-/// Reads a file or a folder, as [`read`] does a stream.
+/// Reads a file or a folder, as [`read`] reads a stream.
 ///
 /// # Errors
-/// The file or folder cannot be opened. What goes wrong later is found.
+/// The file or folder cannot be opened. Later failures are passed to `take`.
 pub fn read_path(
     path: &Path,
     progress: &dyn Fn(u64),
@@ -218,7 +218,7 @@ impl Reading<'_> {
         self.hand_over(Found::Nothing { what });
     }
 
-    /// Counts a member.
+    /// Counts a member, and fails beyond the maximum.
     fn member(&mut self) -> io::Result<()> {
         self.members += 1;
         if self.members > MEMBERS_MAX {
@@ -227,7 +227,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The files of a folder and those below it, in the order of their names.
+    /// Reads the files of a folder and of its subfolders, in the order of their names.
     fn folder(&mut self, root: &Path, entries: Vec<PathBuf>) -> io::Result<()> {
         self.container = Some("a folder");
         let mut open = vec![entries];
@@ -264,7 +264,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A file, of which a zip is read where it is.
+    /// Reads a file. A zip is read in place.
     fn file(&mut self, mut file: File, depth: Depth, member: Option<&Arc<str>>) -> io::Result<()> {
         let mut beginning = Vec::new();
         if file.metadata()?.is_file() {
@@ -286,7 +286,7 @@ impl Reading<'_> {
         self.stream(Box::new(input), depth, member)
     }
 
-    /// Anything that is read as it comes.
+    /// Reads an input as a stream.
     fn stream(
         &mut self,
         input: Box<dyn Read + '_>,
@@ -354,7 +354,7 @@ impl Reading<'_> {
         result
     }
 
-    /// Begins an archive, if it is not too deep.
+    /// Begins an archive; fails if it is nested too deeply.
     fn archive(&mut self, depth: Depth, kind: &'static str) -> io::Result<Depth> {
         let archives = depth.archives + 1;
         if archives > ARCHIVES_MAX {
@@ -369,8 +369,8 @@ impl Reading<'_> {
         })
     }
 
-    /// The members of a tar. Extended headers are read here, within a bound, instead of by the
-    /// library, which takes them whole.
+    /// Reads the members of a tar. Extended headers are read here, within a bound, because the
+    /// library reads them whole.
     fn tar(&mut self, input: impl Read, depth: Depth, outer: Option<&Arc<str>>) -> io::Result<()> {
         let depth = self.archive(depth, "a tar archive")?;
         let mut archive = tar::Archive::new(input);
@@ -392,7 +392,7 @@ impl Reading<'_> {
                 continue;
             }
             if !(kind.is_file() || kind.is_contiguous()) {
-                // What follows a global header, a link or a folder has a name of its own.
+                // The member after a global header, a link or a folder has its own name.
                 if !kind.is_pax_global_extensions() && !kind.is_gnu_longlink() {
                     name = None;
                 }
@@ -406,7 +406,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The members of a zip.
+    /// Reads the members of a zip.
     fn zip(
         &mut self,
         file: impl Read + Seek,
@@ -439,7 +439,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A member that cannot be read does not keep the others from being read.
+    /// Reads a member. If it cannot be read, the other members still are.
     fn take_member(
         &mut self,
         input: Box<dyn Read + '_>,
@@ -456,7 +456,7 @@ impl Reading<'_> {
     }
 }
 
-/// A temporary copy of a zip that cannot be read from its end.
+/// Copies a zip to a temporary file, because a zip is read from its end.
 fn copied(input: impl Read) -> io::Result<File> {
     let mut copy = tempfile::tempfile()?;
     let mut input = input.take(COPIED_ZIP_BYTES_MAX + 1);
@@ -476,7 +476,7 @@ fn is_zip(beginning: &[u8]) -> bool {
     ZIP.iter().any(|magic| beginning.starts_with(magic))
 }
 
-/// The paths in a folder, the last first.
+/// The paths in a folder, in reverse order.
 fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path()));
@@ -493,20 +493,20 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The path in an extended header.
+/// The path that an extended header contains.
 fn pax_path(bytes: &[u8]) -> Option<String> {
     let records = tar::PaxExtensions::new(bytes).flatten();
     let mut paths = records.filter(|record| record.key_bytes() == b"path");
     paths.next().map(|path| lossy(path.value_bytes()))
 }
 
-/// A name without the zeros behind it.
+/// A name without the zeros after it.
 fn without_zeros(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| *byte != 0);
     name.get(..end.map_or(0, |end| end + 1)).unwrap_or_default()
 }
 
-/// Counts the bytes of the input.
+/// A reader that counts the bytes of the input.
 struct Counted<'t, R> {
     input: R,
     counts: Counts<'t>,
@@ -522,7 +522,7 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
-/// Counts decompressed bytes, and refuses more than there may be.
+/// A reader that counts decompressed bytes, and fails beyond the bound.
 struct Expanded<'t, R> {
     input: R,
     counts: Counts<'t>,

@@ -1,5 +1,5 @@
-//! From a JSON object to an event that can be created: its shape core/v1, its times as the server
-//! takes them, and without what belongs to another cluster.
+//! Turns a JSON object into a core/v1 event that can be created: with times as the server accepts
+//! them, and without metadata that belongs to another cluster.
 
 use serde_json::{Map, Value};
 use tidings_core::convert;
@@ -10,8 +10,8 @@ use super::note::Note;
 use super::times;
 use super::unreadable::Unreadable;
 
-/// The fields of `metadata` a server sets itself. They are not sent: a server ignores them, refuses
-/// them (resourceVersion), or takes them for the creator's (managedFields).
+/// The fields of `metadata` that a server sets itself. They are not sent. A server ignores them,
+/// refuses them (resourceVersion), or attributes them to the creator (managedFields).
 pub const SERVER_OWNED_METADATA: [&str; 7] = [
     "uid",
     "resourceVersion",
@@ -22,8 +22,9 @@ pub const SERVER_OWNED_METADATA: [&str; 7] = [
     "generateName",
 ];
 
-/// The fields of `metadata` that are about another cluster's objects and controllers. A garbage
-/// collector would delete the event for its owners, and its deletion would wait for its finalizers.
+/// The fields of `metadata` that refer to another cluster's objects and controllers. The garbage
+/// collector would delete the event for its missing owners, and its deletion would wait for its
+/// finalizers.
 pub const OTHER_CLUSTERS_METADATA: [&str; 4] = [
     "ownerReferences",
     "finalizers",
@@ -31,7 +32,7 @@ pub const OTHER_CLUSTERS_METADATA: [&str; 4] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// The fields of a reference to an object.
+/// The fields of an object reference.
 const REFERENCE: [&str; 7] = [
     "kind",
     "namespace",
@@ -42,19 +43,20 @@ const REFERENCE: [&str; 7] = [
     "fieldPath",
 ];
 
-/// A core/v1 event to be created.
+/// A core/v1 event that is ready to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Where to create it: its own namespace, else that of the object it is about, else `default`.
+    /// The namespace to create it in: the event's own, else the involved object's, else `default`.
     pub namespace: String,
-    /// `metadata.name`.
+    /// The event's `metadata.name`.
     pub name: String,
-    /// The event itself.
+    /// The complete event.
     pub body: Map<String, Value>,
 }
 
 impl Event {
-    /// The object it is about: events of one object are created in their order.
+    /// The kind, namespace and name of the involved object. Events of one object are created in
+    /// order.
     pub fn object(&self) -> (&str, &str, &str) {
         let about = self.body.get("involvedObject").and_then(Value::as_object);
         let field = |name| {
@@ -66,15 +68,15 @@ impl Event {
     }
 }
 
-/// What an object is that has the keys of an event.
+/// The judgement about an object that has the keys of an event.
 pub(super) enum Judged {
     Event(Event, Vec<Note>),
     Bad(Unreadable),
-    /// No event: a bookmark of a watch, or something that has a field of the same name.
+    /// Not an event: a bookmark of a watch, or an object that only shares field names with events.
     Other,
 }
 
-/// Makes an event of an object.
+/// Makes an event of an object, if it is one.
 pub(super) fn judge(mut object: Map<String, Value>) -> Judged {
     if object.contains_key("InvolvedObject") {
         object = internal::external(object);
@@ -98,7 +100,7 @@ fn is_other(object: &Map<String, Value>) -> bool {
     };
     let is_nothing = about.is_none_or(|it| it.as_object().is_none_or(Map::is_empty));
     if text(object, "kind") == Some("Event") {
-        // A bookmark has nothing but a resourceVersion.
+        // A bookmark has only a resourceVersion.
         let metadata = object.get("metadata").and_then(Value::as_object);
         let version = metadata.and_then(|it| text(it, "resourceVersion"));
         let name = metadata.and_then(|it| text(it, "name")).unwrap_or_default();
@@ -107,7 +109,7 @@ fn is_other(object: &Map<String, Value>) -> bool {
             && name.is_empty()
             && !["reason", "message", "note"].into_iter().any(has);
     }
-    // A schema has fields of the same names, whose values are schemas.
+    // A JSON schema of events has the same field names, and its values are schemas.
     let is_reference = about.and_then(Value::as_object).is_some_and(|about| {
         about.is_empty()
             || about
@@ -166,8 +168,8 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
         text(about, "namespace").filter(|namespace| !namespace.is_empty())
     });
     let namespace = namespace.unwrap_or("default").to_owned();
-    // It becomes a segment of the request's path, so nothing else may be in it than what
-    // namespaces are made of.
+    // The namespace becomes a segment of the request's path, so it may only have the characters of
+    // namespaces.
     if !namespace
         .bytes()
         .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
@@ -196,13 +198,13 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
     ))
 }
 
-/// The name of an event that came without one: the same whenever it is read, so that it is not
-/// created twice.
+/// Makes a name for an event without one. It depends only on the event, so a repeated import does
+/// not create the event twice.
 fn made_name(object: &Map<String, Value>, namespace: &str, uid: Option<&Value>) -> String {
-    /// Longest beginning of a name, so that the whole is one.
+    /// Maximum bytes of the object's name in a made name, so that the whole is valid.
     const OBJECT_BYTES_MAX: usize = 200;
     let content = (object, namespace, uid);
-    // What was read from JSON can be written as JSON.
+    // A value that was read from JSON can always be written as JSON.
     let content = serde_json::to_vec(&content).unwrap_or_default();
     let hash = xxh3_64(&content);
     let about = object.get("involvedObject").and_then(Value::as_object);

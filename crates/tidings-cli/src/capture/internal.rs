@@ -1,9 +1,9 @@
-//! Events as kubectl before 1.12 dumped them: Kubernetes' internal types, whose fields have the
-//! names of Go and whose metadata has no field of its own.
+//! Converts events as kubectl before 1.12 dumped them: Kubernetes' internal types, with Go's field
+//! names, and metadata without a field of its own.
 
 use serde_json::{Map, Value};
 
-/// The fields of metadata, which have their usual names.
+/// The fields of metadata, which have their usual names in this form.
 const METADATA: [&str; 14] = [
     "name",
     "generateName",
@@ -21,7 +21,7 @@ const METADATA: [&str; 14] = [
     "finalizers",
 ];
 
-/// The same event with the names of core/v1.
+/// The event with the field names of core/v1.
 pub(super) fn external(object: Map<String, Value>) -> Map<String, Value> {
     let mut metadata = Map::new();
     let mut event = Map::new();

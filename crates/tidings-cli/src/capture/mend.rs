@@ -1,9 +1,9 @@
-//! Repairs of a damaged event: bytes that are no UTF-8, surrogates without their other half and
-//! characters that no text may have become U+FFFD, as an API server makes of them.
+//! Repairs the text of a damaged event. Invalid UTF-8, unpaired surrogates and forbidden characters
+//! become U+FFFD, as in an API server.
 
 use std::borrow::Cow;
 
-/// A JSON text in which every text is one that JSON allows.
+/// The bytes as a JSON text in which all strings are valid.
 pub(super) fn json(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -24,7 +24,7 @@ pub(super) fn json(bytes: &[u8]) -> String {
     out
 }
 
-/// Writes what a backslash and the text behind it stand for; the rest of the text.
+/// Appends the repaired escape sequence at the beginning of `rest`; returns the text after it.
 fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
     if let Some(behind) = rest.strip_prefix(['"', '\\', '/', 'b', 'f', 'n', 'r', 't']) {
         out.push('\\');
@@ -55,14 +55,14 @@ fn escape<'a>(rest: &'a str, out: &mut String) -> &'a str {
     behind
 }
 
-/// The number behind a `u`.
+/// The code unit of a `\u` escape.
 fn unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix('u')?.get(..4)?;
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u16::from_str_radix(digits, 16).ok().filter(|_| is_hex)
 }
 
-/// A YAML text with characters that YAML allows, and without halves of surrogates.
+/// The bytes as a YAML text, without forbidden characters and unpaired surrogates.
 pub(super) fn yaml(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let is_bad = |character: char| {
@@ -81,7 +81,7 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
         rest = if unit(behind).is_some_and(|unit| (0xd800..0xe000).contains(&unit)) {
             escape(behind, &mut out)
         } else {
-            // Together with what it is put before, which may be a backslash.
+            // Copies the backslash together with the character it escapes, which may be a backslash.
             let length = behind.chars().next().map_or(0, char::len_utf8);
             out.push('\\');
             out.push_str(behind.get(..length).unwrap_or_default());

@@ -1,20 +1,20 @@
-//! Reading captures: the events that other programs wrote down, wherever they lie. No network, no
+//! Reads captures: files in which other programs wrote events, in any form. Uses no network and no
 //! clock.
 //!
-//! [`read`] takes a stream and [`read_path`] a file or a folder. Bytes become text: gzip, zstd, tar
-//! and zip are unpacked, UTF-16 is decoded. In the text, events are found as JSON or YAML objects
-//! of core/v1, events.k8s.io or Kubernetes' internal types: single ones, in lists under any key, in
-//! watch events, in the lines of an event router or of a logger, after each other, with other text
-//! before, between and behind. Each event is found once, with its place, or with the reason why it
-//! cannot be read.
+//! [`read`] takes a stream and [`read_path`] a file or a folder. First, bytes become text: gzip,
+//! zstd, tar and zip are unpacked, and UTF-16 is decoded. Then events are found in the text as JSON
+//! or YAML objects of core/v1, events.k8s.io or Kubernetes' internal types. They may be single
+//! objects, in lists under any key, in watch events, or in lines of an event router or a logger.
+//! There may be several, with other text around them. Each event is found once, with its place or
+//! with the reason why it cannot be read.
 //!
 //! Invariants:
-//! - an event keeps every field and value it came with, apart from what the notes say, the
-//!   metadata the server owns ([`SERVER_OWNED_METADATA`]) and, for other forms than core/v1, the
-//!   names of the fields;
+//! - an event keeps every field and value, except for the changes in its notes, the metadata that
+//!   the server sets ([`SERVER_OWNED_METADATA`]) and, in other forms than core/v1, the names of the
+//!   fields;
 //! - memory is bounded by [`RECORD_BYTES_MAX`] for JSON, however long a list, a file or an archive
 //!   is, and by [`YAML_DOCUMENT_BYTES_MAX`] for YAML, whose documents are read as a whole;
-//! - cost is linear in the bytes, and bounds hold for what compressed bytes become.
+//! - time is linear in the decompressed bytes, which are bounded, too.
 
 mod bundle;
 mod event;

@@ -1,28 +1,28 @@
-//! What reading changed in an event.
+//! Notes about an event: the changes that were made while it was read.
 
 use std::fmt;
 
-/// What reading changed in an event.
+/// A change that was made to an event while it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Note {
-    /// Bytes, halves of surrogates, or lines of other programs in it.
+    /// Invalid bytes, unpaired surrogates, or lines of other programs were removed from it.
     Repaired,
-    /// Its only time was `metadata.creationTimestamp`.
+    /// `metadata.creationTimestamp` became its time, because it had no other.
     CreationTime,
-    /// It had no time that can be read.
+    /// It has no valid time.
     NoTime,
-    /// A time that is none.
+    /// A field that was no valid time was removed.
     TimeLost,
-    /// A time finer than the field can be written.
+    /// A time was cut to the precision of its field.
     TimeCut,
-    /// It had no name.
+    /// A name was made for it.
     Unnamed,
-    /// Owners, finalizers, or a deletion in another cluster.
+    /// Owners, finalizers, or a deletion in another cluster were removed.
     Owners,
 }
 
-/// A clause that fits after a number of events.
+/// A clause that follows a number of events.
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

@@ -1,12 +1,12 @@
-//! The JSON objects of a text, and the events among them, however deep they lie.
+//! Finds the JSON objects of a text, and the events among them, however deeply nested.
 //!
-//! Objects are followed byte by byte with a stack of what is open. An object that closes and is an
-//! event by its keys is parsed as a whole; nothing else is. Where the text cannot go on, all open
-//! objects are given up, and the innermost of those that can be an event is reported. Lines of
-//! other programs between the lines of an object are cut out of it.
+//! The parser follows objects byte by byte, with a stack of open brackets. Only a closed object
+//! that has the keys of an event is parsed as a whole. Where the text is broken, all open objects
+//! are given up, and the innermost one that may be an event is reported. Lines of other programs
+//! between an object's lines are cut out.
 //!
-//! Invariants: at most [`RECORD_BYTES_MAX`] of an open object are held; each byte is looked at a
-//! bounded number of times.
+//! Invariants: at most [`RECORD_BYTES_MAX`] bytes of an open object are kept in memory, and each
+//! byte is read a bounded number of times.
 
 use std::io::{self, Read};
 
@@ -16,24 +16,24 @@ use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
 use super::unreadable::Unreadable;
 use super::window::Cursor;
 
-/// Lines of other programs that are cut out of one object, at most.
+/// Maximum lines of other programs that are cut out of one object.
 const LINES_BETWEEN_MAX: usize = 64;
-/// Longest of these lines, in bytes.
+/// Maximum length of such a line, in bytes.
 const LINE_BETWEEN_BYTES_MAX: usize = 64 << 10;
-/// Longest number or other word, in bytes.
+/// Maximum length of a number or another literal, in bytes.
 const LITERAL_BYTES_MAX: usize = 64;
-/// Longest text of a document in which texts are looked at for events, in bytes.
+/// Maximum size of a document whose strings are searched for events, in bytes.
 const WRAPPED_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Behind the opening bracket.
+    /// After the opening bracket.
     First,
-    /// Behind a comma.
+    /// After a comma.
     Next,
     Colon,
     Value,
-    /// Behind a value.
+    /// After a value.
     After,
 }
 
@@ -48,17 +48,18 @@ struct Frame {
     state: State,
     shape: Shape,
     key: Key,
-    /// Nothing in it is looked for.
+    /// Whether the object cannot contain events, so that its content is skipped.
     is_passed_over: bool,
-    /// It is within an event, so it is one itself only if the text between them is missing.
+    /// Whether the object is within an event. Then it is an event itself only if the text between
+    /// the two is missing.
     is_in_event: bool,
-    /// An event was found in it.
+    /// Whether an event was found in the object.
     has_event: bool,
-    /// Its beginning is not held any more.
+    /// Whether the object is too large, so that its beginning is no longer in memory.
     is_too_large: bool,
 }
 
-/// Why a text cannot go on.
+/// Why a document cannot be continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Broken {
     End,
@@ -81,24 +82,24 @@ impl Broken {
     }
 }
 
-/// What is open, and where.
+/// The open objects and arrays, and their positions.
 pub(super) struct Open {
     frames: Vec<Frame>,
-    /// How many of the outermost are not held.
+    /// The number of outermost objects whose beginning is no longer in memory.
     held: usize,
-    /// Lines that are not part of the document, by their positions.
+    /// The positions of lines that are not part of the document.
     between: Vec<(u64, u64)>,
-    /// The text that was read last, by its positions.
+    /// The positions of the last string that was read.
     last_text: (u64, u64),
-    /// Whether the token that was read last is the first of its line.
+    /// Whether the last token is the first of its line.
     is_first_of_line: bool,
 }
 
 impl<R: Read> Scanner<'_, '_, R> {
-    /// Whether an object begins at a position. Within a line it must look like one, as text may
-    /// have any brackets; as the first of a line it may be cut.
+    /// Whether an object begins at a position. Within a line it must look like an object, because
+    /// text may contain any brackets. At the beginning of a line it may be cut off.
     pub(super) fn begins_object(&mut self, at: u64, is_first: bool) -> io::Result<bool> {
-        /// Longest blank space around a key, and longest key.
+        /// Maximum blank space around a key, and maximum length of a key.
         const BLANK_MAX: usize = 1024;
         const KEY_MAX: usize = 256;
         let is_text = |byte: u8| !byte.is_ascii_whitespace();
@@ -117,14 +118,14 @@ impl<R: Read> Scanner<'_, '_, R> {
         let behind = self.window.peek(behind, BLANK_MAX, is_text)?;
         Ok(match behind.last() {
             Some(b':') => true,
-            // Another document begins, or its first quote has ended the key: this one is cut.
+            // Another document begins, or a first quote ended the key: this object is cut off.
             Some(b'{') => is_first,
             Some(byte) if is_text(*byte) => is_first && (is_cut || behind.contains(&b'\n')),
             _ => is_first,
         })
     }
 
-    /// Reads the document that begins at the current position, as far as it goes.
+    /// Reads the document at the current position, as far as it is valid.
     pub(super) fn document(&mut self) -> io::Result<()> {
         let mut open = Open {
             frames: Vec::new(),
@@ -148,7 +149,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(())
     }
 
-    /// Gives up the beginnings of what cannot be an event any more, or is too large for one.
+    /// Releases the beginnings of objects that cannot be events any more or are too large.
     fn hold(&mut self, open: &mut Open) {
         let now = self.at.at;
         while let Some(frame) = open.frames.get_mut(open.held) {
@@ -162,14 +163,14 @@ impl<R: Read> Scanner<'_, '_, R> {
         self.window.release(now);
     }
 
-    /// The next token.
+    /// Reads the next token.
     fn step(&mut self, open: &mut Open) -> io::Result<Result<(), Broken>> {
         let Some(byte) = self.skip_blank()? else {
             return Ok(Err(Broken::End));
         };
         open.is_first_of_line = !self.at.has_text;
         self.at.has_text = true;
-        // What is printed in several lines has what is within it further to the right.
+        // In an object printed on several lines, its content is indented.
         let is_at_edge = byte == b'{' && self.at.is_line_start();
         let is_in_event = is_at_edge && open.frames.iter().any(|frame| frame.shape.is_event());
         let depth = open.frames.len();
@@ -200,7 +201,7 @@ impl<R: Read> Scanner<'_, '_, R> {
                 self.at.at += 1;
                 self.close(open)?;
             }
-            // A line of JSON Lines behind one that was cut.
+            // A line of JSON Lines after one that was cut off.
             (b'{', is_object, State::Value | State::First | State::Next)
                 if is_at_edge && (is_object || is_in_event) =>
             {
@@ -248,7 +249,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(Ok(()))
     }
 
-    /// Passes blank space; the byte behind it.
+    /// Skips blank space; returns the byte after it.
     fn skip_blank(&mut self) -> io::Result<Option<u8>> {
         loop {
             match self.window.byte(self.at.at)? {
@@ -259,7 +260,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
     }
 
-    /// Passes a text in quotes; the positions of what is between them.
+    /// Skips a quoted string; returns the positions of its content.
     fn text(&mut self) -> io::Result<Result<(u64, u64), Broken>> {
         let start = self.at.at + 1;
         let mut at = start;
@@ -296,7 +297,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
     }
 
-    /// Passes a number, true, false or null; false if it is none.
+    /// Skips a number, true, false or null; returns whether there was one.
     fn literal(&mut self) -> io::Result<bool> {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let is_end = |byte| !is_part(&byte);
@@ -319,7 +320,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(is_one)
     }
 
-    /// An object or array closed.
+    /// Closes an object or array.
     fn close(&mut self, open: &mut Open) -> io::Result<()> {
         let Some(frame) = open.frames.pop() else {
             return Ok(());
@@ -339,7 +340,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(())
     }
 
-    /// Takes a closed object; whether it was an event.
+    /// Passes a closed object to the sink; returns whether it was an event.
     fn take(&mut self, frame: &Frame, open: &Open) -> bool {
         if frame.is_passed_over || (frame.is_in_event && !frame.shape.is_about()) {
             return false;
@@ -371,7 +372,8 @@ impl<R: Read> Scanner<'_, '_, R> {
         self.sink.object(place, &bytes, true)
     }
 
-    /// Looks for events in the texts of a line, as loggers put lines of other programs into theirs.
+    /// Searches the strings of an object on one line for events, because loggers put lines of other
+    /// programs into theirs.
     fn take_wrapped(&mut self, frame: &Frame) -> io::Result<()> {
         let length = self.at.at - frame.start.at;
         if frame.is_passed_over
@@ -394,8 +396,8 @@ impl<R: Read> Scanner<'_, '_, R> {
         self.sink.texts(frame.start.line, &value)
     }
 
-    /// Passes a line of another program that stands where the document cannot go on: it is the
-    /// first on its line and begins no document itself.
+    /// Skips a line of another program at which the document breaks. Such a line begins no document
+    /// itself, and the break is at its start.
     fn pass_line_between(&mut self, open: &mut Open, broken: Broken) -> io::Result<bool> {
         let Broken::Unexpected(byte) = broken else {
             return Ok(false);
@@ -420,7 +422,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(true)
     }
 
-    /// Reports what is lost with the objects that are open.
+    /// Reports the events that are lost with the open objects.
     fn give_up(&mut self, open: &Open, broken: Broken) {
         let mut perhaps = None;
         for frame in open.frames.iter().filter(|frame| frame.is_object) {
@@ -449,9 +451,9 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
     }
 
-    /// Where to go on after a document that is broken.
+    /// Sets the position at which to continue after a broken document.
     fn go_back(&mut self, open: &Open, broken: Broken) {
-        // The quote that ended a text may have begun the first key of another document.
+        // The quote that ended a string may be the first quote of another document's key.
         if matches!(broken, Broken::Unexpected(_)) {
             let (start, end) = open.last_text;
             let text = self.window.between(start, end);

@@ -1,4 +1,4 @@
-//! What was found in a capture, and where.
+//! Records of a capture: the events that were found, and where.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use super::event::Event;
 use super::note::Note;
 use super::unreadable::Unreadable;
 
-/// The largest event that is read, in bytes of its JSON text: well above the 3 MiB a kube-apiserver
+/// Maximum size of an event, in bytes of its JSON text: well above the 3 MiB that kube-apiserver
 /// accepts.
 pub const RECORD_BYTES_MAX: usize = 8 << 20;
 
-/// The largest YAML document that is read, in bytes.
+/// Maximum size of a YAML document, in bytes.
 pub const YAML_DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// Brackets within each other, at most: the depth of JSON at which an event can lie.
+/// Maximum nesting of brackets: the depth of JSON at which an event is found.
 pub const DEPTH_MAX: usize = 256;
 
 /// A place in a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The path of a file in a folder or archive, as it is written there.
+    /// The path of a file in a folder or archive, as the archive writes it.
     pub member: Option<Arc<str>>,
-    /// The line on which it begins, from 1.
+    /// The line on which the event begins, from 1.
     pub line: u64,
-    /// Which event of this line it is, from 1.
+    /// The event's number among those on this line, from 1.
     pub nth: u64,
 }
 
-/// `path/of/member:line`, and which event of the line if it is not the first.
+/// `path/of/member:line`, and the event's number on the line if it is not the first.
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(member) = &self.member {
@@ -42,41 +42,41 @@ impl fmt::Display for Place {
     }
 }
 
-/// One event, or what is left of one.
+/// One event, or the error of an unreadable one.
 #[derive(Debug)]
 pub struct Record {
-    /// Where it stood.
+    /// The event's place in the capture.
     pub place: Place,
-    /// The length of its JSON text, in bytes.
+    /// The length of the event's JSON text, in bytes.
     pub length: usize,
     /// The event, ready to be created as core/v1.
     pub event: Result<Event, Unreadable>,
-    /// What was changed in the event.
+    /// The changes that were made to the event.
     pub notes: Vec<Note>,
 }
 
-/// Something found in a capture.
+/// A result of reading a capture.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Found {
     /// An event.
     Record(Record),
-    /// A capture, or a part of it, that could not be read to its end.
+    /// A capture, or a member of it, that could not be read to its end.
     Failed {
-        /// How far it was read.
+        /// Where reading stopped.
         place: Place,
-        /// Why it was not read further.
+        /// The reason.
         why: String,
     },
-    /// There was no event in the capture.
+    /// The capture has no events.
     Nothing {
-        /// What it is instead.
+        /// A description of its content.
         what: String,
     },
 }
 
 impl Found {
-    /// A capture that cannot be opened.
+    /// The result for a capture that cannot be opened.
     pub fn failed(error: &std::io::Error) -> Self {
         Self::Failed {
             place: Place {

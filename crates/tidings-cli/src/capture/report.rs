@@ -1,8 +1,8 @@
-//! The outcome of every event: the counts, and what to say about those that are not in the cluster
-//! now, or not as they were.
+//! The report of an import: counts of all outcomes, and messages about events that were not created
+//! or were changed.
 //!
-//! Invariant: every event read is in exactly one of the counts, so the summary's numbers add up to
-//! the first.
+//! Invariant: every event is in exactly one of the counts, so they add up to the number of events
+//! read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::note::Note;
 use super::unreadable::Unreadable;
 use crate::text::message;
 
-/// Maximum events named for one cause; the rest is counted.
+/// Maximum events named for one cause; the others are counted.
 pub const NAMED_MAX: usize = 10;
 /// Maximum events named for one note.
 const NOTED_MAX: usize = 3;
@@ -25,33 +25,32 @@ const CAUSES_MAX: usize = 100;
 pub enum Outcome {
     /// The server created it.
     Created,
-    /// The server had an event of this namespace and name.
+    /// The server has an event of this namespace and name already.
     AlreadyThere,
-    /// The server answered that it will not have it.
+    /// The server refused it.
     Refused {
         /// The HTTP status.
         code: u16,
-        /// The Status' reason, such as `Invalid`.
+        /// The `reason` of the Status, such as `Invalid`.
         reason: String,
-        /// The Status' message.
+        /// The `message` of the Status.
         message: String,
-        /// The fields the Status' causes name.
+        /// The fields named in the causes of the Status.
         fields: Vec<String>,
     },
-    /// It could not be read.
+    /// The event could not be read.
     Unreadable(Unreadable),
     /// Not an event: an input that could not be read to its end.
     Failed(String),
-    /// Not an event: an input without events, and what it is.
+    /// Not an event: an input without events, and a description of it.
     Nothing(String),
-    /// The server could no longer be reached, or the import was interrupted, before it was sent or
-    /// answered.
+    /// The event was not sent or not answered, because the server was out of reach or the import
+    /// was interrupted.
     NotSent,
 }
 
 impl Outcome {
-    /// What it has in common with others of the same cause. Never anything that differs between two
-    /// events.
+    /// The text that outcomes of one cause share. Contains nothing that differs between two events.
     fn cause(&self) -> String {
         match self {
             Self::Refused {
@@ -103,17 +102,17 @@ pub struct Report {
     pub read: u64,
     /// Events created.
     pub created: u64,
-    /// Events the server had already.
+    /// Events that the server had already.
     pub already_there: u64,
-    /// Events the server would not have.
+    /// Events that the server refused.
     pub refused: u64,
-    /// Of these, events that the user may not create.
+    /// The refused events that the user may not create.
     pub forbidden: u64,
     /// Events that could not be read.
     pub unreadable: u64,
-    /// Events the server was not asked about, or did not answer about.
+    /// Events that were not sent or not answered.
     pub not_sent: u64,
-    /// Inputs, or members of these, that could not be read to their end or have no events.
+    /// Inputs, or members of them, that could not be read to their end or have no events.
     pub incomplete: u64,
     causes: BTreeMap<String, Cause>,
     notes: BTreeMap<Note, Noted>,
@@ -132,7 +131,7 @@ struct Cause {
 }
 
 impl Report {
-    /// Counts what reading changed in an event.
+    /// Counts the changes that were made to an event.
     pub fn note(&mut self, place: impl fmt::Display, notes: &[Note]) {
         for note in notes {
             let noted = self.notes.entry(*note).or_default();
@@ -145,7 +144,7 @@ impl Report {
         }
     }
 
-    /// Counts one event, or an input. `place` is where it was and what it was called.
+    /// Counts the outcome of one event or input. `place` is its place and name.
     pub fn add(&mut self, place: impl fmt::Display, outcome: &Outcome) {
         let is_event = !matches!(outcome, Outcome::Failed(_) | Outcome::Nothing(_));
         self.read += u64::from(is_event);
@@ -179,7 +178,7 @@ impl Report {
         }
     }
 
-    /// The lines about what was refused or unreadable, those of one cause together.
+    /// Lines about refused and unreadable events, grouped by cause.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.causes.iter().flat_map(|(name, cause)| {
             let more = (cause.more > 0).then(|| format!("… and {} more: {name}", cause.more));
@@ -187,7 +186,7 @@ impl Report {
         })
     }
 
-    /// The lines about what was changed in events.
+    /// Lines about the changes made to events.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         self.notes.iter().map(|(note, noted)| {
             let events = if noted.count == 1 { "event" } else { "events" };
@@ -204,15 +203,15 @@ impl Report {
         })
     }
 
-    /// Whether everything that was read is in the cluster.
+    /// Whether every event that was read is in the cluster.
     pub fn is_complete(&self) -> bool {
         self.refused + self.unreadable + self.not_sent + self.incomplete == 0
     }
 }
 
-/// One line about one record, whatever is in it.
+/// One line about the outcome of one event, with unprintable characters escaped.
 pub fn line(place: impl fmt::Display, outcome: &Outcome) -> String {
-    // A message is text from elsewhere.
+    // The text comes from the capture or the server, so it is escaped.
     message(&format!("{place} {outcome}"))
 }
 

@@ -1,5 +1,5 @@
-//! Finds the documents of a text, whatever stands before, between and behind them: JSON objects,
-//! and blocks of YAML lines. All other text is passed over.
+//! Finds the documents of a text: JSON objects, and blocks of YAML lines. Text before, between and
+//! after them is skipped.
 
 use std::io::{self, Read};
 
@@ -7,22 +7,22 @@ use super::sink::Sink;
 use super::window::{Cursor, Window};
 use super::yaml::{self, Block, Line, Place};
 
-/// Bytes of a line that say what it is.
+/// Bytes at the beginning of a line that decide what the line is.
 const LINE_LOOK: usize = 512;
 
-/// Finds the events of a text that was found within another one.
+/// Finds the events of a text that was found within a string of another one.
 pub(super) fn read_nested(text: &[u8], sink: &mut Sink<'_>) -> io::Result<()> {
     let mut scanner = Scanner::new(text, sink);
     scanner.is_nested = true;
     scanner.run()
 }
 
-/// Reads a text to its end, or until the sink wants no more.
+/// Reads a text to its end, or until the sink stops it.
 pub(super) struct Scanner<'s, 't, R> {
     pub(super) window: Window<R>,
     pub(super) at: Cursor,
     pub(super) sink: &'s mut Sink<'t>,
-    /// Whether this text was found within another one.
+    /// Whether this text was found within a string of another one.
     pub(super) is_nested: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
         Ok(())
     }
 
-    /// Reads the objects that begin on this line, or passes the line.
+    /// Reads the objects that begin on this line, or skips the line.
     fn rest_of_line(&mut self) -> io::Result<()> {
         loop {
             let rest = self.window.rest(self.at.at)?;
@@ -115,7 +115,7 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
         yaml::read(&block, self.sink)
     }
 
-    /// Hands over the rest of the line, in pieces.
+    /// Passes the rest of the line to `take`, in pieces.
     fn line(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         loop {
             let rest = self.window.rest(self.at.at)?;

@@ -1,13 +1,13 @@
-//! What a text is, besides the events in it: the words for a capture without any.
+//! Describes the content of a capture without events, for the error message.
 
 use std::collections::BTreeMap;
 
 use super::shape::Shape;
 
-/// Kinds that are named.
+/// Maximum kinds that are named.
 const KINDS_MAX: usize = 8;
 
-/// Contents told by their first bytes.
+/// File formats recognised by their first bytes.
 const MAGIC: [(&[u8], &str); 17] = [
     (b"\xfd7zXZ\0", "an xz file: decompress it first"),
     (b"BZh", "a bzip2 file: decompress it first"),
@@ -40,9 +40,9 @@ const MAGIC: [(&[u8], &str); 17] = [
 )]
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Events, whether they could be read or not.
+    /// Events, readable or not.
     pub(super) events: u64,
-    /// Whether it was not read to its end.
+    /// Whether the text could not be read to its end.
     pub(super) is_failed: bool,
     magic: Option<&'static str>,
     has_list: bool,
@@ -57,7 +57,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Notes the first bytes.
+    /// Records the first bytes of the text.
     pub(super) fn begins(&mut self, bytes: &[u8]) {
         let mut known = MAGIC.iter();
         let found = known.find(|(magic, _)| bytes.starts_with(magic));
@@ -65,15 +65,15 @@ impl Seen {
         self.has_zeros = bytes.contains(&0);
     }
 
-    /// Notes a line, without blank space around it.
+    /// Records a line, without the blank space around it.
     pub(super) fn line(&mut self, text: &[u8]) {
         self.has_text |= !text.is_empty();
-        // What kubectl and tidings print of events without -o.
+        // The table that kubectl and tidings print of events without -o.
         let heading = text.strip_prefix(b"NAMESPACE").unwrap_or(text);
         self.has_table |= heading.trim_ascii_start().starts_with(b"LAST SEEN ");
     }
 
-    /// Notes an object that is no event.
+    /// Records an object that is not an event.
     pub(super) fn note(&mut self, shape: &Shape) {
         self.has_object = true;
         if shape.is_audit() {
@@ -89,7 +89,7 @@ impl Seen {
         }
     }
 
-    /// Notes a block of YAML without events.
+    /// Records a block of YAML without events.
     pub(super) fn yaml(&mut self, text: &[u8]) {
         let kinds = text.split(|byte| *byte == b'\n').filter_map(|line| {
             let kind = line.strip_prefix(b"kind:")?.trim_ascii();
@@ -105,17 +105,17 @@ impl Seen {
         self.has_yaml = true;
     }
 
-    /// Whether it is a list of events that has none, or nothing at all.
+    /// Whether the text is empty, or an empty list of events.
     pub(super) fn is_empty_list(&self) -> bool {
         (self.has_list && self.kinds.is_empty()) || !self.has_text
     }
 
-    /// Whether there are other objects of Kubernetes.
+    /// Whether the text has other Kubernetes objects.
     pub(super) fn has_other(&self) -> bool {
         !self.kinds.is_empty() || self.audited + self.of_an_archive > 0
     }
 
-    /// What a text without events is.
+    /// A description of a text without events.
     pub(super) fn what(&self) -> String {
         let words = match self {
             Self {

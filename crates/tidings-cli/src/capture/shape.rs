@@ -1,18 +1,18 @@
-//! What the keys of a JSON object say about it before its end is read: an event, a list, something
-//! around an event, or something else.
+//! Judges a JSON object by its keys, before its end is read: an event, a list, an object around an
+//! event, or another object.
 
-/// Longest value of kind or apiVersion that is kept.
+/// Maximum length of a kept kind or apiVersion, in bytes.
 pub(super) const WORD_BYTES_MAX: usize = 64;
 
 /// Kinds of the lines of `tidings export --versions`, which have no apiVersion.
 const KINDS_OF_AN_ARCHIVE: [&str; 5] = ["Coverage", "Deleted", "Version", "End", "Complete"];
 
-/// The keys of which the value matters.
+/// The keys whose value matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Kind,
     ApiVersion,
-    /// What a router of events says an event was before.
+    /// The key under which an event router has the event's former state.
     Before,
     Other,
 }
@@ -25,18 +25,18 @@ pub(super) enum Key {
 pub(super) struct Shape {
     pub(super) kind: Option<Box<str>>,
     pub(super) api_version: Option<Box<str>>,
-    /// Has a reference that only events have.
+    /// Whether it has a reference that only events have.
     is_about: bool,
     has_items: bool,
     has_metadata: bool,
-    /// Has a time that only events have.
+    /// Whether it has a time that only events have.
     has_time: bool,
-    /// Has a key that neither events nor what is put around them have.
+    /// Whether it has a key that neither events nor objects around them have.
     is_foreign: bool,
 }
 
 impl Shape {
-    /// Notes a key.
+    /// Records a key, and returns its meaning.
     pub(super) fn note(&mut self, key: &[u8]) -> Key {
         match key {
             b"kind" => return Key::Kind,
@@ -70,7 +70,7 @@ impl Shape {
         self.api_version.as_deref().filter(is_word)
     }
 
-    /// Whether it is an event as far as it was read.
+    /// Whether the object is an event, as far as it was read.
     pub(super) fn is_event(&self) -> bool {
         match self.kind() {
             Some("Event") => matches!(
@@ -82,18 +82,18 @@ impl Shape {
         }
     }
 
-    /// Whether it has an apiVersion of events, which is also that of other objects.
+    /// Whether its apiVersion is one that events have; other objects have it, too.
     pub(super) fn has_version(&self) -> bool {
         matches!(self.api_version(), Some("v1" | "events.k8s.io/v1"))
     }
 
-    /// Whether it is an entry of an audit log, which may have an event within.
+    /// Whether it is an entry of an audit log, which may contain an event.
     pub(super) fn is_audit(&self) -> bool {
         self.api_version()
             .is_some_and(|version| version.starts_with("audit.k8s.io/"))
     }
 
-    /// Whether it is a line of an archive's export with versions.
+    /// Whether it is a line of `tidings export --versions`.
     pub(super) fn is_of_an_archive(&self) -> bool {
         let is_one = |kind: &str| KINDS_OF_AN_ARCHIVE.contains(&kind);
         self.api_version.is_none() && !self.has_metadata && self.kind().is_some_and(is_one)
@@ -104,30 +104,30 @@ impl Shape {
         self.is_about
     }
 
-    /// Whether nothing in it is an event that happened.
+    /// Whether nothing within it can be an event that happened.
     pub(super) fn is_closed(&self) -> bool {
         let is_other_event = self.kind() == Some("Event") && !self.is_event();
         self.is_audit() || self.is_of_an_archive() || is_other_event
     }
 
-    /// Whether it is a list.
+    /// Whether it is a list of any kind.
     pub(super) fn is_list(&self) -> bool {
         self.has_items || self.kind().is_some_and(|kind| kind.ends_with("List"))
     }
 
-    /// The kind of an object of Kubernetes that is no event and no list of any kind.
+    /// The kind of a Kubernetes object that is neither an event nor a list.
     pub(super) fn other_kind(&self) -> Option<&str> {
         let kind = self.kind()?;
         let is_other = kind != "List" && kind != "EventList" && !self.is_event();
         is_other.then_some(kind)
     }
 
-    /// Whether it has a kind of Kubernetes.
+    /// Whether it has a Kubernetes kind.
     pub(super) fn is_typed(&self) -> bool {
         self.kind().is_some() && self.api_version().is_some()
     }
 
-    /// What was lost if it is not read to its end.
+    /// What is lost if the object is not read to its end.
     pub(super) fn loss(&self) -> Loss {
         if self.other_kind().is_some() || self.is_audit() {
             Loss::Other
@@ -147,10 +147,10 @@ impl Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     Event,
-    /// An event, if it is among events.
+    /// An event, if other events are in the text.
     PerhapsEvent,
-    /// Nothing, but something within it may be lost.
+    /// Not an event, but it may contain events.
     Unknown,
-    /// No event, nor anything within it.
+    /// Not an event, and it contains none.
     Other,
 }

@@ -1,5 +1,4 @@
-//! Takes the objects that a scanner finds, judges them, and hands the events over with their
-//! places.
+//! The scanner's sink: judges the found objects, and passes events on with their places.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,10 +14,10 @@ use super::record::{Found, Place, Record};
 use super::seen::Seen;
 use super::unreadable::{Unreadable, shortened};
 
-/// Damaged objects that are remembered until there is an event beside them.
+/// Maximum damaged objects that are remembered until an event is found beside them.
 const PERHAPS_MAX: usize = 1000;
 
-/// Finds the events of a text that was found within another one.
+/// The function that finds the events of a text within a string.
 pub(super) type ReadNested = fn(&[u8], &mut Sink<'_>) -> io::Result<()>;
 
 pub(super) struct Sink<'t> {
@@ -27,7 +26,7 @@ pub(super) struct Sink<'t> {
     member: Option<Arc<str>>,
     pub(super) seen: Seen,
     is_stopped: bool,
-    /// The line of the text within which another text is read.
+    /// The line of the outer text, while a text within it is read.
     outer_line: Option<u64>,
     is_mended: bool,
     last_line: u64,
@@ -55,12 +54,12 @@ impl<'t> Sink<'t> {
         }
     }
 
-    /// Whether the taker wants no more.
+    /// Whether the consumer wants no more events.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// Takes an object that is an event by its keys; whether it is one.
+    /// Takes an object that has the keys of an event; returns whether it is one.
     pub(super) fn object(&mut self, line: u64, bytes: &[u8], is_mended: bool) -> bool {
         let mut is_mended = is_mended;
         let object: Result<Map<String, Value>, _> = serde_json::from_slice(bytes).or_else(|_| {
@@ -95,8 +94,8 @@ impl<'t> Sink<'t> {
         self.event(line, 0, Err(why), Vec::new());
     }
 
-    /// Takes what is an event that cannot be read if there are events in this text, or, if it is
-    /// likely one, nothing else.
+    /// Takes a damaged object that may be an event. It counts as one if the text has other events
+    /// or, if `is_likely`, if the text has no other objects.
     pub(super) fn perhaps_lost(&mut self, line: u64, why: Unreadable, is_likely: bool) {
         if self.seen.events > 0 {
             self.lost(line, why);
@@ -105,7 +104,7 @@ impl<'t> Sink<'t> {
         }
     }
 
-    /// The text ends.
+    /// Ends the text.
     pub(super) fn finish(&mut self) {
         if self.seen.has_other() {
             return;
@@ -123,7 +122,7 @@ impl<'t> Sink<'t> {
         self.failed(line, why);
     }
 
-    /// Takes an input that cannot be read further.
+    /// Takes an input that cannot be read any further.
     pub(super) fn failed(&mut self, line: u64, why: String) {
         self.seen.is_failed = true;
         let place = Place {
@@ -171,13 +170,13 @@ impl<'t> Sink<'t> {
         }
     }
 
-    /// Takes the events within a value that was written in another form.
+    /// Takes the events within a value that was not read as JSON text.
     pub(super) fn value(&mut self, line: u64, value: &Value, is_mended: bool) -> io::Result<()> {
         let text = serde_json::to_vec(value)?;
         self.text(line, &text, is_mended)
     }
 
-    /// Takes the events within the texts of an object.
+    /// Takes the events within the strings of an object.
     pub(super) fn texts(&mut self, line: u64, value: &Value) -> io::Result<()> {
         match value {
             Value::String(text) if text.contains('{') => self.text(line, text.as_bytes(), false),
@@ -197,7 +196,7 @@ impl<'t> Sink<'t> {
     }
 }
 
-/// The parser's own words, without the place: it counts from the beginning of the event.
+/// The parser's message without its place, which counts from the beginning of the event.
 fn describe(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text

@@ -1,13 +1,13 @@
-//! The text of an input: UTF-8 as it is, UTF-16 turned into UTF-8.
+//! Decodes the text of an input: UTF-8 is unchanged, UTF-16 becomes UTF-8.
 //!
-//! UTF-16 is recognized by its mark, or by every other of the first bytes being zero. A surrogate
-//! without its other half becomes one byte that is no UTF-8, so that what repairs bytes repairs it.
+//! UTF-16 is recognised by its byte order mark, or by zeros at every other of the first bytes. An
+//! unpaired surrogate becomes one byte of invalid UTF-8, which is then repaired like any other.
 
 use std::io::{self, Read};
 
-/// Bytes looked at to find out the encoding.
+/// Bytes from which the encoding is recognised.
 const LOOK: usize = 64;
-/// Stands for a surrogate without its other half.
+/// The byte that replaces an unpaired surrogate.
 const NO_TEXT: u8 = 0xff;
 
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -24,7 +24,7 @@ enum Order {
     Big,
 }
 
-/// The encoding of an input that begins so, and the length of its mark.
+/// The encoding of an input with this beginning, and the length of its byte order mark.
 fn encoding(beginning: &[u8]) -> (Encoding, usize) {
     match beginning {
         [0xff, 0xfe, ..] => return (Encoding::Utf16(Order::Little), 2),
@@ -32,7 +32,7 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
         _ if beginning.starts_with(MARK) => return (Encoding::Utf8, MARK.len()),
         _ => {}
     }
-    // What captures are written in has a high byte of zero nearly everywhere.
+    // Captures are mostly ASCII, whose high byte in UTF-16 is zero.
     let (pairs, _) = beginning.as_chunks::<2>();
     let zeros = |index: usize| pairs.iter().filter(|pair| pair[index] == 0).count();
     let few = pairs.len() / 8;
@@ -45,13 +45,13 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
     }
 }
 
-/// Reads the text of an input as UTF-8. Bytes that are none are passed on as they are.
+/// A reader of an input's text as UTF-8. Invalid bytes are unchanged.
 pub(super) struct Text<R> {
     input: R,
     encoding: Option<Encoding>,
-    /// Read and not decoded yet.
+    /// Bytes that are read and not decoded yet.
     raw: Vec<u8>,
-    /// Decoded and not given out yet, from `given` on.
+    /// Decoded bytes; those before `given` were returned already.
     decoded: Vec<u8>,
     given: usize,
     high: Option<u16>,
@@ -69,7 +69,7 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Reads once, behind what is in `raw`; false at the end.
+    /// Reads more bytes into `raw`; false at the end.
     fn fill(&mut self) -> io::Result<bool> {
         let length = self.raw.len();
         self.raw.resize(length + (64 << 10), 0);
@@ -123,7 +123,7 @@ impl<R: Read> Text<R> {
     }
 }
 
-/// Decodes one unit; the answer is a high surrogate that waits for its other half.
+/// Decodes one code unit; returns a high surrogate that waits for its low one.
 fn unit16(high: Option<u16>, unit: u16, out: &mut Vec<u8>) -> Option<u16> {
     let units = [high.unwrap_or(unit), unit];
     let both = high.and_then(|_| char::decode_utf16(units).next()?.ok());

@@ -1,5 +1,5 @@
-//! The times of an event as the API server takes them: `Time` in whole seconds, `MicroTime` with
-//! six digits, both in UTC. The moment stays what it was.
+//! Normalizes an event's times to the API server's forms: `Time` in whole seconds, `MicroTime` with
+//! six digits, both in UTC.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -7,15 +7,15 @@ use tidings_core::wire::{Moment, write_micro_time, write_time};
 
 use super::note::Note;
 
-/// The fields and whether they are in microseconds.
+/// The time fields, and whether each has microseconds.
 const TIMES: [(&str, bool); 3] = [
     ("firstTimestamp", false),
     ("lastTimestamp", false),
     ("eventTime", true),
 ];
 
-/// Writes all times as the server takes them; an event whose only time is that of its creation is
-/// given it.
+/// Writes all times in the server's forms. An event whose only time is its creation gets that as
+/// first and last time.
 pub(super) fn normalize(
     event: &mut Map<String, Value>,
     created: Option<&Value>,
@@ -42,7 +42,7 @@ pub(super) fn normalize(
     }
 }
 
-/// Whether the field has a time then.
+/// Normalizes one field; returns whether it then has a time.
 fn normalize_field(
     object: &mut Map<String, Value>,
     field: &str,
@@ -81,7 +81,7 @@ fn normalize_field(
     true
 }
 
-/// The moment that a text of RFC 3339 names, unless it is Go's zero time, which is not set.
+/// The moment of an RFC 3339 text; `None` for Go's zero time, which means unset.
 fn moment(text: &str) -> Option<Moment> {
     let moment = match text.parse::<Timestamp>() {
         Ok(time) => Moment::from(time),
@@ -90,7 +90,7 @@ fn moment(text: &str) -> Option<Moment> {
     (!moment.is_zero()).then_some(moment)
 }
 
-/// The last day of the year 9999, which jiff's timestamps do not reach.
+/// A moment on the last day of the year 9999, which is beyond jiff's timestamps.
 fn last_day(text: &str) -> Option<Moment> {
     let time = text.strip_prefix("9999-12-3")?;
     let day: i64 = time.get(..1)?.parse().ok()?;

@@ -1,35 +1,35 @@
-//! Why an event is not read.
+//! The reasons why an event cannot be read.
 
-/// Why an event is not read.
+/// The reason why an event cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Damaged JSON or YAML.
+    /// The JSON or YAML is damaged.
     #[error("{0}")]
     Syntax(String),
-    /// `metadata` is something else than an object.
+    /// `metadata` is not an object.
     #[error("metadata is not an object")]
     Metadata,
-    /// A namespace that no namespace can be called.
+    /// The namespace has an invalid name.
     #[error("{0:?} is not a namespace name")]
     Namespace(String),
-    /// An events.k8s.io event that has no core/v1 form.
+    /// The events.k8s.io event has no core/v1 form.
     #[error(transparent)]
     Convert(#[from] tidings_core::convert::ConvertError),
-    /// Longer than this program reads.
+    /// The event is too large.
     #[error("longer than {limit} bytes")]
     TooLarge {
-        /// The limit that was passed, in bytes.
+        /// The exceeded limit, in bytes.
         limit: usize,
     },
 }
 
-/// Characters kept of the beginning and the end of a parser's words.
+/// Characters kept from the beginning of a parser's message, and from its end.
 const BEGINNING: usize = 100;
 const END: usize = 60;
 
-/// A parser's words, which may repeat the whole document: their beginning, and their end, which
-/// says what was expected.
+/// A parser's message, shortened to its beginning and its end. It may repeat the whole document,
+/// and its end says what was expected.
 pub(super) fn shortened(words: &str) -> String {
     let count = words.chars().count();
     if count <= BEGINNING + END {

@@ -1,24 +1,24 @@
-//! The bytes of an input as a window that moves forward: a reader looks ahead as far as it likes,
-//! and says up to where it will not look back.
+//! A window over the bytes of an input that moves forward. A reader looks ahead as far as it needs,
+//! and releases the bytes it no longer needs.
 //!
-//! Invariants: positions count from the beginning of the input; memory is what lies between the
-//! last release and the furthest look ahead, doubled at most.
+//! Invariants: positions count from the beginning of the input. Memory is at most twice the
+//! distance between the last release and the furthest look ahead.
 
 use std::io::{self, Read};
 
 /// Bytes read from the input at a time.
 const CHUNK: usize = 64 << 10;
 
-/// A position, and the line it is on.
+/// A position in the input, and its line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor {
-    /// Bytes before it.
+    /// The number of bytes before the position.
     pub(super) at: u64,
-    /// Its line, from 1.
+    /// The line of the position, from 1.
     pub(super) line: u64,
-    /// The position of that line's first byte.
+    /// The position of the line's first byte.
     pub(super) line_start: u64,
-    /// Whether something other than blank space is before it on its line.
+    /// Whether the line has text before the position.
     pub(super) has_text: bool,
 }
 
@@ -32,7 +32,7 @@ impl Cursor {
         }
     }
 
-    /// Moves behind a line feed.
+    /// Moves past a line feed.
     pub(super) fn pass_line_feed(&mut self) {
         self.at += 1;
         self.line += 1;
@@ -40,13 +40,13 @@ impl Cursor {
         self.has_text = false;
     }
 
-    /// Moves behind a byte of text.
+    /// Moves past a byte of text.
     pub(super) fn pass(&mut self) {
         self.at += 1;
         self.has_text = true;
     }
 
-    /// Whether it is the first byte of its line.
+    /// Whether the position is at the beginning of its line.
     pub(super) fn is_line_start(&self) -> bool {
         self.at == self.line_start
     }
@@ -58,7 +58,7 @@ pub(super) struct Window<R> {
     buffer: Vec<u8>,
     /// The position of the buffer's first byte.
     base: u64,
-    /// Bytes before this position are not needed any more.
+    /// Bytes before this position are no longer needed.
     released: u64,
     is_end: bool,
 }
@@ -74,20 +74,20 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// The byte at a position; `None` behind the end of the input.
+    /// The byte at a position; `None` after the end of the input.
     pub(super) fn byte(&mut self, at: u64) -> io::Result<Option<u8>> {
         Ok(self.rest(at)?.first().copied())
     }
 
-    /// The bytes from a position on, as far as they have been read: at least one, except at the
-    /// end of the input.
+    /// The bytes from a position on that are already read: at least one, except at the end of the
+    /// input.
     pub(super) fn rest(&mut self, at: u64) -> io::Result<&[u8]> {
         while self.index(at) >= self.buffer.len() && self.fill()? {}
         Ok(self.buffer.get(self.index(at)..).unwrap_or_default())
     }
 
-    /// The bytes from a position on, up to and with the first that ends them, or `max` of them. No
-    /// more is waited for.
+    /// The bytes from a position up to and including the first that `ends` them, or `max` bytes.
+    /// Reads no further.
     pub(super) fn peek(
         &mut self,
         at: u64,
@@ -113,14 +113,14 @@ impl<R: Read> Window<R> {
         Ok(rest.get(..looked).unwrap_or(rest))
     }
 
-    /// The bytes between two positions that were neither released nor beyond what was read.
+    /// The bytes between two positions, which must be in the window.
     pub(super) fn between(&self, from: u64, to: u64) -> &[u8] {
         self.buffer
             .get(self.index(from)..self.index(to))
             .unwrap_or_default()
     }
 
-    /// Gives up all bytes before a position.
+    /// Releases all bytes before a position.
     pub(super) fn release(&mut self, to: u64) {
         self.released = self.released.max(to);
     }
@@ -129,13 +129,13 @@ impl<R: Read> Window<R> {
         at.saturating_sub(self.base) as usize
     }
 
-    /// Reads on; false at the end of the input.
+    /// Reads more bytes; false at the end of the input.
     fn fill(&mut self) -> io::Result<bool> {
         if self.is_end {
             return Ok(false);
         }
         let released = self.index(self.released).min(self.buffer.len());
-        // Seldom enough that every byte is moved once or twice at most.
+        // Done so rarely that every byte is moved at most twice.
         if released >= CHUNK.max(self.buffer.len() - released) || released == self.buffer.len() {
             self.buffer.drain(..released);
             self.base += released as u64;

@@ -1,8 +1,9 @@
-//! Blocks of YAML lines, and the events in them.
+//! Finds blocks of YAML lines, and the events in them.
 //!
-//! A block is what belongs together by indentation, up to a separator or something else. The items
-//! of the outermost list with events are parsed one by one, so that a damaged one costs itself
-//! alone, and a long list takes no more memory than its text. What is parsed goes on as JSON.
+//! A block is a run of lines that belong together by indentation, up to a separator or another
+//! text. The items of the outermost list with events are parsed one by one. So a damaged item loses
+//! only itself, and a long list takes no more memory than its text. Parsed values are then handled
+//! like JSON.
 
 use std::io;
 
@@ -13,18 +14,18 @@ use super::record::YAML_DOCUMENT_BYTES_MAX;
 use super::sink::Sink;
 use super::unreadable::{Unreadable, shortened};
 
-/// Lines of other programs within a block, at most.
+/// Maximum lines of other programs within a block.
 const LINES_BETWEEN_MAX: usize = 1000;
-/// Of these, one after the other.
+/// Maximum of these in a row.
 const LINES_BETWEEN_RUN: usize = 20;
 
-/// Words before a colon that other programs begin lines with.
+/// Words before a colon with which other programs begin lines.
 const NOT_KEYS: [&[u8]; 8] = [
     b"Warning", b"warning", b"WARNING", b"error", b"Error", b"ERROR", b"hint", b"http",
 ];
-/// Keys that say what an event is about.
+/// Keys of an event's object reference.
 const ABOUT: [&[u8]; 3] = [b"involvedObject", b"regarding", b"InvolvedObject"];
-/// Keys that objects of Kubernetes begin with.
+/// Keys with which Kubernetes objects begin.
 const KNOWN: [&[u8]; 10] = [
     b"apiVersion",
     b"kind",
@@ -38,19 +39,19 @@ const KNOWN: [&[u8]; 10] = [
     b"Items",
 ];
 
-/// A line, as its beginning shows it.
+/// A line, judged by its beginning.
 pub(super) struct Line<'a> {
-    /// Without blank space around it.
+    /// The line without the blank space around it.
     pub(super) text: &'a [u8],
     indent: usize,
-    /// The column of what follows the dashes of list items.
+    /// The column of the text after the dashes of list items.
     column: usize,
     key: Option<&'a [u8]>,
     value: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    /// Of the bytes from a line's first one on; more lines may follow.
+    /// Judges the line at the beginning of `bytes`; more lines may follow.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let line = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
@@ -91,23 +92,23 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Whether a block of YAML begins with it. Keys before JSON on one line are those of a
+    /// Whether a block of YAML begins with the line. A key before JSON on one line is that of a
     /// program's log.
     pub(super) fn begins_block(&self) -> bool {
         self.key.is_some() && (self.is_known() || !self.value.contains(&b'{'))
     }
 }
 
-/// Where a line is, seen from a block.
+/// How a line relates to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Within,
-    /// Among its lines without being part of it.
+    /// Between the block's lines, but not part of it.
     Between,
     Behind,
 }
 
-/// Lines that belong together.
+/// A block of YAML lines.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each says what was seen, and none excludes another"
@@ -120,7 +121,7 @@ pub(super) struct Block {
     has_event: bool,
     is_known: bool,
     has_version: bool,
-    /// Lines that were left out, by the number of lines before each.
+    /// The lines that were left out, each by the number of block lines before it.
     between: Vec<u64>,
     between_run: usize,
     lines: u64,
@@ -142,7 +143,7 @@ impl Block {
         }
     }
 
-    /// Where the next line is.
+    /// How the next line relates to the block.
     pub(super) fn place(&mut self, line: &Line<'_>) -> Place {
         let base = *self.base.get_or_insert(line.indent);
         let is_begun = self.lines > 0;
@@ -190,7 +191,7 @@ impl Block {
         Place::Within
     }
 
-    /// Adds a piece of a line that is within.
+    /// Adds a piece of a line of the block.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.text.len() + bytes.len() > YAML_DOCUMENT_BYTES_MAX {
             self.is_too_large = true;
@@ -201,18 +202,18 @@ impl Block {
         }
     }
 
-    /// Notes a line that is left out.
+    /// Records a line that is left out.
     pub(super) fn pass_line(&mut self) {
         self.between.push(self.lines);
     }
 
-    /// The number in the input of one of its lines, counted from 0.
+    /// The line number in the input of a line of the block, counted from 0.
     fn number(&self, index: u64) -> u64 {
         let before = self.between.partition_point(|lines| *lines <= index) as u64;
         self.first_line + index + before
     }
 
-    /// Whether a line was left out from among these lines.
+    /// Whether a line was left out between these lines.
     fn is_mended(&self, from: u64, to: u64) -> bool {
         self.between
             .iter()
@@ -220,7 +221,7 @@ impl Block {
     }
 }
 
-/// Lines of a block: an item of a list, or all.
+/// A part of a block: one item of a list, or all of it.
 struct Part<'a> {
     text: &'a [u8],
     first: u64,
@@ -230,7 +231,7 @@ struct Part<'a> {
     is_known: bool,
 }
 
-/// Hands the events of a block over.
+/// Passes the events of a block to the sink.
 pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
     if block.is_too_large {
         let limit = YAML_DOCUMENT_BYTES_MAX;
@@ -249,7 +250,7 @@ pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
         }
         let line = block.number(part.first);
         if !part.has_event {
-            // It is cut off before it says what it is about.
+            // The item was cut off before its object reference.
             if part.is_known && !part.has_kind {
                 sink.perhaps_lost(line, cut_off(), false);
             }
@@ -270,7 +271,7 @@ fn cut_off() -> Unreadable {
     Unreadable::Syntax("it ends within the event".to_owned())
 }
 
-/// The items of the outermost list with events; else all of it.
+/// The items of the outermost list with events, or else the whole block.
 fn parts(text: &[u8]) -> Vec<Part<'_>> {
     let whole = |text| {
         let mut part = Part {
@@ -322,7 +323,7 @@ fn parts(text: &[u8]) -> Vec<Part<'_>> {
         part.text = text.get(start..).unwrap_or_default();
         parts.push(part);
     }
-    // Of other lists at the same column, nothing is to be said.
+    // Items of other lists at the same column are ignored.
     let is_event = |part: &Part<'_>| part.has_event;
     let (first, last) = (
         parts.iter().position(is_event).unwrap_or_default(),
@@ -369,7 +370,7 @@ fn indent_of_events(text: &[u8]) -> Option<usize> {
     least
 }
 
-/// The value of a text, and whether it was repaired for that.
+/// Parses a text, and returns whether it had to be repaired.
 fn parse(text: &[u8]) -> Result<(Value, bool), String> {
     let first = match std::str::from_utf8(text) {
         Ok(text) => match serde_saphyr::from_str_with_options(text, options()) {
@@ -394,8 +395,8 @@ fn first_sentence(error: &serde_saphyr::Error) -> String {
         .to_owned()
 }
 
-/// The library's limits on aliases and depth stand; those on size give way to our own, and nothing
-/// is read as another value than kubectl would write it for.
+/// The YAML library's limits on aliases and depth apply; its limits on size are replaced by ours.
+/// Values are read as kubectl writes them.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -1,11 +1,10 @@
-//! kubectl's JSONPath templates: text with `{expressions}` in it, as `kubectl -o jsonpath=` takes
-//! them.
+//! kubectl's JSONPath templates: text with `{expressions}`, as `kubectl -o jsonpath=` accepts them.
 //!
-//! What is understood is what kubectl's reference documents (`k8s.io/client-go/util/jsonpath`): `$`
-//! and `@`, `.name`, `['name']`, `..name`, `*`, `[n]`, `[from:to:step]`, `[a,b]`,
+//! The supported syntax is what kubectl's reference documents (`k8s.io/client-go/util/jsonpath`):
+//! `$` and `@`, `.name`, `['name']`, `..name`, `*`, `[n]`, `[from:to:step]`, `[a,b]`,
 //! `[?(@.name=="value")]` with `==`, `!=`, `<`, `<=`, `>`, `>=` or none, `{range}`…`{end}`, and
-//! quoted text. A field that is not there prints as nothing, and an index that is not there is an
-//! error, as in kubectl.
+//! quoted text. A missing field prints nothing, and an index out of bounds is an error, as in
+//! kubectl.
 
 mod parse;
 mod syntax;
@@ -17,7 +16,7 @@ use serde_json::Value;
 pub use self::syntax::Path;
 use self::syntax::{Comparison, Node, Operand, Step};
 
-/// A template that was understood.
+/// A parsed template.
 ///
 /// ```
 /// use serde_json::json;
@@ -47,17 +46,17 @@ impl std::str::FromStr for Template {
 impl std::str::FromStr for Path {
     type Err = String;
 
-    /// A path with or without braces and leading dot, as custom columns have it.
+    /// Parses a path with or without braces and leading dot, as custom columns have it.
     fn from_str(text: &str) -> Result<Self, String> {
         parse::relaxed_path(text)
     }
 }
 
-/// Why a template or a path cannot be filled in from a value.
+/// Why a template or a path cannot be applied to a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
-    /// An array has no such item.
+    /// An index is out of an array's bounds.
     #[error("array index out of bounds: index {index}, length {length}")]
     OutOfBounds {
         /// The index, from the beginning.
@@ -65,24 +64,24 @@ pub enum EvaluationError {
         /// The length of the array.
         length: usize,
     },
-    /// A slice ends before it begins.
+    /// The end of a slice is before its start.
     #[error("starting index {from} is greater than ending index {to}")]
     Backwards {
-        /// Where the slice begins.
+        /// The start of the slice.
         from: i64,
-        /// Where it ends.
+        /// The end of the slice.
         to: i64,
     },
-    /// An index, a slice or a filter is applied to something else.
+    /// An index, a slice or a filter is applied to a value that is not an array.
     #[error("{0} is no array")]
     NoArray(&'static str),
 }
 
 impl Template {
-    /// The template filled in from a value.
+    /// Renders the template with a value.
     ///
     /// # Errors
-    /// What an index, a slice or a filter cannot be applied to.
+    /// An index, a slice or a filter cannot be applied to the value.
     pub fn render(&self, value: &Value) -> Result<String, EvaluationError> {
         let mut out = String::new();
         render(&self.nodes, value, value, &mut out)?;
@@ -117,7 +116,7 @@ fn render(
     Ok(())
 }
 
-/// A value as it is printed: text without quotes, everything else as JSON.
+/// Prints a value: a string without quotes, everything else as JSON.
 pub fn print(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => out.push_str(text),
@@ -131,7 +130,7 @@ impl Path {
     /// All values at this path.
     ///
     /// # Errors
-    /// What an index, a slice or a filter cannot be applied to.
+    /// An index, a slice or a filter cannot be applied to the value.
     pub fn find<'a>(
         &self,
         root: &'a Value,
@@ -191,7 +190,7 @@ impl Step {
     }
 }
 
-/// The items of an array; none of what is not there.
+/// The items of an array; `None` for null.
 fn array(value: &Value) -> Result<Option<&[Value]>, EvaluationError> {
     let what = match value {
         Value::Array(items) => return Ok(Some(items)),
@@ -204,7 +203,7 @@ fn array(value: &Value) -> Result<Option<&[Value]>, EvaluationError> {
     Err(EvaluationError::NoArray(what))
 }
 
-/// Items from an index to before another one; a slice of nothing may lie anywhere.
+/// The items from one index to before another. Of an empty array, any slice is empty.
 fn slice(items: &[Value], from: Option<i64>, to: Option<i64>) -> Result<&[Value], EvaluationError> {
     let length = items.len();
     let from = from.map_or(0, |from| from_start(from, length));
@@ -222,7 +221,7 @@ fn slice(items: &[Value], from: Option<i64>, to: Option<i64>) -> Result<&[Value]
     items.get(start..end).ok_or(backwards)
 }
 
-/// An index from the beginning, of one that is from the end where it is negative.
+/// An index counted from the beginning; a negative one counts from the end.
 fn from_start(index: i64, length: usize) -> i64 {
     if index < 0 {
         index.saturating_add_unsigned(length as u64)
@@ -231,8 +230,8 @@ fn from_start(index: i64, length: usize) -> i64 {
     }
 }
 
-/// Whether a filter selects an item. Where only existence is asked for, what cannot be looked up is
-/// taken to exist, as kubectl does it.
+/// Whether a filter selects an item. A filter without a comparison also selects an item in which
+/// the path cannot be looked up, as kubectl does.
 fn is_selected(
     left: &Operand,
     comparison: Option<&(Comparison, Operand)>,
@@ -257,7 +256,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// How deep a value a server sent can be: `serde_json` reads no deeper.
+/// Recursion is bounded by the depth that `serde_json` accepts.
 fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
     found.push(value);
     for child in children(value) {

@@ -1,10 +1,10 @@
-//! Reading templates and paths.
+//! The parser of templates and paths.
 
 use serde_json::Value;
 
 use super::syntax::{Comparison, Node, Operand, Path, Step};
 
-/// How deep ranges, unions and filters may lie in each other.
+/// Maximum nesting of ranges, unions and filters.
 const DEPTH_MAX: usize = 32;
 
 pub(super) fn template(text: &str) -> Result<Vec<Node>, String> {
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Everything up to the end, or behind an `{end}`; whether there was one.
+    /// Parses nodes up to the end, or through an `{end}`; returns whether there was one.
     fn nodes(&mut self, depth: usize) -> Result<(Vec<Node>, bool), String> {
         let mut nodes = Vec::new();
         while !self.rest().is_empty() {
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
         Ok((nodes, false))
     }
 
-    /// What is between braces; whether it was `end`.
+    /// Parses the content of braces; returns whether it was `end`.
     fn inside(&mut self, depth: usize, nodes: &mut Vec<Node>) -> Result<bool, String> {
         loop {
             self.blanks();
@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
                     path.steps.push(self.name()?);
                 }
             } else if self.take(".") {
-                // A dot alone is the value itself; before a bracket it says nothing.
+                // A dot alone is the value itself; before a bracket it has no meaning.
                 if self
                     .peek()
                     .is_some_and(|next| is_name(next) || next == '*' || next == '\\')
@@ -221,7 +221,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What is behind a `[`, up to and with the `]`.
+    /// Parses the rest of a `[`, through its `]`.
     fn bracket(&mut self, depth: usize) -> Result<Step, String> {
         let depth = self.deeper(depth)?;
         self.blanks();
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
                 return Err(self.error("expected \",\" or \"]\""));
             }
         }
-        // One step alone needs no union around it.
+        // A single step needs no union.
         match paths.as_mut_slice() {
             [Path { steps, .. }] if steps.len() == 1 => {
                 steps.pop().ok_or_else(|| self.error("expected a step"))
@@ -266,7 +266,7 @@ impl<'a> Parser<'a> {
                 Ok(vec![Step::Wildcard])
             }
             Some('"' | '\'') => {
-                // kubectl reads what is quoted as a path: ['metadata.name'] is two fields, ['a\.b']
+                // kubectl reads a quoted name as a path: ['metadata.name'] is two fields, ['a\.b']
                 // one.
                 let quoted = self.quoted()?;
                 let mut inner = Parser::new(&quoted);
@@ -386,7 +386,7 @@ impl<'a> Parser<'a> {
                 'r' => text.push('\r'),
                 '\\' | '"' | '\'' => text.push(escaped),
                 other => {
-                    // Kept for a path inside: ['a\.b'].
+                    // The backslash is kept for the inner path: ['a\.b'].
                     text.push('\\');
                     text.push(other);
                 }

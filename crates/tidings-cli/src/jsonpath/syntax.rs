@@ -9,7 +9,7 @@ pub(super) enum Node {
     Range(Path, Vec<Node>),
 }
 
-/// Where values are, from the root or from where a range or filter stands.
+/// A path to values, from the root or from the current item of a range or filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Path {
     pub(super) from_root: bool,
@@ -20,7 +20,7 @@ pub struct Path {
 pub(super) enum Step {
     Field(String),
     Wildcard,
-    /// Every value below, the one itself included.
+    /// Every value below the current one, and the current one itself.
     Descend,
     Index(i64),
     Slice {

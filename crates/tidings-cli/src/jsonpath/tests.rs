@@ -1,4 +1,4 @@
-//! What templates mean: what kubectl documents, and what is wrong with invalid ones.
+//! Tests of templates: the cases that kubectl documents, and errors of invalid templates.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn what_kubectl_documents() {
     }
 }
 
-/// kubectl 1.32 fails with the same indexes.
+/// kubectl 1.32 fails for the same indexes.
 #[test]
 fn an_index_that_is_not_there_is_an_error() {
     let out = |index: i64| format!("array index out of bounds: index {index}, length 3");

@@ -1,4 +1,4 @@
-//! Folders, archives and compressed files; and those made to cost more than they are.
+//! Folders, archives and compressed files, and bombs: inputs made to expand without bound.
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ pub(super) fn tar(members: Members<'_>) -> Vec<u8> {
     for (name, bytes) in members {
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
-        // The library refuses names that lead out of the archive, so they are written by hand.
+        // The library refuses names that lead out of the archive, so the test writes them itself.
         if name.contains("..") || name.starts_with('/') {
             header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
             header.set_cksum();
@@ -131,7 +131,7 @@ fn a_bundle_is_read_as_it_was_sent() {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(path, bytes).expect("a file");
     }
-    // Inside, the order is that of names.
+    // The folder's members come in the order of their names.
     let mut in_order = expected("");
     in_order.rotate_left(2);
     assert_eq!(
@@ -189,7 +189,7 @@ fn an_archive_without_events_says_what_it_is() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     assert_eq!(of_path(folder.path()), ["= a folder of 0 files"]);
-    // No list of events is not the same as an empty one.
+    // An input that is no list of events differs from an empty list.
     assert_eq!(
         summary(&zip(&[(
             "a",
@@ -228,7 +228,7 @@ fn what_is_damaged_keeps_nothing_else_from_being_read() {
     assert!(cut.len() == 1 && cut[0].contains("!! "), "{cut:?}");
 }
 
-/// Zeros without end.
+/// A stream of this many zeros.
 fn zeros(bytes: u64) -> impl Read {
     io::repeat(0).take(bytes)
 }
@@ -241,7 +241,7 @@ fn packed_zeros(bytes: u64) -> Vec<u8> {
 
 #[test]
 fn what_expands_too_much_ends_with_an_error() {
-    /// So that little has to be made for it.
+    /// A small bound, so that the test needs little data.
     const FREE: u64 = 1 << 20;
     let summary = |input: &[u8]| {
         let mut all = Vec::new();
@@ -256,7 +256,7 @@ fn what_expands_too_much_ends_with_an_error() {
     let bomb = packed_zeros(4 * FREE);
     let expected = [format!("1!! {too_much}")];
     assert_eq!(summary(&bomb), expected);
-    // However it is divided.
+    // The bound holds however the bytes are divided.
     let quarter = packed_zeros(FREE / 4);
     let names: Vec<_> = (0..16).map(|number| number.to_string()).collect();
     let members: Vec<_> = names
@@ -275,7 +275,7 @@ fn what_expands_too_much_ends_with_an_error() {
     );
     let thrice = gzip(&gzip(&gzip(line("a").as_bytes())));
     assert_eq!(summary(&thrice), ["1!! compressed more often than is read"]);
-    // The library would take the name whole.
+    // The library would read the whole name into memory.
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::GNULongName);
     header.set_size(64 << 20);
@@ -289,7 +289,7 @@ fn what_expands_too_much_ends_with_an_error() {
     assert_eq!(found, ["= a tar archive of 0 files"]);
 }
 
-/// A text that is read again and again.
+/// A reader that repeats a text, and counts how far it was read.
 struct Again<'a>(&'a str, &'a Cell<usize>, usize);
 impl Read for Again<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -308,7 +308,7 @@ impl Read for Again<'_> {
 
 #[test]
 fn brackets_and_lines_without_end_cost_no_memory() {
-    // What is held is bounded by an event's size; the input is a multiple of that.
+    // Memory is bounded by an event's size; the input is a multiple of that.
     let length = 10 << 20;
     for (piece, behind) in [
         ("{\"a\":", 1),

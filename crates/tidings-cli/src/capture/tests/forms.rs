@@ -1,4 +1,4 @@
-//! Forms of captures, and what is done to the events in them: a table for each topic.
+//! Forms of captures, and the changes made to their events: a table for each topic.
 
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ fn what_is_put_around_events_is_seen_through() {
             json!({"body": {"type": "ADDED", "object": a}, "attributes": []}),
             &["1: n/a"],
         ),
-        // As container runtimes and loggers write what another program wrote.
+        // As container runtimes and loggers wrap the lines of other programs.
         (
             json!({"log": format!("{}\n", json!({"verb": "ADDED", "event": a})), "stream": "stdout"}),
             &["1: n/a"],
@@ -106,7 +106,7 @@ fn what_is_put_around_events_is_seen_through() {
     );
 }
 
-/// The line of the first event of a printed object; 1 where it is within a text.
+/// The line of the first event of a printed object; 1 if it is within a string.
 fn line_of(text: &str) -> usize {
     let is_event = |line: &str| line.ends_with("\"object\": {") || line.ends_with("\"event\": {");
     text.lines().position(is_event).map_or(1, |line| line + 1)
@@ -249,7 +249,7 @@ fn a_damaged_event_costs_itself_alone() {
         "{found:?}"
     );
     assert!(found[1].starts_with("15! not YAML: "), "{found:?}");
-    // Of other objects nothing is said.
+    // A damaged object of another kind is not reported.
     check(
         format!("{{\"kind\":\"PodList\",\"items\":[{{\"metadata\":{{\"name\"\n{a}"),
         &["2: n/a"],
@@ -281,7 +281,7 @@ fn damaged_characters_are_repaired_and_said() {
             );
         }
     }
-    // Wherever the byte is, the event is accounted for.
+    // Wherever the damaged byte is, the event is counted.
     for text in [line("a"), yaml(&list(&["a"]))] {
         let begin = text
             .find("metadata")
@@ -314,7 +314,7 @@ fn what_is_no_event_is_said_to_be_what_it_is() {
         ("BZh91AY".to_owned(), "a bzip2 file: decompress it first"),
         ("7".to_owned(), "text of something else"),
         ("{\"a\": 1}".to_owned(), "JSON of something else"),
-        // A schema of events.
+        // A JSON schema of events.
         (json!({"properties": {"involvedObject": {"$ref": "#/x", "description": "y"}, "message": {"type": "string"}}}).to_string(), "JSON of something else"),
     ] {
         check(input, &[&format!("= {what}")]);

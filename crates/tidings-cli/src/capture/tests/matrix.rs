@@ -1,5 +1,5 @@
-//! Ten encodings and wrappings, six forms, four damages: every event that is not damaged is read,
-//! and every count adds up.
+//! Ten encodings and wrappings, six forms, four kinds of damage: every undamaged event is read, and
+//! every count adds up.
 
 use std::io::Write;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 use super::bundles::{tar, zip};
 use super::{Found, found, line, list, pretty, value, yaml};
 
-/// A text, and the place of a message in it, with a damage.
+/// Damages a text at the position of a message.
 type Damage = fn(&str, usize) -> Vec<u8>;
-/// A capture around the bytes of a text.
+/// Wraps the bytes of a text in an archive or encoding.
 type Wrapping = fn(&[u8]) -> Vec<u8>;
 
 const NAMES: [&str; 5] = ["e0", "e1", "e2", "e3", "e4"];
-/// The event that is damaged.
+/// The name of the event that is damaged.
 const DAMAGED: &str = "e2";
 
 fn forms() -> [(&'static str, String); 6] {
@@ -35,7 +35,7 @@ fn forms() -> [(&'static str, String); 6] {
     ]
 }
 
-/// Damages of the message of one event: where it begins, and what is there.
+/// Kinds of damage to the message of one event.
 fn damages() -> [(&'static str, Damage); 4] {
     fn at(text: &str, from: usize, to: usize, with: &[u8]) -> Vec<u8> {
         [&text.as_bytes()[..from], with, &text.as_bytes()[to..]].concat()
@@ -49,7 +49,7 @@ fn damages() -> [(&'static str, Damage); 4] {
         }),
         ("cut line", |text, message| {
             let end = message + text[message..].find('\n').unwrap_or(text.len() - message);
-            // In a list on one line, a cut takes what is between two texts.
+            // In a list on one line, a cut removes the text between two events.
             let end = end.min(
                 message
                     + text[message..]
@@ -66,7 +66,7 @@ fn wrappings() -> [(&'static str, Wrapping); 10] {
     fn around(before: &str, bytes: &[u8], behind: &str) -> Vec<u8> {
         [before.as_bytes(), bytes, behind.as_bytes()].concat()
     }
-    /// Bytes that are no text become halves of surrogates.
+    /// The text in UTF-16. Invalid bytes become unpaired surrogates.
     fn utf16(bytes: &[u8], mark: bool, little: bool) -> Vec<u8> {
         let text = bytes.utf8_chunks().flat_map(|chunk| {
             let bad = (!chunk.invalid().is_empty()).then_some(0xd83d);
@@ -140,7 +140,7 @@ fn every_event_that_is_not_damaged_is_read() {
             .iter()
             .find_map(|it| text.find(it.as_str()))
             .expect("the event");
-        // Keys are in order, so that the message comes before the name.
+        // Keys are sorted, so the message comes before the name.
         let message = text[..name].rfind("quoted").expect("its message");
         for (damage, damaged) in damages() {
             for (wrapping, wrapped) in wrappings() {

@@ -1,4 +1,4 @@
-//! What is found in what: tables of cases, a matrix of damaged captures, and properties.
+//! Tests of captures: tables of cases, a matrix of damaged captures, and properties.
 
 mod bundles;
 mod forms;
@@ -20,8 +20,8 @@ fn found(input: &[u8]) -> Vec<Found> {
     all
 }
 
-/// What was found, a line each: `place: namespace/name notes`, `place! reason` for an event that
-/// cannot be read, `place!! reason` for an input, `= words` for an input without events.
+/// The results, one a line: `place: namespace/name notes`, `place! reason` for an event that cannot
+/// be read, `place!! reason` for an input, `= words` for an input without events.
 fn summary(input: &[u8]) -> Vec<String> {
     found(input).into_iter().map(words).collect()
 }
@@ -64,7 +64,7 @@ fn event(input: &[u8]) -> Value {
     }
 }
 
-/// An event as small as one can be.
+/// A minimal event.
 fn value(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "n"},
@@ -86,12 +86,12 @@ fn list(names: &[&str]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
 }
 
-/// As kubectl prints it: the items of a list are no further to the right than its key.
+/// YAML as kubectl prints it: the items of a list are not indented below their key.
 fn yaml(value: &Value) -> String {
     lines(value, 0)
 }
 
-/// The lines of a value whose first one is indented already.
+/// The YAML lines of a value whose first line is already indented.
 fn lines(value: &Value, indent: usize) -> String {
     let blank = " ".repeat(indent);
     let Value::Object(fields) = value else {

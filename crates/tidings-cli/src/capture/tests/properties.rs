@@ -1,4 +1,4 @@
-//! What holds for any input.
+//! Properties that hold for any input.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::{Found, OTHER_CLUSTERS_METADATA, SERVER_OWNED_METADATA, read};
 use super::{event, found, line, list, pretty, summary, value, words, yaml};
 
-/// Gives out no more than a few bytes at a time.
+/// A reader that returns only a few bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -46,7 +46,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Texts with pieces of captures, whole and broken.
+/// Texts made of pieces of captures, whole and broken.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(line("a").into_bytes()),
@@ -169,7 +169,7 @@ fn reading_stops_when_told_and_says_what_the_input_answered() {
     }
 }
 
-/// A pipe that stays open.
+/// With a pipe that stays open, an event is passed on as soon as its line is complete.
 #[test]
 fn an_event_is_handed_over_when_its_line_is_there() {
     struct Silent;
