@@ -81,7 +81,7 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
         rest = if unit(behind).is_some_and(|unit| (0xd800..0xe000).contains(&unit)) {
             escape(behind, &mut out)
         } else {
-            // Copies the backslash together with the character it escapes, which may be a backslash.
+            // Copies the backslash together with the character it escapes, perhaps a backslash.
             let length = behind.chars().next().map_or(0, char::len_utf8);
             out.push('\\');
             out.push_str(behind.get(..length).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Where the command reads the time. Everything else is told what time it is.
+//! The only file of the command that reads clocks. All other code takes times as arguments.
 #![expect(
     clippy::disallowed_methods,
     reason = "the one place that reads the clock"
@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tokio::time::Instant;
 
-/// The time of day now.
+/// The wall time now.
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// The moment now, to measure how long something takes.
+/// The monotonic time now, to measure durations.
 pub(crate) fn moment() -> Instant {
     Instant::now()
 }

@@ -47,22 +47,22 @@ use source::Source;
 use tidings_cli::clusters::{ClusterSetting, parse_quota};
 use tidings_cli::{times, values};
 
-/// The archive ran and was ended by a signal, or a cluster was removed.
+/// Exit code: the archive was ended by a signal, or a cluster was forgotten or imported.
 const ENDED: u8 = 0;
-/// It could not start.
+/// Exit code: the archive could not start.
 const FAILED: u8 = 1;
 
-/// How often the file of clusters is looked at.
+/// Interval at which the file of clusters and the kubeconfigs are read.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long the start waits for clusters of a file while others are followed already.
+/// How long the start waits for the other clusters of a file once one is followed.
 const START: Duration = Duration::from_secs(10);
 
 /// Follow clusters, keep their events for months, and serve them to kubectl and every other
 /// Kubernetes client.
 ///
-/// Nothing is changed in the clusters: their events are listed and watched, and every version that
-/// is observed is kept. When it is ready it prints the path of a kubeconfig with a context for each
+/// Nothing is changed in the clusters: their events are listed and watched, and every observed
+/// version is kept. When it is ready it prints the path of a kubeconfig with a context for each
 /// cluster, and nothing else, on standard output. Two archives may follow the same cluster.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     /// Context of a cluster to follow; may be repeated [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Vec<String>,
-    /// Name of the cluster in the archive, if there is one [default: the context's]
+    /// Name of the cluster in the archive, if only one is followed [default: the context's]
     #[arg(long, value_name = "NAME", conflicts_with = "clusters")]
     name: Option<String>,
     /// YAML file with the clusters to follow, read again when it changes
@@ -148,12 +148,12 @@ pub(crate) struct Args {
     /// Mi, k or M
     #[arg(long, value_name = "BYTES", default_value = "12Mi", value_parser = values::bytes)]
     memory: usize,
-    /// Pass requests to read other things than events to the cluster, with the caller's own token
+    /// Proxy reads of other kinds than events to the cluster, with the caller's own token
     ///
-    /// Only a token about which that cluster itself was asked is passed on: give --cluster-access,
-    /// too. A client certificate cannot be passed on. If the archive's kubeconfig is read behind
-    /// that of the cluster, its context archive-NAME has the credentials of the user by whom the
-    /// cluster is followed.
+    /// Only a token that the cluster itself has reviewed is sent on, so give --cluster-access, too.
+    /// A client certificate cannot be sent on. If the archive's kubeconfig is read after that of
+    /// the cluster, its context archive-NAME has the credentials of the user by whom the cluster is
+    /// followed.
     #[arg(long)]
     pass_through: bool,
     /// Let the users of a cluster read its events: unknown tokens, and what their users may do, are
@@ -163,22 +163,22 @@ pub(crate) struct Args {
     /// archive's own users. No token is sent to a cluster whose certificate is not verified.
     #[arg(long)]
     cluster_access: bool,
-    /// Follow nothing, and serve every cluster that is in the data folder
+    /// Follow nothing, and serve every cluster in the data folder
     ///
-    /// Events end when they were to end: neither --event-ttl, --retention-file nor --quota has an
+    /// Events keep their present expiry: neither --event-ttl, --retention-file nor --quota has an
     /// effect.
     #[arg(
         long,
         conflicts_with_all = ["clusters", "context", "name", "forget", "import", "pass_through", "cluster_access"]
     )]
     no_follow: bool,
-    /// Put what tidings export --versions wrote into the archive as the cluster --name, and exit;
+    /// Import a file of tidings export --versions as the cluster --name, and exit;
     /// - means standard input
     ///
-    /// The archive must not run. Versions that are there already are left as they are, so that an
-    /// interrupted import is continued by doing it again. Followed later under the same name, the
-    /// cluster is followed from where the export ends. Events are kept by --event-ttl and
-    /// --retention-file, from when they were observed.
+    /// The archive must not run. Versions that exist already are left unchanged, so an interrupted
+    /// import is continued by repeating it. If the cluster is followed later under the same name,
+    /// following starts where the export ends. Events are kept by --event-ttl and --retention-file,
+    /// from when they were observed.
     #[arg(
         long,
         value_name = "FILE",
@@ -186,7 +186,7 @@ pub(crate) struct Args {
         conflicts_with = "forget"
     )]
     import: Option<PathBuf>,
-    /// Remove a cluster's folder with everything that was kept of it, and exit
+    /// Remove a cluster's folder with all its events, and exit
     #[arg(long, value_name = "NAME")]
     forget: Option<String>,
     /// Address to listen on
@@ -211,7 +211,7 @@ pub(crate) struct Args {
     seal: SealFlags,
 }
 
-/// Runs the archive.
+/// Runs the archive; returns the exit code.
 pub(crate) async fn run(args: Args) -> ExitCode {
     serve::start_logging(args.log_format);
     let done = match (args.forget.clone(), args.import.clone()) {
@@ -272,7 +272,7 @@ fn is_no_space(error: &WriteError) -> bool {
     matches!(error, WriteError::Fault(Fault::NoSpace))
 }
 
-/// What to do about a folder that cannot be opened.
+/// Advice about a data folder that cannot be opened.
 fn open_hint(error: &OpenError) -> &'static str {
     match error {
         OpenError::InUse { .. } => {
@@ -287,7 +287,7 @@ fn open_hint(error: &OpenError) -> &'static str {
     }
 }
 
-/// Puts an export into the archive; whether it was whole is the exit code.
+/// Imports an export into the archive. The exit code says whether the export was complete.
 async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
     let defaults = Defaults {
         event_ttl: args.event_ttl,
@@ -301,7 +301,7 @@ async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
     Ok(if is_whole { ENDED } else { FAILED })
 }
 
-/// Removes what was kept of a cluster.
+/// Removes the folder of a cluster.
 fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, name)?;
     let remove = |folder: &Path| {
@@ -320,14 +320,14 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     if !folder.is_dir() {
         return Err(format!("there is no cluster {name:?} in {}", data_dir.display()).into());
     }
-    // It can be opened only if no archive has it open.
+    // Opening the store fails while an archive has it open.
     let store = EmbeddedStore::open(&folder, EmbeddedOptions::default());
     let store = store.map_err(|error| clusters::ClusterError::Store {
         name: name.to_owned(),
         source: error.into(),
     })?;
-    // Under another name first: if this ends in between, a part of a store would be left, which
-    // cannot be opened.
+    // The folder is renamed first: if the process ends during the removal, it would leave a partial
+    // store that cannot be opened.
     std::fs::rename(&folder, &doomed)
         .map_err(|error| format!("rename {}: {error}", folder.display()))?;
     remove(&doomed)?;
@@ -340,22 +340,22 @@ fn tell_forgotten(name: &str) {
     tracing::info!(cluster = name, "what was kept of the cluster is removed");
 }
 
-/// What is followed and served.
+/// A running archive: the clusters it follows and serves.
 struct Archive {
     defaults: Arc<Defaults>,
     server: RunningClusters,
-    /// The clusters that are to be followed.
+    /// The clusters that should be followed.
     wanted: Vec<ClusterSetting>,
     followed: BTreeMap<String, (Connected, Cluster)>,
-    /// Those of the wanted clusters that are not followed, or not as they should be.
+    /// The wanted clusters that are not followed, or not with their current settings, and why.
     refused: Refused,
-    /// Those that are being connected to.
+    /// The clusters that are being opened or connected to.
     attempts: Attempts,
     #[cfg(feature = "objects")]
     sealing: Sealing,
 }
 
-/// What is followed at the start.
+/// The clusters opened at the start.
 #[derive(Default)]
 struct Begun {
     served: Vec<(String, FollowedCluster)>,
@@ -365,8 +365,8 @@ struct Begun {
 }
 
 impl Begun {
-    /// Waits for what comes of the attempts. What a file of many clusters has is not waited for
-    /// without an end: those that are late are served later.
+    /// Waits until the attempts are done. With a file of clusters it does not wait for ever: late
+    /// clusters are served later.
     async fn wait(
         &mut self,
         attempts: &mut Attempts,
@@ -398,7 +398,7 @@ impl Begun {
                 self.followed.insert(setting.name, (connected, cluster));
                 Ok(())
             }
-            // One of many does not keep the others from being followed.
+            // A cluster of a file that fails does not prevent others from being followed.
             Err(error) if is_of_file => {
                 complain(&mut self.refused, &setting, said, &error.to_string());
                 self.first_refusal.get_or_insert(error);
@@ -408,7 +408,7 @@ impl Begun {
         }
     }
 
-    /// What is served, in this order of the clusters.
+    /// Takes the clusters to serve, in the order of `wanted`.
     fn take_served(&mut self, wanted: &[ClusterSetting]) -> Vec<FollowedCluster> {
         let mut served = std::mem::take(&mut self.served);
         let place = |name: &str| wanted.iter().position(|setting| setting.name == name);
@@ -416,8 +416,8 @@ impl Begun {
         served.into_iter().map(|(_, served)| served).collect()
     }
 
-    /// Gives up the clusters that the server has no room for, which it told. They are refused as
-    /// those that are added later.
+    /// Closes the clusters for which the server has no room, which it reported. They are refused
+    /// like clusters that are added later.
     async fn give_up_unserved(&mut self, server: &RunningClusters, max_clusters: usize) {
         let why = ServedError::TooMany { max: max_clusters }.to_string();
         let served = server.clusters();
@@ -432,7 +432,7 @@ impl Begun {
 }
 
 async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
-    // Signals are caught from here on, so that one that comes early is not lost.
+    // Signals are handled from here on, so that an early one is not lost.
     let mut signals = Signals::new()?;
     #[cfg(feature = "objects")]
     let mut sealing = args
@@ -508,7 +508,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     {
         return Err(error);
     }
-    // All at once: a single one would be served at the root, too.
+    // All clusters are served at once, because a single one would also be served at the root.
     let served = begun.take_served(&wanted);
     let max_clusters = options.api.max_clusters;
     let server = tidings_server::start_clusters(options, served).await;
@@ -535,7 +535,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let address = archive.server.address();
     serve::tell_of_timeline(is_shown, address);
     tracing::info!(%address, clusters, "serving");
-    // A missing reader of the path is no reason not to serve.
+    // A closed standard output is no reason not to serve.
     let _ = writeln!(output(), "{}", archive.server.kubeconfig().display());
     tokio::select! {
         () = signals.wait() => {}
@@ -545,14 +545,14 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     tokio::select! {
         () = archive.close() => Ok(()),
         () = signals.wait() => {
-            // What was kept is on disk; the rest is not waited for.
+            // All acknowledged data is on disk; nothing else is waited for.
             tell("error: a second signal stopped the archive at once");
             std::process::exit(FAILED.into())
         }
     }
 }
 
-/// What the server needs of a cluster that was opened.
+/// Turns an opened cluster into its connection, its store and what the server serves.
 async fn serve_opened(
     setting: ClusterSetting,
     opened: Opened,
@@ -569,7 +569,7 @@ fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
     }
 }
 
-/// Tells why a cluster is not followed, or not as it should be, unless that was told before.
+/// Logs why a cluster is not followed as configured, unless the same reason was logged before.
 fn complain(refused: &mut Refused, setting: &ClusterSetting, said: Option<u64>, why: &str) {
     if refused.note(setting, said, why) {
         tracing::error!(
@@ -585,13 +585,13 @@ fn not_written(cluster: &str, error: &ServedError) {
 }
 
 impl Archive {
-    /// Follows and serves a cluster that was opened. One that cannot be is reported.
+    /// Serves a cluster that was opened, or logs why it cannot be.
     async fn serve(&mut self, setting: ClusterSetting, said: Option<u64>, opened: Opened) {
         let served = async {
             let (connected, cluster, served) = serve_opened(setting.clone(), opened).await?;
             match self.server.add(served).await {
                 Ok(()) => {}
-                // It is served nevertheless.
+                // The cluster is served nevertheless.
                 Err(error @ ServedError::Kubeconfig { .. }) => not_written(&setting.name, &error),
                 Err(error) => {
                     cluster.close().await;
@@ -622,8 +622,8 @@ impl Archive {
         }
     }
 
-    /// Follows what a file says, whenever it says something else, and clusters anew whose
-    /// kubeconfig says something else: credentials are replaced now and then.
+    /// Re-reads the file of clusters and all kubeconfigs at intervals, and applies changes.
+    /// Credentials in kubeconfigs are replaced now and then.
     async fn follow_files(&mut self, file: Option<&Path>) {
         if self.defaults.no_follow {
             return std::future::pending().await;
@@ -633,7 +633,7 @@ impl Archive {
         loop {
             self.take_until_look().await;
             match file.map(|file| reread.read(file)) {
-                // It is about to be written, or there is none.
+                // The file is being written, or there is none.
                 None | Some(Ok(None)) => {}
                 Some(Ok(Some(settings))) => {
                     complaint.clear();
@@ -656,7 +656,8 @@ impl Archive {
         }
     }
 
-    /// Follows the clusters that are wanted, as they are set and as their kubeconfigs say now.
+    /// Starts, stops or reconnects clusters so that they match the wanted settings and the current
+    /// kubeconfigs.
     async fn follow_wanted(&mut self) {
         let is_wanted = |name: &str| self.wanted.iter().any(|setting| setting.name == name);
         let unwanted = self.followed.keys().filter(|name| !is_wanted(name));
@@ -694,7 +695,7 @@ impl Archive {
         self.tell_missing();
     }
 
-    /// Takes what comes of attempts until the files are to be looked at again.
+    /// Handles finished attempts until the files are to be read again.
     async fn take_until_look(&mut self) {
         let mut look = pin!(tokio::time::sleep(LOOK));
         loop {
@@ -705,7 +706,7 @@ impl Archive {
         }
     }
 
-    /// Takes what came of an attempt, if it still is what is wanted.
+    /// Handles a finished attempt, if its setting is still wanted.
     async fn take(&mut self, done: Done) {
         let Done {
             setting,
@@ -725,8 +726,8 @@ impl Archive {
         self.tell_missing();
     }
 
-    /// Follows a cluster with another setting or other credentials, which can be used: they may
-    /// have been half written.
+    /// Follows a cluster with another setting or other credentials, after these were tested: the
+    /// files might have been half written.
     async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
         tracing::info!(cluster = setting.name, "followed anew");
         self.remove(&setting.name).await;
@@ -734,7 +735,7 @@ impl Archive {
         self.attempts.open(setting, said, Some(source), many);
     }
 
-    /// Tells the server which clusters are wanted and not there.
+    /// Reports the wanted clusters that are not followed to the server.
     fn tell_missing(&self) {
         let missing = self.wanted.iter().map(|setting| setting.name.as_str());
         let missing = missing.filter(|name| !self.followed.contains_key(*name));
@@ -745,14 +746,15 @@ impl Archive {
         self.server.set_missing(missing.collect());
     }
 
-    /// Tells that there is nothing to follow, which is hardly meant.
+    /// Warns if there is no cluster to follow, which is hardly intended.
     fn tell_if_empty(&self) {
         if self.wanted.is_empty() {
             tracing::warn!("no cluster is followed: the file of --clusters names no cluster");
         }
     }
 
-    /// Tells the server the order in which the clusters are wanted, whichever is reached first.
+    /// Reports the configured order of the clusters to the server; they may be connected in any
+    /// order.
     async fn tell_order(&self) {
         let names = self.wanted.iter().map(|setting| setting.name.clone());
         if let Err(error) = self.server.set_order(names.collect()).await {
@@ -761,9 +763,9 @@ impl Archive {
     }
 
     async fn close(self) {
-        // Programs that are waited for are killed.
+        // Kills the credential programs that are running.
         drop(self.attempts);
-        // What is kept is served until the end, and followed no longer.
+        // Stored events are served until the end, but the clusters are no longer followed.
         self.server.shutdown().await;
         for (_, (_, cluster)) in self.followed {
             cluster.close().await;
@@ -775,7 +777,7 @@ impl Archive {
 mod tests {
     use super::*;
 
-    /// A folder that may not be written is not damaged.
+    /// The advice for a folder that may not be written differs from that for a damaged one.
     #[test]
     fn advice_about_a_folder_is_about_what_the_system_refused() {
         for (kind, said) in [

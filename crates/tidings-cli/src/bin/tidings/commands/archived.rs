@@ -1,4 +1,4 @@
-//! Requests to an archive: its clusters, their coverage, and the versions of an event.
+//! Requests to an archive for its clusters, their coverage, and the versions of an event.
 
 use http::Request;
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use tidings_cli::event::Event;
 use super::cluster::{ClusterFlags, CommandError, Server};
 use super::objects::segment;
 
-/// Versions of a page.
+/// Versions in a page.
 const PAGE: usize = 500;
 
-/// A JSON answer.
+/// Requests a path; returns the JSON answer.
 async fn get(server: &Server, path: &str, what: &str) -> Result<Value, CommandError> {
     let ask = || async {
         let request = Request::get(path)
@@ -25,7 +25,7 @@ async fn get(server: &Server, path: &str, what: &str) -> Result<Value, CommandEr
     answer.map_err(|error| CommandError::request(what, "events", error))
 }
 
-/// The names of an archive's clusters, and the flags that lead to each.
+/// The names of an archive's clusters, with the flags that select each.
 pub(crate) async fn clusters(
     flags: &ClusterFlags,
 ) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
@@ -60,7 +60,8 @@ pub(crate) async fn clusters(
     Ok(clusters.collect())
 }
 
-/// Where to read: from one cluster, or, by their names, from all of an archive.
+/// The clusters to read: the selected one without a name, or all clusters of an archive with their
+/// names.
 pub(crate) async fn sources(
     flags: &ClusterFlags,
 ) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
@@ -72,7 +73,7 @@ pub(crate) async fn sources(
     Ok(named.collect())
 }
 
-/// How many events of a cluster were last seen in an hour for a reason.
+/// How many events of a cluster, with one reason, were last seen in one hour.
 #[derive(Deserialize)]
 pub(crate) struct Count {
     pub(crate) hour: Timestamp,
@@ -80,19 +81,19 @@ pub(crate) struct Count {
     pub(crate) events: u64,
 }
 
-/// What an archive counts.
+/// The unit in which an archive counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Counted {
-    /// Each event once, in the hour in which it was last seen.
+    /// Events, each in the hour in which it was last seen.
     #[default]
     Events,
-    /// Each version, as a sealed archive does.
+    /// Versions, as in a sealed archive.
     Versions,
 }
 
-/// Gives out the counts of a cluster, the latest hour first, and says what is counted; `None` if
-/// the server has no counts, or not for this reader.
+/// Passes the counts of a cluster to `take`, the latest hour first, and returns their unit. `None`
+/// if the server has no counts, or refuses them to this user.
 pub(crate) async fn counts(
     server: &Server,
     (since, until): (Timestamp, Timestamp),
@@ -131,7 +132,7 @@ pub(crate) async fn counts(
     }
 }
 
-/// The server does not have the path of an archive; `what` fits after "failed to".
+/// The error if the server does not have an archive's path; `what` fits after "failed to".
 fn no_archive(what: &str) -> CommandError {
     CommandError::Failed(format!(
         "{what}: the server is no archive; tidings archive prints the path of a kubeconfig for one"
@@ -161,14 +162,14 @@ pub(crate) async fn export(server: &Server, from: &[(&str, &str)]) -> Result<Str
     })
 }
 
-/// The coverage of a namespace, or of the whole cluster if it is empty, where the cluster is one of
-/// an archive, as far as the server says so.
+/// The coverage of a namespace, or of the whole cluster if `namespace` is empty, if the selected
+/// cluster is one of an archive and the server returns it.
 pub(crate) async fn coverage_if_archive(
     flags: &ClusterFlags,
     server: &Server,
     namespace: &str,
 ) -> Option<Value> {
-    // No other server is asked for what it does not have.
+    // Other servers are not asked for a path they do not have.
     let is_named = || {
         let config = flags.config();
         config.is_ok_and(|config| config.cluster_url.path().contains("/clusters/"))
@@ -179,7 +180,7 @@ pub(crate) async fn coverage_if_archive(
     coverage_of(server, namespace).await.ok()
 }
 
-/// From when to when a cluster of an archive is covered, or a namespace of it.
+/// The coverage of an archive's cluster, or of one of its namespaces.
 pub(crate) async fn coverage(
     flags: &ClusterFlags,
     namespace: Option<&str>,
@@ -188,7 +189,7 @@ pub(crate) async fn coverage(
     coverage_of(&server, namespace.unwrap_or_default()).await
 }
 
-/// The same of a server; of the whole cluster if the namespace is empty.
+/// The coverage that a server returns, of the whole cluster if `namespace` is empty.
 async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandError> {
     const WHAT: &str = "read the coverage of the archive";
     let path = match namespace {
@@ -209,8 +210,8 @@ async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandE
     })
 }
 
-/// The clusters of an archive that are not followed as they should be, with what its health check
-/// says of each; nothing if it does not tell this user.
+/// The clusters of an archive that are not followed as configured, each with the message of the
+/// archive's health check. Empty if this user may not read it.
 pub(crate) async fn troubles(flags: &ClusterFlags) -> Vec<(String, String)> {
     let health = health(flags).await.unwrap_or_default();
     troubles_in(&health)

@@ -1,5 +1,6 @@
-//! `--file`: the events of captures instead of a cluster's. They are created in an Event API server
-//! over a store in memory, in this process and without a port, and read as those of any cluster.
+//! `--file`: reads captures instead of a cluster. Their events are created in an Event API server
+//! in this process, with a store in memory and without a port, and then read like those of any
+//! cluster.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,9 +18,9 @@ use tower::ServiceExt;
 
 use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
 
-/// Known to this process alone: nothing listens.
+/// The server's token; only this process can reach the server.
 const TOKEN: &str = "capture";
-/// Longer than anyone reads them.
+/// Retention of the captured events: longer than any use of the command.
 const EVENT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The captures to read.
@@ -33,12 +34,12 @@ pub(crate) struct CaptureFlags {
 }
 
 impl CaptureFlags {
-    /// Whether captures are read.
+    /// Whether captures are read instead of a cluster.
     pub(crate) fn is_some(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Loads the captures, if there are some, and directs the flags to them.
+    /// Loads the captures, if there are any, and makes the flags point to them.
     pub(crate) async fn load(
         &self,
         cluster: &mut ClusterFlags,
@@ -52,7 +53,7 @@ impl CaptureFlags {
     }
 }
 
-/// Captures that are loaded.
+/// A server with the events of loaded captures.
 #[derive(Clone)]
 pub(crate) struct Capture {
     server: Arc<ApiServer>,
@@ -66,7 +67,7 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Loads captures, and tells what of them could not be read.
+    /// Loads captures, and prints which parts could not be read.
     ///
     /// # Errors
     /// [`CommandError`] says which capture cannot be opened, or that none has an event.

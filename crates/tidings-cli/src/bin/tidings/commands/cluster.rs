@@ -1,5 +1,4 @@
-//! The selected cluster and a client for it: kubectl's flags, its kubeconfig and its rules of which
-//! comes first.
+//! Selects the cluster and makes a client for it, with kubectl's flags, kubeconfig and precedence.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,10 +26,10 @@ pub(crate) const USAGE: u8 = 2;
 /// The server cannot be reached or does not accept the credentials.
 pub(crate) const UNREACHABLE: u8 = 3;
 
-/// Stands for every cluster of an archive.
+/// The `--cluster` that selects every cluster of an archive.
 const ALL: &str = "all";
 
-/// Pauses before retries of a request; each is twice the previous one.
+/// Wait before the first retry of a request; it doubles with each retry.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(250);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(2);
 
@@ -83,7 +82,7 @@ pub(crate) struct ClusterFlags {
     /// Timeout of a request; 0 means none
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
     request_timeout: Duration,
-    /// The server of captures that are read instead.
+    /// The server of captures, if these are read instead of a cluster.
     #[arg(skip)]
     captured: Option<Captured>,
     /// Another path of the same server: that of an archive, or of one of its clusters.
@@ -91,7 +90,7 @@ pub(crate) struct ClusterFlags {
     address: Option<String>,
 }
 
-/// A server over captures.
+/// A client of a server with captures.
 #[derive(Clone)]
 struct Captured(Client);
 
@@ -113,14 +112,14 @@ pub(crate) struct NamespaceFlags {
 }
 
 impl NamespaceFlags {
-    /// The namespace that is named. An empty name is none, as in kubectl.
+    /// The given namespace. An empty name means none, as in kubectl.
     pub(crate) fn name(&self) -> Option<&str> {
         self.namespace.as_deref().filter(|name| !name.is_empty())
     }
 }
 
-/// A namespace becomes a segment of paths, so nothing else may be in it than what namespaces are
-/// made of. Letters of the wrong case are the server's to judge.
+/// Parses a namespace. It becomes a path segment, so only characters of namespaces are allowed.
+/// Upper case is left to the server to refuse.
 pub(crate) fn namespace(text: String) -> Result<String, &'static str> {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if text.bytes().all(is_good) {
@@ -130,7 +129,7 @@ pub(crate) fn namespace(text: String) -> Result<String, &'static str> {
     }
 }
 
-/// As in kubectl, a number without a unit is in seconds.
+/// Parses a timeout. As in kubectl, a number without a unit is in seconds.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
@@ -138,7 +137,7 @@ fn request_timeout(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A cluster's API server.
+/// The API server of the selected cluster.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) client: Client,
@@ -163,7 +162,7 @@ impl Server {
         }
     }
 
-    /// Whether it is a server or an archive of ours.
+    /// Whether the server is a tidings server or archive.
     async fn is_ours(&self) -> Result<bool, CommandError> {
         match self.ask(|| self.client.apiserver_version()).await {
             Ok(version) => Ok(version.git_version.contains("+tidings-")),
@@ -176,7 +175,7 @@ impl Server {
     /// seconds.
     ///
     /// # Errors
-    /// The error of the last try, or at once any other error.
+    /// Returns the error of the last try, or at once any other error.
     pub(crate) async fn ask<T, A>(&self, mut ask: impl FnMut() -> A) -> kube::Result<T>
     where
         A: Future<Output = kube::Result<T>>,
@@ -209,14 +208,14 @@ pub(crate) enum CommandError {
     Unreachable(kube::Error),
     #[error("authenticate to the server: {}", one_line(&.0.message))]
     Unauthorized(Box<kube::core::Status>),
-    /// A temporary failure that lasted for the whole time allowed.
+    /// A temporary failure that lasted for the whole allowed time.
     #[error("{0}")]
     Away(Box<Self>),
     #[error("{what}: {}", one_line(&.status.message))]
     Refused {
         what: String,
         status: Box<kube::core::Status>,
-        /// How to find the needed permissions.
+        /// The use of `tidings rbac` that prints the needed permissions.
         rbac: &'static str,
     },
     #[error("{what}: the server sent an unexpected answer: {why}")]
@@ -240,7 +239,7 @@ impl From<PrintError> for CommandError {
 }
 
 impl CommandError {
-    /// Words that name no object.
+    /// The error of arguments that do not name an object.
     pub(crate) fn of_words(why: &str) -> Self {
         Self::Usage(format!("understand which object is meant: {why}"))
     }
@@ -278,7 +277,7 @@ impl CommandError {
         }
     }
 
-    /// Whether a retry may succeed: the server is away, busy or starting.
+    /// Whether a retry may succeed: the server is out of reach, busy or starting.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable(_) => true,
@@ -297,7 +296,7 @@ impl CommandError {
         matches!(self, Self::Refused { status, .. } if status.code == 404)
     }
 
-    /// Whether the server names this object in its refusal: it has such objects, then.
+    /// Whether the server's refusal names this object, which shows that it serves such objects.
     pub(crate) fn is_about(&self, name: &str) -> bool {
         let Self::Refused { status, .. } = self else {
             return false;
@@ -319,7 +318,7 @@ impl CommandError {
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::Refused { rbac, status, .. } if self.is_forbidden() => {
                 let mut hint = permissions_hint(rbac);
-                // A server's words for all namespaces.
+                // A server's phrase for all namespaces.
                 if status.message.contains("at the cluster scope") {
                     hint.push_str("; to read a single namespace, name it with -n");
                 }
@@ -339,10 +338,10 @@ impl CommandError {
 pub(crate) const UNREACHABLE_HINT: &str =
     "is it running, and is the address right? kubectl version asks it, too";
 
-/// Advice if something else than an API server answered.
+/// Advice if the answer did not come from an API server.
 pub(crate) const STRANGER_HINT: &str = "what stands in front of the server answered, such as a login or a proxy: sign in there, or check the address and the proxy";
 
-/// Advice if a server was reached that speaks otherwise or has another certificate, or if none was.
+/// Advice if no server was reached, or one with another protocol or certificate.
 fn unreachable_hint(why: &str) -> &'static str {
     if why.contains("invalid HTTP version") {
         "the server seems to expect TLS: its address begins with https://"
@@ -357,12 +356,12 @@ fn unreachable_hint(why: &str) -> &'static str {
 pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
 
-/// Advice if a permission is missing; `uses` is one of `tidings rbac`.
+/// Advice if a permission is missing; `uses` is an argument of `tidings rbac`.
 pub(crate) fn permissions_hint(uses: &str) -> String {
     format!("tidings rbac {uses} prints the permissions this needs")
 }
 
-/// The exit code of a verb, after printing the error.
+/// Prints the error of a verb, and returns its exit code.
 pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
     let error = match result {
         Ok(code) => return ExitCode::from(code),
@@ -377,7 +376,7 @@ pub(crate) fn finish(result: Result<u8, CommandError>) -> ExitCode {
 }
 
 impl ClusterFlags {
-    /// The flags for a context, with defaults.
+    /// Makes the flags for a context, with defaults.
     pub(crate) fn of_context(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
         Self {
             kubeconfig,
@@ -386,12 +385,12 @@ impl ClusterFlags {
         }
     }
 
-    /// The timeout of a request, if any.
+    /// The timeout of a request, if there is one.
     pub(crate) fn request_timeout(&self) -> Option<Duration> {
         (!self.request_timeout.is_zero()).then_some(self.request_timeout)
     }
 
-    /// Reads captures instead of a cluster.
+    /// Makes the flags point to captures instead of a cluster.
     pub(crate) fn direct_to(&mut self, captured: Client) {
         self.captured = Some(Captured(captured));
     }
@@ -401,7 +400,7 @@ impl ClusterFlags {
         self.captured.is_some()
     }
 
-    /// The cluster's server. A program that gives out credentials is waited for.
+    /// Connects to the cluster's server. Waits for a credential program.
     pub(crate) async fn server(&self) -> Result<Server, CommandError> {
         if let Some(Captured(client)) = &self.captured {
             return Ok(Server {
@@ -415,7 +414,7 @@ impl ClusterFlags {
         })
     }
 
-    /// A client with the configuration of these flags, or one made of it.
+    /// Makes a client of a configuration that is derived from these flags'.
     pub(crate) async fn client(&self, config: Config) -> Result<Client, CommandError> {
         let name = self.cluster.as_deref().or(self.context.as_deref());
         let client = connection::client(name.unwrap_or_default(), config).await;
@@ -432,9 +431,9 @@ impl ClusterFlags {
         self.cluster.is_some()
     }
 
-    /// The same flags for the root of the selected archive: its address without the
-    /// `/clusters/NAME` at its end, if an archive is there. What stands in front of another server
-    /// may have such paths, too, and is asked for nothing outside of the given one.
+    /// The flags for the root of the selected archive: its address without a final
+    /// `/clusters/NAME`, if an archive is at that address. A proxy in front of another server may
+    /// have such paths, too; it is sent no request outside of the given path.
     pub(crate) async fn root(&self) -> Result<Self, CommandError> {
         let mut root = self.clone();
         root.cluster = root.cluster.filter(|name| name != ALL);
@@ -449,7 +448,7 @@ impl ClusterFlags {
         Ok(root)
     }
 
-    /// The same flags for a cluster of the selected archive.
+    /// The flags for one cluster of the selected archive.
     pub(crate) fn below(&self, name: &str) -> Self {
         let mut below = self.clone();
         let root = self.address.as_deref().unwrap_or_default();
@@ -457,7 +456,7 @@ impl ClusterFlags {
         below
     }
 
-    /// How the selected cluster is reached.
+    /// The configuration of a client for the selected cluster.
     pub(crate) fn config(&self) -> Result<Config, CommandError> {
         if self.is_of_all() {
             let why = "use --cluster all, which is for tidings events, top and coverage: name one cluster";
@@ -474,9 +473,9 @@ impl ClusterFlags {
         Ok(config)
     }
 
-    /// The selected configuration. Without --kubeconfig the files of `paths` are read. Only where
-    /// these say nothing is it the cluster that this runs in: a broken file must not lead to
-    /// another cluster.
+    /// The configuration that the flags and the kubeconfigs at `paths` select. Only if these are
+    /// all missing, it is that of the cluster in which the command runs: a broken file must not
+    /// lead to another cluster.
     fn config_of(
         &self,
         paths: &[PathBuf],
@@ -491,7 +490,8 @@ impl ClusterFlags {
             || self.context.is_some()
             || self.cluster.is_some()
             || self.user.is_some();
-        // As in kubectl, the flags may be enough without a kubeconfig, or where it selects nothing.
+        // As in kubectl, the flags may be enough without a kubeconfig, or with one that selects
+        // nothing.
         let is_enough = |found: &Kubeconfig| {
             !is_chosen && self.server.is_some() && kubeconfig::current_context(found).is_none()
         };
@@ -516,19 +516,19 @@ impl ClusterFlags {
         self.configured(chosen)
     }
 
-    /// What is selected, with what the flags say, which comes before it.
+    /// The selected configuration, overridden by the flags.
     fn configured(&self, mut chosen: Chosen) -> Result<Config, CommandError> {
         let cluster = &mut chosen.cluster;
         if let Some(server) = &self.server {
             cluster.server = Some(server.clone());
-            // It is that of another server.
+            // The kubeconfig's server name is that of another server.
             cluster.tls_server_name = None;
         }
         if let Some(name) = &self.tls_server_name {
             cluster.tls_server_name = Some(name.clone());
         }
         if let Some(path) = &self.certificate_authority {
-            // A user who names authorities relies on them, whatever the kubeconfig says.
+            // Explicitly named authorities are used, whatever the kubeconfig says.
             let read = authorities_in(path);
             read.map_err(|why| CommandError::Usage(format!("use --certificate-authority: {why}")))?;
             cluster.certificate_authority = Some(path.to_string_lossy().into_owned());
@@ -566,7 +566,7 @@ impl ClusterFlags {
         Ok(configured.config)
     }
 
-    /// The cluster that this runs in, with what the flags say.
+    /// The configuration of the cluster in which the command runs, overridden by the flags.
     fn in_cluster(&self, mut config: Config) -> Result<Config, CommandError> {
         let given = Chosen {
             namespace: config.default_namespace.clone(),
@@ -601,13 +601,13 @@ impl ClusterFlags {
     }
 }
 
-/// The address of the archive of which this is the address of a cluster, if it looks like one.
+/// The address of an archive, if `address` looks like that of one of its clusters.
 fn root_of(address: &str) -> Option<&str> {
     let (rest, _) = address.trim_end_matches('/').rsplit_once('/')?;
     rest.strip_suffix("/clusters")
 }
 
-/// Tells once that credentials are not sent.
+/// Prints once that credentials are not sent.
 fn tell_left_out(config: &Config) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
@@ -618,14 +618,14 @@ fn tell_left_out(config: &Config) {
     });
 }
 
-/// Where a kubeconfig was looked for in vain.
+/// The message that no kubeconfig was found at these paths.
 fn none_at(paths: &[PathBuf]) -> String {
     let paths = paths.iter().map(|path| path.display().to_string());
     let paths: Vec<_> = paths.collect();
     format!("there is none, or an empty one, at {:?}", paths.join(", "))
 }
 
-/// Prints an error, and advice.
+/// Prints an error and advice.
 pub(crate) fn complain(error: &dyn fmt::Display, hint: Option<&str>) {
     tell(&format!("error: failed to {error}"));
     if let Some(hint) = hint {

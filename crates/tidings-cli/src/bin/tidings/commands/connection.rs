@@ -1,9 +1,9 @@
-//! The connection to a cluster's API server: one for every verb, the archive, and the clients of
-//! the server.
+//! The connection to a cluster's API server, used by every verb, the archive, and the server's
+//! reviews.
 //!
-//! A request gets the credentials that are valid now (`credentials`), goes the way that the
-//! kubeconfig or the environment says (`transport`), and its answer is judged (`answer`). kube has
-//! the types of kubeconfigs, TLS with client certificates, and the API of the client.
+//! Each request gets the currently valid credentials (`credentials`), takes the route of the
+//! kubeconfig or the environment (`transport`), and its answer is checked (`answer`). kube provides
+//! the types of kubeconfigs, TLS with client certificates, and the client's API.
 
 pub(crate) mod answer;
 pub(crate) mod credentials;
@@ -25,7 +25,7 @@ use self::answer::judged;
 use self::credentials::{Credentials, CredentialsError, Sent};
 use super::kubeconfig::proxy;
 
-/// Why there is no client of a cluster.
+/// Why no client of a cluster could be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotConnected {
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub(crate) enum NotConnected {
     Client(#[from] kube::Error),
 }
 
-/// A request that did not come through a proxy.
+/// The error of a request that failed at the proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("through the proxy {proxy}")]
 struct ByProxy {
@@ -42,16 +42,16 @@ struct ByProxy {
     source: BoxError,
 }
 
-/// See the module documentation.
+/// The service below a client: adds credentials, and checks answers.
 struct Connection {
     config: Config,
     credentials: Credentials,
-    /// The client of the last request, and the credentials of which it has the certificate.
+    /// The client of the last request, and the credentials whose certificate it has.
     last: Mutex<(Client, Sent)>,
 }
 
-/// A client of a cluster with this configuration, which is whole. If a program gives out the
-/// credentials, it is waited for. The name of the cluster is for the log.
+/// Makes a client of a cluster with this complete configuration. Waits for a credential program.
+/// The name of the cluster is for the log.
 ///
 /// # Errors
 /// There are no credentials, or TLS cannot be set up.
@@ -68,7 +68,7 @@ pub(crate) async fn client(cluster: &str, mut config: Config) -> Result<Client, 
         credentials,
         last,
     });
-    // A certificate of a program that cannot be used is told now.
+    // An unusable certificate of a credential program is reported now.
     if let Ok(sent) = connection.credentials.current().await {
         connection.client_with(sent)?;
     }
@@ -98,8 +98,8 @@ impl Connection {
         Ok(judged(&path, answer).await?)
     }
 
-    /// A client with the certificate of these credentials. Connections with another one are given
-    /// up.
+    /// The client with the certificate of these credentials. Connections with another certificate
+    /// are dropped.
     fn client_with(&self, sent: Sent) -> kube::Result<Client> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (client, before) = &mut *last;
@@ -138,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// The client needs the certificate and its key: it would not be made with another one.
+    /// Making the client fails without the certificate and its key, so success shows that they were
+    /// used.
     #[tokio::test]
     async fn a_certificate_of_a_program_is_used() {
         let own = rcgen::generate_simple_self_signed(["user".to_owned()]).unwrap();

@@ -1,5 +1,5 @@
-//! `tidings coverage`: from when to when an archive has a cluster's events, and where some may be
-//! missing.
+//! `tidings coverage`: for which periods an archive has a cluster's events, and where versions may
+//! be missing.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -17,19 +17,20 @@ use super::cluster::{
 use super::terminal::{self, ColorFlag};
 use crate::clock;
 
-/// A cluster of which nothing newer is complete is not followed as it should be: while all is well,
-/// what is complete moves on within three minutes or so.
+/// Age of `complete until` above which a cluster is not followed properly. Normally it advances
+/// within about three minutes.
 const BEHIND: SignedDuration = SignedDuration::from_mins(5);
 
 /// Show from when to when an archive has the events of its clusters, and the gaps in which versions
 /// may be missing.
 ///
-/// An archive that was stopped or cut off continues where it was, as long as the cluster remembers
-/// what came meanwhile (five minutes by default). If it does not, the last version of every event
-/// that still lives is fetched, and a gap says from when to when versions may be missing, and why.
+/// An archive that was stopped or cut off continues where it was, as long as the cluster still has
+/// the changes since then (five minutes by default). If it does not, the last version of every
+/// event that still exists is fetched, and a gap says from when to when versions may be missing,
+/// and why.
 ///
-/// Gaps do not show what ended by retention or was deleted to keep a quota. How long events are
-/// kept, and what the quota took, is printed below them.
+/// Gaps do not show events that ended by retention or were deleted to keep a quota. How long events
+/// are kept, and what the quota deleted, is printed below them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings coverage --kubeconfig ./archive/kubeconfig
@@ -41,8 +42,8 @@ pub(crate) struct Args {
     /// Form of the output
     #[arg(long, short, value_name = "FORM", default_value = "table")]
     output: Form,
-    /// Only what concerns this namespace: its gaps and those of the whole cluster. For this, who
-    /// may list the events of the namespace needs no other permission
+    /// Only the gaps of this namespace, and those of the whole cluster. A user who may list the
+    /// events of the namespace needs no other permission for this
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
     namespace: Option<String>,
     #[command(flatten)]
@@ -86,7 +87,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         Form::Table => {
             let (screen, mut out) = args.color.output();
             let mut troubles = archived::troubles(&args.cluster).await;
-            // One that could not be started is not among them.
+            // A cluster that could not be started is not among the found ones.
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
             troubles.retain(|(cluster, _)| !is_one || found.iter().any(|one| name(one) == cluster));
             let is_well = troubles.is_empty();
@@ -98,9 +99,9 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// The clusters that are meant: the one that is named, or all of the archive, which have names if
-/// they need not all be readable. A user who may not list them, since only one cluster knows the
-/// user, is shown that of the context.
+/// The selected clusters: the named one, or all of the archive. They have names if it is enough
+/// that some are readable. A user who may not list the clusters, because only one of them knows the
+/// user, gets that of the context.
 async fn clusters(
     flags: &ClusterFlags,
 ) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
@@ -122,11 +123,12 @@ fn is_refusal(error: &CommandError) -> bool {
     error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))
 }
 
-/// What was found, and notes about clusters that the user may not read: an archive may follow
-/// clusters that do not know each other's users.
+/// The readable coverages, and notes about clusters that the user may not read. An archive may
+/// follow clusters that do not know each other's users.
 ///
 /// # Errors
-/// Any other error, and a refusal if no cluster is readable or this one has to be.
+/// Returns any other error, and a refusal if no cluster is readable or the refused one was
+/// selected.
 fn readable(
     all: Vec<(Option<String>, Result<Value, CommandError>)>,
 ) -> Result<(Vec<Value>, Vec<String>), CommandError> {
@@ -147,7 +149,7 @@ fn readable(
     Ok((found, notes.collect()))
 }
 
-/// The headings of clusters.
+/// The headings of the table of clusters.
 const HEADINGS: [&str; 8] = [
     "CLUSTER",
     "NAMESPACE",
@@ -158,7 +160,7 @@ const HEADINGS: [&str; 8] = [
     "VERSIONS",
     "DISK",
 ];
-/// How many of them hold for a namespace.
+/// The number of headings that apply to a namespace.
 const OF_NAMESPACE: usize = 4;
 
 fn print(
@@ -167,7 +169,7 @@ fn print(
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // Of a namespace there are no numbers.
+    // A namespace has no counts.
     let is_of_namespace = |coverage: &Value| !coverage["namespace"].is_null();
     let columns = if found.iter().all(is_of_namespace) {
         OF_NAMESPACE
@@ -208,7 +210,7 @@ fn print(
     let behind: Vec<_> = found.iter().filter(|one| is_behind(one, now)).collect();
     writeln!(out)?;
     if gaps.is_empty() {
-        // A gap is stated when the list that ends it is complete.
+        // A gap is recorded when the list that ends it is complete.
         let mut all = found.iter().flat_map(followed);
         let is_open = all.any(|one| one.is_null() || one["listing"] == true);
         let said = if is_open {
@@ -249,7 +251,7 @@ fn print(
         .try_for_each(|said| writeln!(out, "{}", one_line(said)))
 }
 
-/// Prints what is wrong with clusters now.
+/// Prints the clusters that are not followed as configured, and why.
 fn print_troubles(troubles: &[(String, String)], out: &mut dyn Write) -> io::Result<()> {
     if troubles.is_empty() {
         return Ok(());
@@ -261,8 +263,8 @@ fn print_troubles(troubles: &[(String, String)], out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// Whether nothing newer is known of a followed cluster than of some minutes ago: its gap is stated
-/// when it is followed again. What is not followed here is as complete as it was meant to be.
+/// Whether a followed cluster is complete only until some minutes ago. Its gap is recorded only
+/// when it is followed again. A cluster that is not followed here is as complete as intended.
 fn is_behind(coverage: &Value, now: Timestamp) -> bool {
     let is_late = |followed: &Value| {
         let until = followed["completeUntil"].as_str();
@@ -272,8 +274,8 @@ fn is_behind(coverage: &Value, now: Timestamp) -> bool {
     !coverage["retention"].is_null() && followed(coverage).any(is_late)
 }
 
-/// Clusters that are one and the same: a kubeconfig may lead to another one than its name says. Of
-/// one cluster, different namespaces may well be kept by different names.
+/// Finds clusters that are in truth the same one, because a kubeconfig may lead to another cluster
+/// than its name says. One cluster may have several names for different namespaces.
 fn same(found: &[Value]) -> Vec<String> {
     let mut all: BTreeMap<[&str; 3], Vec<&Value>> = BTreeMap::new();
     for coverage in found {
@@ -304,8 +306,8 @@ fn name(coverage: &Value) -> &str {
     coverage["cluster"].as_str().unwrap_or("<unknown>")
 }
 
-/// What is in no gap and not here, either: what was sealed before, and what retention, the quota
-/// and sealing took of clusters, as far as the archive says it.
+/// Lines about events that are missing here without a gap: those sealed earlier, and those removed
+/// by retention, the quota and sealing, as far as the archive reports them.
 fn taken(found: &[Value]) -> Vec<String> {
     let mut said: Vec<String> = found.iter().filter_map(sealed_before).collect();
     said.extend(retentions(found));
@@ -313,7 +315,7 @@ fn taken(found: &[Value]) -> Vec<String> {
     said
 }
 
-/// The time before that of a cluster which is only in the object storage.
+/// The period that a cluster has only in object storage.
 fn sealed_before(coverage: &Value) -> Option<String> {
     let sealed = &coverage["sealedBefore"];
     let (since, until) = (sealed["since"].as_str()?, sealed["until"].as_str()?);
@@ -323,7 +325,7 @@ fn sealed_before(coverage: &Value) -> Option<String> {
     ))
 }
 
-/// How long events are kept: once for all clusters of which the same holds.
+/// Lines about the retention of events, one for all clusters with the same retention.
 fn retentions(found: &[Value]) -> Vec<String> {
     let mut all: Vec<(String, Option<&str>, Vec<&Value>)> = Vec::new();
     for coverage in found {
@@ -350,28 +352,29 @@ fn retentions(found: &[Value]) -> Vec<String> {
     said.collect()
 }
 
-/// Since when everything that is kept ends by the rules, if it does and that is known.
+/// Since when all stored events expire by the rules, if they do and the time is known.
 fn in_force(retention: &Value) -> Option<&str> {
     let is_applied = retention["applied"].as_bool() != Some(false);
     retention["since"].as_str().filter(|_| is_applied)
 }
 
-/// The later one of two times; one that cannot be read is the earlier one.
+/// The later of two times; an unreadable time counts as earlier.
 fn later<'a>(one: Option<&'a str>, other: Option<&'a str>) -> Option<&'a str> {
     let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
     if time(one) < time(other) { other } else { one }
 }
 
-/// What the quota and sealing took of a cluster.
+/// Lines about versions that the quota and sealing removed from a cluster.
 fn taken_of(coverage: &Value) -> Vec<String> {
     let cluster = name(coverage);
     let quota = &coverage["overQuota"];
     let trimmed = quota["events"].as_u64().filter(|number| *number > 0);
-    // A sealed archive, which alone says what it could not seal, counts versions.
+    // A sealed archive counts versions. It is recognised by its count of versions that it could not
+    // seal.
     let is_sealed = !coverage["gone"].is_null();
     let what = if is_sealed { "version" } else { "event" };
     let trimmed = trimmed.map(|number| {
-        // Older archives say until when they were last seen.
+        // Older archives report when the deleted events were last seen.
         let mut before = ["observedBefore", "lastSeenBefore"].into_iter();
         let before = before.find_map(|name| quota[name].as_str());
         let (which, until) = if is_sealed {
@@ -404,7 +407,7 @@ fn taken_of(coverage: &Value) -> Vec<String> {
     said.collect()
 }
 
-/// How long events are kept, if it is known, without since when.
+/// The retention of events, if it is known, without its start.
 fn retention(retention: &Value) -> Option<String> {
     let seconds = |name: &str| retention[name].as_u64().map(life);
     let (shortest, longest) = (seconds("shortestSeconds")?, seconds("longestSeconds")?);
@@ -431,7 +434,7 @@ fn retention(retention: &Value) -> Option<String> {
     ))
 }
 
-/// A time as flags take it.
+/// A duration in the form of the flags.
 fn life(seconds: u64) -> String {
     if seconds == 0 {
         return "0s".to_owned();
@@ -445,7 +448,7 @@ fn life(seconds: u64) -> String {
     parts.into_iter().flatten().collect()
 }
 
-/// A number of things to which something was done.
+/// A number of things and a verb: `1 event was`, `2 events were`.
 fn were(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what} was"),
@@ -453,7 +456,8 @@ fn were(number: u64, what: &str) -> String {
     }
 }
 
-/// What is followed of a cluster; one that did not answer so far has nothing, which is shown, too.
+/// The followed parts of a cluster. A cluster that has not answered yet has none, which is shown,
+/// too.
 fn followed(coverage: &Value) -> impl Iterator<Item = &Value> {
     static NOTHING: Value = Value::Null;
     let all = coverage["followed"].as_array();
@@ -484,7 +488,8 @@ fn or(value: &Value, otherwise: &str) -> Cell {
     Cell::new(text.unwrap_or(otherwise))
 }
 
-/// Why versions may be missing, and of how many gaps in one, and how long these were together.
+/// Why versions may be missing. If several gaps are merged into one, also their number and total
+/// length.
 fn cause(gap: &Value) -> Cell {
     let cause = gap["cause"].as_str().unwrap_or("<unknown>");
     match (gap["gaps"].as_u64(), gap["missingSeconds"].as_u64()) {
@@ -502,7 +507,7 @@ fn number(value: &Value) -> Cell {
     Cell::new(&value.to_string())
 }
 
-/// A number of bytes for people.
+/// A number of bytes in readable units.
 fn bytes(bytes: u64) -> Cell {
     let text = match bytes {
         0..=9_999 => format!("{bytes} B"),
@@ -526,8 +531,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// A gap is stated when the cluster is followed again: until then, that there is none says
-    /// nothing of what came after it was followed last.
+    /// A gap is recorded when the cluster is followed again. Until then, the absence of gaps says
+    /// nothing about the time since it was last followed.
     #[test]
     fn a_cluster_that_is_not_followed_any_more_is_named() {
         let coverage = |cluster: &str, until: &str, retention: Value| {
@@ -539,7 +544,7 @@ mod tests {
         let rules = || json!({"shortestSeconds": 60, "longestSeconds": 60});
         let well = coverage("well", "2026-01-01T00:59:00Z", rules());
         let away = coverage("away", "2026-01-01T00:55:00Z", rules());
-        // It follows nothing.
+        // The cluster follows nothing.
         let sealed = coverage("sealed", "2025-01-01T00:00:00Z", Value::Null);
         let now = "2026-01-01T01:00:00Z";
         let said = printed(&[well.clone(), sealed.clone()], now);
@@ -572,7 +577,7 @@ mod tests {
             coverage("west", "one".into(), &["", "shop"]),
             coverage("part", "one".into(), &["bank"]),
             coverage("other", "two".into(), &[""]),
-            // They do not show who they are.
+            // Their identities are unknown.
             coverage("a", Value::Null, &[""]),
             coverage("b", Value::Null, &[""]),
         ];
@@ -611,7 +616,7 @@ mod tests {
         assert_eq!(taken(&found), [said]);
     }
 
-    /// An archive of many clusters mostly has the same rules for all of them.
+    /// The clusters of one archive usually have the same rules.
     #[test]
     fn the_same_retention_of_several_clusters_is_told_once() {
         let coverage = |cluster: &str, days: u64, applied: bool, since: Value| {
@@ -672,23 +677,23 @@ mod tests {
         );
         let without = printed(coverage(json!([])));
         assert!(without.ends_with("\nNo gaps: nothing was missed since then.\n"));
-        // Beside a failing archive it is not said that nothing is missed.
+        // If the archive is failing, it is not said that no versions are missing.
         let mut out = Vec::new();
         let now = ("2026-03-04T05:11:00Z".parse().unwrap(), false);
         print(&[coverage(json!([]))], now, Screen::default(), &mut out).unwrap();
         assert!(out.ends_with(b"\nNo gaps so far.\n"));
-        // A namespace has no numbers of the whole cluster.
+        // A namespace has no counts of the whole cluster.
         let mut of_namespace = coverage(json!([gap]));
         of_namespace["namespace"] = "shop".into();
         let with = printed(of_namespace);
         let first = with.lines().next().unwrap().split_whitespace();
         let expected = ["CLUSTER", "NAMESPACE", "SINCE", "COMPLETE", "UNTIL"];
         assert_eq!(first.collect::<Vec<_>>(), expected);
-        // One is stated when the list that ends it is complete.
+        // A gap is recorded when the list that ends it is complete.
         let mut listing = coverage(json!([]));
         listing["followed"][0]["listing"] = true.into();
         assert!(printed(listing).contains("No gaps yet:"));
-        // One that did not answer so far is there, too.
+        // A cluster that has not answered yet is shown, too.
         let mut unknown = coverage(json!([]));
         unknown["followed"] = json!([]);
         let unknown = printed(unknown);
@@ -699,7 +704,7 @@ mod tests {
         assert_eq!(cells[5..7], ["678", "<unknown>"]);
     }
 
-    /// It is in no gap.
+    /// These events are missing without a gap.
     #[test]
     fn what_retention_quota_and_sealing_took_is_told_as_far_as_it_is_known() {
         let since = "2026-01-01T00:00:00Z";
@@ -713,7 +718,7 @@ mod tests {
         mirrored["mirrorsDeletions"] = true.into();
         for (took, said) in [
             (json!({}), ""),
-            // Of an archive on object storage, or of one that follows nothing.
+            // An archive on object storage, or one that follows nothing.
             (
                 json!({"retention": null, "gone": 0, "overQuota": {"events": 0}}),
                 "",
@@ -778,7 +783,7 @@ mod tests {
                 notes[0].starts_with("cluster edge is not shown: failed to "),
                 "{notes:?}"
             );
-            // If no other is readable, or it is asked for.
+            // If no other cluster is readable, or the cluster was selected, it is an error.
             assert!(readable(vec![(named("edge"), refused(code))]).is_err());
             assert!(readable(vec![home(), (None, refused(code))]).is_err());
         }

@@ -1,18 +1,19 @@
-//! Whose a data folder is. A server and an archive each write a kubeconfig, tokens and certificates
-//! into theirs: one that was started on the other's folder would replace the way to what is there.
+//! Checks whether a data folder belongs to a server or an archive. Each writes a kubeconfig, tokens
+//! and certificates into its folder; started on the other's folder, it would overwrite them.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where an archive has its clusters.
+/// An archive's folder of clusters.
 const CLUSTERS: &str = "clusters";
-/// Where a server has its events.
+/// A server's folder of events.
 const STORE: &str = "store";
-/// Locked while an archive uses the folder; the system unlocks it however the archive ends.
+/// The file that is locked while an archive uses the folder. The operating system releases the lock
+/// however the archive ends.
 const LOCK: &str = "lock";
 
-/// Why a folder is not used.
+/// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DataDirError {
     #[error("{} is not a folder", .0.display())]
@@ -30,7 +31,7 @@ pub(super) enum DataDirError {
 }
 
 impl DataDirError {
-    /// What may help.
+    /// Advice about the error.
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::OfAnArchive(_) | Self::OfAServer(_) => {
@@ -56,7 +57,7 @@ pub(super) fn check_for_server(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// Checks that there is something in a folder that an archive may serve without following.
+/// Checks that a folder has clusters that an archive may serve without following.
 pub(super) fn check_for_kept(path: &Path) -> Result<(), DataDirError> {
     check(path)?;
     if has_entries(&path.join(CLUSTERS)) {
@@ -65,8 +66,8 @@ pub(super) fn check_for_kept(path: &Path) -> Result<(), DataDirError> {
     Err(DataDirError::Empty(path.to_owned()))
 }
 
-/// Takes a folder for an archive: makes it and the folder of clusters, which only its owner can
-/// enter, and keeps others away for as long as the file is held.
+/// Prepares a folder for an archive: creates it and the folder of clusters, private to their owner,
+/// and locks it as long as the returned file is open.
 pub(super) fn take_for_archive(path: &Path) -> Result<File, DataDirError> {
     check(path)?;
     if has_entries(&path.join(STORE)) {
@@ -95,14 +96,12 @@ fn check(path: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-/// Whether a folder is there and has something in it: one that is empty was left by a start that
-/// failed.
+/// Whether a folder exists and is not empty. A failed start leaves an empty one.
 fn has_entries(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// Makes a folder, and those above it, that only its owner can enter. One that is there stays as it
-/// is.
+/// Creates a folder and its parents, private to their owner. An existing folder is left unchanged.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -127,7 +126,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(path("server/store/log")).unwrap();
         std::fs::create_dir_all(path("archive/clusters/prod")).unwrap();
-        // Left by starts that failed.
+        // Folders left by failed starts.
         std::fs::create_dir_all(path("failed/clusters")).unwrap();
         std::fs::create_dir_all(path("failed/store")).unwrap();
         std::fs::write(path("file"), "").unwrap();

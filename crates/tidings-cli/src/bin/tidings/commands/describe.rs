@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Objects, such as pod/web-0 or deployments.apps/web; also as pod web-0
     #[arg(value_name = "KIND/NAME", required = true)]
     objects: Vec<String>,
-    /// Include the objects it owns
+    /// Include events about the objects it owns
     #[arg(long)]
     tree: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     cluster: ClusterFlags,
 }
 
-/// Shows an object's events.
+/// Shows the events of objects.
 pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
@@ -85,8 +85,9 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// The events of each object of a name, and what tells it from the others: its namespace, if there
-/// are several, and its uid, as an object that was created anew has another one.
+/// Groups the events of a name by object. Each group has the object's distinguishing parts: its
+/// namespace, if there are several, and its uid, because an object that was created again has
+/// another one.
 fn apart(events: Vec<Event>) -> Vec<(String, Vec<Event>)> {
     if events.is_empty() {
         return vec![(String::new(), events)];

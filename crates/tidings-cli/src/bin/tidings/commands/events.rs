@@ -1,4 +1,4 @@
-//! `tidings events`: what happened, in the order it happened.
+//! `tidings events`: shows events in the order in which they happened.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -126,7 +126,7 @@ const EXAMPLES: &str = "Examples:
   # Custom columns
   tidings events -o custom-columns=WHEN:.lastTimestamp,WHO:.source.component,WHAT:.message";
 
-/// An event's name, also as -o name and kubectl print it.
+/// Parses an event's name, also in the form of -o name and kubectl's output.
 fn event_name(text: &str) -> Result<String, String> {
     let prefixes = ["event/", "events/", "event.events.k8s.io/"];
     let mut names = prefixes
@@ -162,7 +162,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     shown.unwrap_or_else(|_| timed_out(timeout, args.until_count, is_watching.get()))
 }
 
-/// The end of the time that is given. A watch that counts nothing has then done what it was to do.
+/// The result when the given time is over. A watch that counts no events has then succeeded.
 fn timed_out(
     timeout: Duration,
     until_count: Option<usize>,
@@ -215,7 +215,7 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     for source in &sources {
         let mut listed = match &args.history {
             Some(name) => match source.versions(name).await {
-                // Another cluster of the archive may have it.
+                // The event may be in another cluster of the archive.
                 Err(error) if error.is_not_found() => {
                     missing.get_or_insert(error);
                     continue;
@@ -261,7 +261,7 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
         return watch(&sources, &revisions, watched).await;
     }
     if events.is_empty() && !printer.says_nothing_found() {
-        // kubectl's own words.
+        // kubectl's own messages.
         tell(&match namespace.as_str() {
             "" => "No events found.".to_owned(),
             namespace => format!("No events found in {namespace} namespace."),
@@ -290,7 +290,7 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     Ok(DONE)
 }
 
-/// Tells from when to when captures have events, of which none is wanted.
+/// Prints the period in which the captures have events, if none is selected.
 async fn tell_span(reader: &Reader) -> Result<(), CommandError> {
     let mut all = reader.clone();
     all.filter = Filter::default();
@@ -312,7 +312,7 @@ async fn tell_span(reader: &Reader) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Tells gaps in the time that is read. Returns whether a source is an archive.
+/// Prints gaps within the selected time. Returns whether a source is an archive.
 async fn tell_gaps(args: &Args, sources: &[Source]) -> bool {
     let mut is_archive = false;
     for Source { name, reader } in sources {
@@ -333,7 +333,7 @@ async fn tell_gaps(args: &Args, sources: &[Source]) -> bool {
     is_archive
 }
 
-/// The last line of the versions of an event that has ended at its source.
+/// The final line about an event that has ended at its source.
 fn end(versions: &[Event]) -> Option<String> {
     let annotation = |name: &str| {
         let found = versions.iter();
@@ -351,7 +351,7 @@ fn end(versions: &[Event]) -> Option<String> {
     })
 }
 
-/// Watches all sources until as many events were shown as are wanted.
+/// Watches all sources until enough events were shown.
 async fn watch(
     sources: &[Source],
     revisions: &[String],
@@ -375,8 +375,8 @@ async fn watch(
             }
         })
     });
-    // The first that ends, as enough was shown or it cannot continue, ends the others. Of many,
-    // try_join_all would notice it only when those before it have ended.
+    // The first watch that ends, because enough was shown or it cannot continue, ends the others.
+    // try_join_all would notice it only after all watches before it have ended.
     let mut watches: FuturesUnordered<_> = watches.collect();
     match watches.next().await {
         Some(ended) => ended.map(|()| DONE),
@@ -390,12 +390,12 @@ async fn watch(
 struct Output<W> {
     printer: Printer,
     out: W,
-    /// How many events are still to be shown, if they are counted.
+    /// Events still to be shown, if they are counted.
     left: Option<usize>,
 }
 
 impl<W: Write> Output<W> {
-    /// Prints events, up to as many as are wanted; a break if these are all.
+    /// Prints events, up to the remaining number; breaks when it is reached.
     fn print(&mut self, events: &[Event]) -> Result<ControlFlow<()>, CommandError> {
         let wanted = self.left.unwrap_or(usize::MAX).min(events.len());
         let events = &events[..wanted];
@@ -409,15 +409,15 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// A source of events.
+/// A source of events: a cluster and its reader.
 struct Source {
-    /// The cluster of an archive, if there are several.
+    /// The name of the cluster, if the archive has several.
     name: Option<String>,
     reader: Reader,
 }
 
 impl Source {
-    /// Sets the cluster of events.
+    /// Records the source's cluster in the events.
     fn name(&self, events: &mut [Event]) {
         for event in events {
             if let Some(name) = &self.name {
@@ -426,7 +426,7 @@ impl Source {
         }
     }
 
-    /// The event whose versions to show.
+    /// Requests all versions of an event.
     async fn versions(&self, name: &str) -> Result<Listed, CommandError> {
         let namespace = match self.reader.namespace.as_str() {
             "" => {
@@ -484,7 +484,7 @@ mod tests {
         }
     }
 
-    /// Only a watch that counts nothing was to last until then.
+    /// Only a watch that counts no events succeeds when its time is over.
     #[test]
     fn what_was_not_seen_in_time_is_a_failure() {
         let timeout = Duration::from_secs(300);
@@ -507,7 +507,7 @@ mod tests {
         }
     }
 
-    /// A cluster that answers a watch so, or never.
+    /// A cluster that gives this answer to a watch, or none.
     fn cluster(answer: Option<(u16, Value)>) -> Source {
         let service = tower::service_fn(move |_: http::Request<Body>| {
             let answer = answer.clone();
@@ -523,7 +523,7 @@ mod tests {
         Source { name: None, reader }
     }
 
-    /// The annotations are in no column.
+    /// The annotations are shown in no column.
     #[test]
     fn the_history_of_an_event_that_ended_ends_with_its_end() {
         let version =
@@ -549,7 +549,7 @@ mod tests {
         }
     }
 
-    /// However many silent ones there are before it.
+    /// The watch ends however many silent watches are before it.
     #[tokio::test(start_paused = true)]
     async fn the_first_watch_that_ends_ends_all() {
         let object = json!({"metadata": {"name": "a", "namespace": "n", "resourceVersion": "6"}});
@@ -577,7 +577,7 @@ mod tests {
             out: Vec::<u8>::new(),
             left: Some(1),
         };
-        // Of no cluster nothing is seen.
+        // With no clusters nothing can be watched.
         assert!(watch(&[], &[], output).await.is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! `tidings export`: events of a cluster into a file that `tidings import` reads, page by page, so
-//! that memory does not grow with them.
+//! `tidings export`: writes the events of a cluster to a file that `tidings import` reads. It works
+//! page by page, so memory does not grow with the number of events.
 //!
-//! The file has another name until it is complete. A list is in the order of keys (namespace/name),
-//! so an interrupted export continues after the last key written; a note beside the file has the
-//! parameters, so that no other export is added to it. A sealed archive's list is in another order,
-//! and its export is begun again.
+//! Until it is complete, the file has another name. A list is in the order of keys
+//! (namespace/name), so an interrupted export continues after the last written key. A note beside
+//! the file has the export's parameters, so that a different export is not appended. A sealed
+//! archive's list is in another order, so its export starts anew.
 
 mod file;
 mod versions;
@@ -121,14 +121,14 @@ async fn export(args: Args) -> Result<u8, CommandError> {
     finish_file(&args, target, "events", (found.count, written.count))
 }
 
-/// What was written.
+/// The result of an export.
 struct Written {
     count: u64,
-    /// Whether another export can continue behind it.
+    /// Whether another export can continue after this one.
     is_by_key: bool,
 }
 
-/// Exports everything that an archive has of a cluster.
+/// Exports all versions that an archive has of a cluster.
 async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     let config = args.cluster.config()?;
     let what = What {
@@ -148,7 +148,7 @@ async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     progress.finish_and_clear();
     match copied {
         Ok(count) => finish_file(args, target, "versions and ends", (found.count, count)),
-        // A server that is no archive, say: there is nothing to continue.
+        // The server is not an archive, for example, so there is nothing to continue.
         Err(error) if !is_begun.get() && !error.may_pass() => {
             target.discard();
             Err(error)
@@ -157,13 +157,13 @@ async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     }
 }
 
-/// Tells how an export that failed continues, if it can.
+/// Says how a failed export can be continued, if it can.
 fn interrupted(target: Target, is_by_key: bool, error: CommandError) -> CommandError {
     let Some(kept) = target.keep() else {
         return error;
     };
     let kept = kept.display();
-    // What cannot be continued is a wrong command line.
+    // A wrong command line cannot be continued.
     if is_by_key && !matches!(error, CommandError::Usage(_)) {
         tell(&format!(
             "the events read so far are in {kept}; --resume continues from there"
@@ -174,7 +174,7 @@ fn interrupted(target: Target, is_by_key: bool, error: CommandError) -> CommandE
     error
 }
 
-/// Gives the file its name, and tells how many were added to how many.
+/// Renames the complete file, and prints the numbers of added and existing events.
 fn finish_file(
     args: &Args,
     target: Target,
@@ -215,7 +215,7 @@ async fn write(
     scan.await
 }
 
-/// Drawn only on a terminal.
+/// The progress bar, which is drawn only on a terminal.
 fn progress(args: &Args) -> ProgressBar {
     if args.quiet || !terminal::errors_are_shown() {
         return ProgressBar::hidden();

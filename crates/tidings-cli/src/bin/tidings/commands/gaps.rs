@@ -1,17 +1,17 @@
-//! One line about gaps in the time of the events that are shown.
+//! A note about gaps within the time of the shown events.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-/// A gap, as the coverage of an archive says it.
+/// A gap in an archive's coverage.
 struct Gap {
     from: Timestamp,
     to: Timestamp,
     cause: String,
 }
 
-/// What to tell a reader of events that were seen in this time, if versions may be missing in it:
-/// `a gap of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.
+/// The note for a reader of events seen within this time, if versions may be missing in it: `a gap
+/// of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.
 pub(super) fn line(
     coverage: &Value,
     (since, until): (Option<Timestamp>, Option<Timestamp>),
@@ -46,7 +46,7 @@ fn read(gap: &Value) -> Option<Gap> {
     })
 }
 
-/// A period in UTC, to a second.
+/// A period in UTC, in whole seconds.
 pub(super) fn period(from: Timestamp, to: Timestamp) -> String {
     let [from, to] = [from, to].map(|time| time.to_zoned(TimeZone::UTC));
     let form = if from.date() == to.date() {
@@ -58,13 +58,13 @@ pub(super) fn period(from: Timestamp, to: Timestamp) -> String {
     format!("{from} to {to} UTC")
 }
 
-/// A moment in UTC, to a second.
+/// A moment in UTC, in whole seconds.
 pub(super) fn moment(at: Timestamp) -> String {
     let at = at.to_zoned(TimeZone::UTC);
     format!("{} UTC", at.strftime("%Y-%m-%d %H:%M:%S"))
 }
 
-/// A length of time, in its two largest units.
+/// A duration in its two largest units.
 fn long(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0).cast_unsigned();
     let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];

@@ -1,11 +1,11 @@
-//! What users of kubectl type out of habit: taken where it costs nothing. Where it is not taken,
-//! the error says what to type instead.
+//! kubectl's flags and verbs that users type out of habit. Those that cost nothing are accepted;
+//! for the others, the error says what to type instead.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Error};
 
-/// Flags of kubectl that are not taken, and what there is instead.
+/// Flags of kubectl that are not accepted, and what to use instead.
 const FLAGS: [(&str, &str); 14] = [
     (
         "--allow-missing-template-keys",
@@ -47,7 +47,7 @@ const FLAGS: [(&str, &str); 14] = [
     ("--template", "-o jsonpath={…} takes a template"),
 ];
 
-/// Verbs of kubectl, and the ones of the same purpose.
+/// Verbs of kubectl, and our verbs of the same purpose.
 const VERBS: [(&str, &str); 6] = [
     ("event", "tidings events shows events"),
     (
@@ -66,7 +66,7 @@ const VERBS: [(&str, &str); 6] = [
     ("watch", "tidings events -w continues with new events"),
 ];
 
-/// The same command whose switches may have a value, as those of kubectl: `--watch=true`.
+/// Allows a value for each switch, as kubectl does: `--watch=true`.
 pub(super) fn with_values_of_switches(command: Command) -> Command {
     command.mut_subcommands(|verb| {
         verb.mut_args(|arg| {
@@ -83,7 +83,7 @@ pub(super) fn with_values_of_switches(command: Command) -> Command {
     })
 }
 
-/// True or false as Go reads it (`strconv.ParseBool`).
+/// Parses true or false as Go does (`strconv.ParseBool`).
 fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -92,7 +92,7 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// The error, with what to type instead, where that is known.
+/// Adds what to type instead to an error, if that is known.
 pub(super) fn with_advice(mut error: Error) -> Error {
     let text = |kind: ContextKind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -116,7 +116,7 @@ pub(super) fn with_advice(mut error: Error) -> Error {
         _ => None,
     };
     if let Some(advice) = advice {
-        // What is spelt like it is no better.
+        // Suggestions by spelling would not be better.
         error.remove(ContextKind::SuggestedArg);
         error.remove(ContextKind::SuggestedSubcommand);
         let advice = ContextValue::StyledStrs(vec![StyledStr::from(advice)]);
@@ -161,7 +161,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("expected true or false"), "{error}");
-        // A value behind a blank is none.
+        // A separate word is no value of a switch.
         assert!(parsed("tidings events --watch true").is_err());
     }
 

@@ -1,8 +1,8 @@
 //! `tidings import`: creates the events of captures in a cluster.
 //!
 //! A thread reads the captures, and sixteen lanes create events. The events of one object take the
-//! same lane, so they are created in the order in which they were read. Memory is bounded by what
-//! may wait before the lanes. Every event is in exactly one count of the summary.
+//! same lane, so they are created in the order in which they were read. Memory is bounded by a
+//! limit on events that wait for a lane. Every event is in exactly one count of the summary.
 
 mod create;
 mod lanes;
@@ -26,18 +26,18 @@ use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tel
 use super::connection::program;
 use super::terminal::output;
 
-/// Everything was created or exists already.
+/// Exit code: everything was created or exists already.
 const ALL_IN: u8 = 0;
-/// Something was refused or unreadable.
+/// Exit code: some events were refused or unreadable.
 const SOME_REFUSED: u8 = 1;
-/// The command line names a file that does not exist.
+/// Exit code: the command line names a file that does not exist.
 const USAGE: u8 = 2;
-/// The server cannot be reached or refuses the credentials.
+/// Exit code: the server cannot be reached or rejects the credentials.
 const UNREACHABLE: u8 = 3;
-/// Interrupted, with a shell's exit code.
+/// Exit code: interrupted, as a shell reports it.
 const INTERRUPTED: u8 = 130;
 
-/// What is read ahead of what the lanes take.
+/// Events and other results read ahead of the lanes.
 const READ_AHEAD: usize = 16;
 
 /// Create the events of captures in a cluster.
@@ -147,7 +147,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     if report.forbidden > 0 {
         tell(&format!("hint: {}", permissions_hint("import")));
     }
-    // If the output is closed, there is still the exit code.
+    // If standard output is closed, the exit code still shows the result.
     let _ = writeln!(output(), "{report}");
     Ok(match stopped {
         Some(Stop::Interrupted) => INTERRUPTED,
@@ -157,15 +157,15 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     })
 }
 
-/// Tells what is not in the cluster, and what is there in another form.
+/// Prints which events are not in the cluster, and which were changed.
 fn tell_report(report: &Report, is_told: bool) {
     for text in report.lines().filter(|_| !is_told).chain(report.notes()) {
         tell(&text);
     }
 }
 
-/// Creates the events of captures with a client, and tells what could not be read. Nothing is said
-/// of what is there already: a bundle may have an event more than once.
+/// Creates the events of captures with a client, and prints which could not be read. Existing
+/// events are not mentioned, because a bundle may have an event more than once.
 ///
 /// # Errors
 /// [`CommandError`] says which capture cannot be opened, or that none has an event.
@@ -196,7 +196,7 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
     Ok(())
 }
 
-/// Ctrl-C stops sending, and the report is still printed.
+/// On Ctrl-C stops sending; the report is still printed.
 async fn interrupt(creator: &Creator) -> Infallible {
     // Without a handler, the process would end at once.
     if tokio::signal::ctrl_c().await.is_ok() {
@@ -205,13 +205,13 @@ async fn interrupt(creator: &Creator) -> Infallible {
     std::future::pending().await
 }
 
-/// Whether a path stands for standard input.
+/// Whether a path means standard input.
 fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Looks whether every capture can be opened before anything is sent, so that a misspelt name does
-/// not cause a partial import. The length of all in bytes, if it is known.
+/// Checks that every capture can be opened before any event is sent, so that a misspelt name does
+/// not cause a partial import. Returns the total length in bytes, if it is known.
 fn check(files: &[PathBuf]) -> Result<Option<u64>, StartError> {
     if files.iter().filter(|path| is_stdin(path)).count() > 1 {
         return Err(StartError::StandardInputTwice);
@@ -248,7 +248,7 @@ async fn client(args: &Args) -> Result<Client, StartError> {
     Ok(args.cluster.client(config).await?)
 }
 
-/// Drawn only on a terminal; of bytes, if their number is known.
+/// The progress bar, which is drawn only on a terminal; in bytes, if the length is known.
 fn progress(length: Option<u64>) -> ProgressBar {
     let (bar, template) = match length {
         Some(length) => (ProgressBar::new(length), "{wide_bar} {percent:>3} %  {msg}"),
@@ -263,8 +263,8 @@ fn progress(length: Option<u64>) -> ProgressBar {
 fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let progress = progress.clone();
-    // Not the runtime's own blocking thread: the runtime would wait at its end for a read of a
-    // terminal or a pipe.
+    // A separate thread and not one of the runtime's: at its end the runtime would wait for a
+    // blocked read of a terminal or a pipe.
     std::thread::Builder::new()
         .name("import-read".to_owned())
         .spawn(move || {

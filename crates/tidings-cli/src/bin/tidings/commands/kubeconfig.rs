@@ -1,9 +1,8 @@
-//! Kubeconfigs as client-go reads them (clientcmd's `ClientConfigLoadingRules`): the files, and
-//! what they say together.
+//! Reads and merges kubeconfigs as client-go does (clientcmd's `ClientConfigLoadingRules`).
 //!
-//! Invariants: a missing file says nothing, and a file that cannot be read is an error: it might
-//! have named another cluster than the next best. No part of a file's values is in an error: there
-//! are secrets among them.
+//! Invariants: a missing file is ignored, but an unreadable file is an error, because it might name
+//! another cluster than the next file. No error contains a value of a file, because there are
+//! secrets among them.
 
 pub(crate) mod chosen;
 mod fields;
@@ -30,7 +29,7 @@ pub(crate) enum KubeconfigError {
     Merge(String),
 }
 
-/// The kubeconfigs that are read where none is named, the first one first.
+/// The kubeconfigs that are read if none is named, the first taking precedence.
 pub(crate) fn of_environment() -> Vec<PathBuf> {
     let listed = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let mut files: Vec<PathBuf> = Vec::new();
@@ -48,10 +47,10 @@ pub(crate) fn of_environment() -> Vec<PathBuf> {
         .collect()
 }
 
-/// What a file says. Its relative paths begin at its folder.
+/// Reads a file. Its relative paths start at its folder.
 ///
 /// # Errors
-/// It cannot be read, or client-go would not understand it.
+/// The file cannot be read, or client-go would not accept it.
 pub(crate) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let failed = |source| KubeconfigError::Read {
         path: path.to_owned(),

@@ -1,8 +1,7 @@
-//! Clusters that are being connected to and opened, each in a task of its own: none waits for
-//! another.
+//! Attempts to open and connect to clusters, each in its own task: none waits for another.
 //!
-//! Invariants: there is one attempt of a cluster at most. One that is replaced or not wanted any
-//! more ends at once, and the program that it waits for is killed.
+//! Invariants: there is at most one attempt for a cluster. An attempt that is replaced or no longer
+//! wanted ends at once, and its credential program is killed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,18 +15,19 @@ use super::clusters::{ClusterError, Defaults};
 use super::opened::{OPENED_AT_ONCE, Opened, open, source_of};
 use super::source::Source;
 
-/// What came of an attempt.
+/// The result of an attempt.
 pub(super) enum Came {
-    /// What is kept of a cluster was opened, and it is followed, if it is to be.
+    /// The cluster's store was opened and, unless nothing is to be followed, its source was
+    /// connected to.
     Opened(Opened),
-    /// A cluster that is followed already was connected to anew.
+    /// A cluster that is already followed was connected to with new settings or credentials.
     Connected(Result<Source, ClusterError>),
 }
 
-/// An attempt that is done.
+/// A finished attempt.
 pub(super) struct Done {
     pub(super) setting: ClusterSetting,
-    /// What its kubeconfigs said before: a hash.
+    /// A hash of the cluster's kubeconfigs, taken before the attempt.
     pub(super) said: Option<u64>,
     pub(super) came: Came,
 }
@@ -38,11 +38,11 @@ struct Running {
     task: AbortHandle,
 }
 
-/// See the module documentation.
+/// All running attempts.
 pub(super) struct Attempts {
     data_dir: PathBuf,
     defaults: Arc<Defaults>,
-    /// Opening a store takes memory.
+    /// Bounds the stores that are opened at the same time, because opening takes memory.
     places: Arc<Semaphore>,
     running: BTreeMap<String, Running>,
     tasks: JoinSet<Came>,
@@ -63,14 +63,14 @@ impl Attempts {
         self.running.is_empty()
     }
 
-    /// Whether a cluster is tried with this setting, and what is said of it now.
+    /// Whether an attempt with this setting and this hash of kubeconfigs is running.
     pub(super) fn has(&self, setting: &ClusterSetting, said: Option<u64>) -> bool {
         let running = self.running.get(&setting.name);
         running.is_some_and(|running| running.setting == *setting && running.said == said)
     }
 
-    /// Opens a cluster, one of this number, and follows it; from a source that is connected to
-    /// already, if there is one.
+    /// Starts to open a cluster, one of `many`, and to follow it: from `source` if that is
+    /// connected already.
     pub(super) fn open(
         &mut self,
         setting: ClusterSetting,
@@ -95,7 +95,7 @@ impl Attempts {
         self.begin(setting, said, work);
     }
 
-    /// Connects to a cluster that is followed already.
+    /// Starts to connect to a cluster that is already followed.
     pub(super) fn connect(&mut self, setting: ClusterSetting, said: Option<u64>) {
         let (defaults, connected) = (Arc::clone(&self.defaults), setting.clone());
         let work = async move { Came::Connected(defaults.connect(&connected).await) };
@@ -120,7 +120,7 @@ impl Attempts {
         }
     }
 
-    /// Gives up the attempts of other clusters than these.
+    /// Cancels the attempts for all clusters that are not wanted.
     pub(super) fn keep(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.running.retain(|name, running| {
             let is_wanted = is_wanted(name);
@@ -131,19 +131,19 @@ impl Attempts {
         });
     }
 
-    /// The next attempt that is done, once there is one. Nothing is lost if this is not waited for.
+    /// Waits for the next finished attempt. Cancelling the wait loses nothing.
     pub(super) async fn next(&mut self) -> Done {
         loop {
             let (id, came) = match self.tasks.join_next_with_id().await {
                 Some(Ok((id, came))) => (id, came),
-                // It was given up, or it panicked, and the log says how.
+                // The attempt was cancelled, or it panicked, and the log says how.
                 Some(Err(error)) => {
                     let why = "following it panicked; the log says how";
                     (error.id(), Came::Opened(Err(why.into())))
                 }
                 None => std::future::pending().await,
             };
-            // What was given up does not count, also if it was done already.
+            // A cancelled attempt is ignored, even if it had finished already.
             if let Some(running) = self.take(id) {
                 return Done {
                     setting: running.setting,

@@ -1,4 +1,4 @@
-//! Which clusters are followed, and how: from the command line, or from a file.
+//! The clusters to follow and their settings, from the command line or from a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::kubeconfig;
 use crate::commands::kubeconfig::chosen::has_token;
 
-/// Least memory of one cluster's index, in bytes.
+/// Minimum memory of one cluster's index, in bytes.
 const INDEX_BYTES_MIN: usize = 256 << 10;
 /// Minimum memory for the sample from which compression is learned, in bytes.
 const SAMPLE_BYTES_MIN: usize = 64 << 10;
@@ -43,12 +43,12 @@ pub(in crate::commands) enum ClusterError {
     Name(String),
 }
 
-/// What holds for a cluster of which nothing else is said.
+/// Settings of clusters that their own setting leaves unset.
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 #[derive(Default)]
 pub(in crate::commands) struct Defaults {
     pub(in crate::commands) kubeconfig: Option<PathBuf>,
-    /// The one that the archive writes, if it does.
+    /// The path of the kubeconfig that the archive writes, if it writes one.
     pub(in crate::commands) own_kubeconfig: Option<PathBuf>,
     pub(in crate::commands) namespaces: Vec<String>,
     pub(in crate::commands) field_selector: Option<String>,
@@ -60,20 +60,20 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) from_now: bool,
     pub(in crate::commands) pass_through: bool,
     pub(in crate::commands) cluster_access: bool,
-    /// Of all clusters together.
+    /// Memory for all clusters together, in bytes.
     pub(in crate::commands) memory: usize,
-    /// Nothing is followed.
+    /// Whether nothing is followed.
     pub(in crate::commands) no_follow: bool,
-    /// What was observed waits to be sealed.
+    /// Whether observed versions are queued to be sealed.
     pub(in crate::commands) seal: bool,
-    /// What all clusters say what time it is.
+    /// The clusters' clocks, by which the archive judges its own.
     pub(in crate::commands) clocks: Arc<Clocks>,
-    /// Where archives are that new data folders continue.
+    /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
     pub(in crate::commands) continues: Option<tidings_objects::Place>,
 }
 
-/// Rules, and the text they were read from.
+/// Retention rules, and the text they were parsed from.
 #[derive(Default)]
 pub(in crate::commands) struct Retention {
     rules: RetentionRules,
@@ -81,7 +81,7 @@ pub(in crate::commands) struct Retention {
 }
 
 impl Retention {
-    /// The rules of a file.
+    /// Reads the rules of a file; without a path there are none.
     pub(in crate::commands) fn read(path: Option<&Path>) -> Result<Self, ClusterError> {
         match path {
             None => Ok(Self::default()),
@@ -100,20 +100,20 @@ fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
     Ok(Retention { rules, text })
 }
 
-/// The clusters of a file.
+/// Reads a file of clusters.
 pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
     of_text(path, &text_of(path)?)
 }
 
-/// A file of clusters that is read again and again.
+/// A file of clusters that is read repeatedly.
 ///
-/// It may be half written when it is read, and a part of it may be a file of fewer clusters, or one
-/// with a smaller quota. So it counts once it was read twice with the same text.
+/// The file may be half written when it is read, and its beginning may be a valid file with fewer
+/// clusters or a smaller quota. So a text counts only when it is read twice in a row.
 #[derive(Debug, Default)]
 pub(super) struct Reread(Option<String>);
 
 impl Reread {
-    /// The clusters; `None` if the text is not that of the time before.
+    /// Reads the clusters; `None` if the text differs from that of the previous read.
     pub(super) fn read(
         &mut self,
         path: &Path,
@@ -146,7 +146,7 @@ fn of_text(path: &Path, text: &str) -> Result<Vec<ClusterSetting>, ClusterError>
     Ok(clusters)
 }
 
-/// The clusters of which something is kept.
+/// The clusters that have a folder in the data folder.
 pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
     let path = data_dir.join("clusters");
     let wrong = |why: String| ClusterError::File {
@@ -166,13 +166,13 @@ pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError>
     Ok(settings)
 }
 
-/// Where what is kept of a cluster lies.
+/// The folder of a cluster.
 pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
     check_name(name).map_err(ClusterError::Name)?;
     Ok(data_dir.join("clusters").join(name))
 }
 
-/// What comes nearest to a context's name.
+/// The valid cluster name closest to a context's name.
 fn name_of_context(context: &str) -> String {
     let mut name = String::new();
     for character in context.chars().flat_map(char::to_lowercase) {
@@ -182,7 +182,7 @@ fn name_of_context(context: &str) -> String {
             name.push('-');
         }
     }
-    // Of names such as arn:aws:eks:…:cluster/prod the end tells them apart.
+    // The end is kept, which distinguishes names such as arn:aws:eks:…:cluster/prod.
     let start = name.len().saturating_sub(NAME_LEN_MAX);
     name.get(start..)
         .unwrap_or_default()
@@ -191,7 +191,7 @@ fn name_of_context(context: &str) -> String {
 }
 
 impl Defaults {
-    /// The clusters of some contexts, or of the current one.
+    /// The clusters of these contexts, or of the current one.
     pub(in crate::commands) fn of_contexts(
         &self,
         contexts: &[String],
@@ -203,7 +203,7 @@ impl Defaults {
         }
         let mut contexts: Vec<_> = contexts.iter().cloned().map(Some).collect();
         if contexts.is_empty() {
-            // One that cannot be read is told when the cluster is connected to.
+            // An unreadable kubeconfig is reported when the cluster is connected to.
             let read = match &self.kubeconfig {
                 Some(path) => kubeconfig::read(path).ok(),
                 None => kubeconfig::merged(&kubeconfig::of_environment())
@@ -237,7 +237,7 @@ impl Defaults {
         Ok(settings)
     }
 
-    /// The kubeconfigs that lead to a cluster, if any do.
+    /// The kubeconfig files that a cluster's connection depends on.
     pub(super) fn kubeconfigs(&self, setting: &ClusterSetting) -> Vec<PathBuf> {
         if let Some(path) = setting.kubeconfig.as_ref().or(self.kubeconfig.as_ref()) {
             return vec![path.clone()];
@@ -247,8 +247,9 @@ impl Defaults {
         files
     }
 
-    /// Whether a file is the one that the archive writes. It may be read together with the others,
-    /// and changes whenever a cluster is followed anew: that is no reason to follow one anew.
+    /// Whether a file is the kubeconfig that the archive writes. It may be read together with
+    /// others. It changes whenever a cluster is followed anew, which must not cause another
+    /// reconnection.
     fn is_own(&self, file: &Path) -> bool {
         let Some(own) = &self.own_kubeconfig else {
             return false;
@@ -257,13 +258,13 @@ impl Defaults {
         own.is_some() && own == file
     }
 
-    /// What the kubeconfigs that lead to a cluster say: a hash.
+    /// A hash of the kubeconfigs that a cluster's connection depends on.
     pub(super) fn said(&self, setting: &ClusterSetting) -> Option<u64> {
         kubeconfigs::said(&self.kubeconfigs(setting))
     }
 
-    /// A client of a cluster. Whether the cluster answers is found out by following it. A program
-    /// that gives out credentials is waited for, for a minute at most.
+    /// Makes a client of a cluster. Whether the cluster answers shows when it is followed. Waits up
+    /// to a minute for a credential program.
     pub(in crate::commands) async fn connect(
         &self,
         setting: &ClusterSetting,
@@ -272,7 +273,7 @@ impl Defaults {
             name: setting.name.clone(),
             why,
         };
-        // Before they are read: what changes meanwhile is a change.
+        // Hashed before the files are read, so that a change in between is noticed.
         let said = self.said(setting);
         let kubeconfig = setting.kubeconfig.clone().or(self.kubeconfig.clone());
         let flags = ClusterFlags::of_context(kubeconfig, setting.context.clone());
@@ -312,7 +313,7 @@ impl Defaults {
         Ok(source)
     }
 
-    /// The user by whom a cluster is followed, as its kubeconfigs call them.
+    /// The name in the kubeconfigs of the user by whom a cluster is followed.
     fn user(&self, setting: &ClusterSetting) -> Option<String> {
         let found = kubeconfig::merged(&self.kubeconfigs(setting));
         let found = found.ok().flatten()?;
@@ -320,7 +321,7 @@ impl Defaults {
         user.map(str::to_owned)
     }
 
-    /// How a cluster is followed, one of this number.
+    /// The options for following a cluster, one of `many`.
     pub(in crate::commands) fn options(
         &self,
         setting: &ClusterSetting,
@@ -361,10 +362,11 @@ impl Defaults {
     }
 }
 
-/// How a store is run that has so much memory.
+/// The options of a store that may use `memory` bytes.
 fn store(memory: usize) -> EmbeddedOptions {
     let mut options = EmbeddedOptions::default();
-    // There is as much again while it is flushed. With the others it is the whole memory.
+    // While it is flushed, the index takes this much again. Together with the caches that is the
+    // whole memory.
     options.index_memory_bytes = (memory / 8).max(INDEX_BYTES_MIN);
     options.cache_bytes = (memory / 8 * 3) as u64;
     options.history_memory_bytes = memory / 8;
@@ -412,7 +414,7 @@ mod tests {
         }
     }
 
-    /// A part of a file may be a file of fewer clusters, or one with a smaller quota.
+    /// The beginning of a file may be a valid file with fewer clusters, or with a smaller quota.
     #[test]
     fn a_file_that_is_read_again_counts_once_it_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
@@ -429,14 +431,14 @@ mod tests {
         assert!(matches!(look("clusters:\n- {name: a}\n"), Ok(None)));
         assert!(matches!(look(whole), Ok(None)));
         assert!(matches!(look(whole), Ok(Some(2))));
-        // What is wrong is told when it stays so.
+        // An error is reported when the text is unchanged.
         assert!(matches!(look("clusters: {"), Ok(None)));
         assert!(look("clusters: {").is_err());
         std::fs::remove_file(&path).unwrap();
         assert!(reread.read(&path).is_err());
     }
 
-    /// A kubeconfig with a token, and these settings of its cluster.
+    /// Writes a kubeconfig with a token, and these settings of its cluster.
     fn kubeconfig_of(folder: &Path, cluster: &str) -> PathBuf {
         let path = folder.join("kubeconfig");
         let kubeconfig = format!(
@@ -447,7 +449,8 @@ mod tests {
         path
     }
 
-    /// The others are followed, and so is this one once requests are not to be passed to it.
+    /// The other clusters are followed, and this one is, too, once it does not ask for proxied
+    /// requests.
     #[tokio::test]
     async fn a_cluster_that_requests_cannot_be_passed_to_is_refused_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
@@ -500,7 +503,7 @@ mod tests {
             own_kubeconfig: Some(own.clone()),
             ..Defaults::default()
         };
-        // It is not written yet, and nor is the other.
+        // Neither file exists yet.
         assert!(!defaults.is_own(&data.join("other")));
         for file in [&own, &data.join("other")] {
             std::fs::write(file, "").unwrap();
@@ -532,9 +535,9 @@ users:
         for (context, is_asked, expected) in [
             (None, true, Some("me")),
             (Some("a"), true, Some("me")),
-            // Nothing of this one can be passed on.
+            // No token can be sent on to this cluster.
             (Some("b"), true, None),
-            // The cluster is not asked about tokens.
+            // The cluster does not review tokens.
             (Some("a"), false, None),
         ] {
             let defaults = Defaults {

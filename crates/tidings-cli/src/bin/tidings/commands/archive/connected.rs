@@ -1,33 +1,34 @@
-//! With what a cluster is connected to, and when it is to be connected to anew.
+//! The settings and kubeconfigs of each connection, to decide when a cluster is connected to anew.
 //!
-//! What is noted is what the files said before they were read for the connection. So nothing that
-//! changes meanwhile is missed, and what could not be used is tried until it can.
+//! A connection records a hash of its files, taken before they were read. So a change in between is
+//! noticed, and files that could not be used are tried until they can be.
 
 use std::collections::BTreeMap;
 
 use tidings_cli::clusters::ClusterSetting;
 
-/// How often the files are looked at until the same is tried again that could not be used: it may
-/// start a program that gives out credentials.
+/// Reads of unchanged files until a failed connection is tried again. A retry may start a
+/// credential program.
 const LOOKS_BETWEEN: u32 = 6;
 
-/// With what a cluster is connected to.
+/// The inputs of a cluster's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Connected {
     pub(super) setting: ClusterSetting,
-    /// What its kubeconfigs said: a hash.
+    /// A hash of the cluster's kubeconfigs.
     pub(super) said: Option<u64>,
 }
 
 impl Connected {
-    /// Whether it is to be connected to anew, as something is not as it was. Where kubeconfigs say
-    /// nothing any more, the cluster that this runs in might be taken for it.
+    /// Whether the cluster must be connected to anew because its setting or kubeconfigs changed. If
+    /// no kubeconfig exists any more, the connection stays; otherwise the cluster in which the
+    /// archive runs might be taken for it.
     pub(super) fn is_outdated(&self, setting: &ClusterSetting, said: Option<u64>) -> bool {
         self.setting != *setting || said.is_some() && self.said != said
     }
 }
 
-/// What could not be used, by clusters.
+/// The failed connections, by cluster name.
 #[derive(Debug, Default)]
 pub(super) struct Refused(BTreeMap<String, Refusal>);
 
@@ -36,12 +37,12 @@ struct Refusal {
     setting: ClusterSetting,
     said: Option<u64>,
     why: String,
-    /// Looks until it is tried again.
+    /// Reads of the files until the next try.
     looks: u32,
 }
 
 impl Refused {
-    /// Whether a cluster is to be tried now, with what is said of it now.
+    /// Whether to try a cluster now, given its current setting and hash of kubeconfigs.
     pub(super) fn is_due(&mut self, setting: &ClusterSetting, said: Option<u64>) -> bool {
         match self.0.get_mut(&setting.name) {
             Some(former) if former.setting == *setting && former.said == said => {
@@ -52,7 +53,8 @@ impl Refused {
         }
     }
 
-    /// Notes why a cluster could not be used. Whether that is something else than the last time.
+    /// Records why a cluster could not be used. Returns whether the reason differs from the last
+    /// one.
     pub(super) fn note(&mut self, setting: &ClusterSetting, said: Option<u64>, why: &str) -> bool {
         let refusal = Refusal {
             setting: setting.clone(),
@@ -64,12 +66,12 @@ impl Refused {
         former.is_none_or(|former| former.why != why)
     }
 
-    /// Why a cluster could not be used, if it could not.
+    /// Why a cluster could not be used; `None` if it was not refused.
     pub(super) fn why(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|refusal| refusal.why.as_str())
     }
 
-    /// A cluster could be used, or is not wanted any more.
+    /// Forgets the failure of a cluster that works or is no longer wanted.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
@@ -99,7 +101,7 @@ mod tests {
             ("a", ONE, false),
             ("b", ONE, true),
             ("a", TWO, true),
-            // The files are about to be written.
+            // The files are being written.
             ("a", None, false),
         ] {
             let found = connected.is_outdated(&named(context), said);
@@ -119,7 +121,7 @@ mod tests {
             assert!(refused.is_due(&named("a"), ONE));
             assert!(!refused.note(&named("a"), ONE, "no"));
         }
-        // Something else at once.
+        // A changed setting or kubeconfig is tried at once.
         assert!(refused.is_due(&named("b"), ONE));
         assert!(refused.is_due(&named("a"), TWO));
         assert!(refused.note(&named("a"), TWO, "not this either"));

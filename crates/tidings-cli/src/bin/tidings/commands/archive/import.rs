@@ -1,4 +1,4 @@
-//! `tidings archive --import`: what `tidings export --versions` wrote, put into the folder of a
+//! `tidings archive --import`: imports a file of `tidings export --versions` into the folder of a
 //! cluster.
 
 use std::error::Error;
@@ -13,10 +13,10 @@ use super::clusters::{self, Defaults};
 use crate::commands::cluster::tell;
 use tidings_cli::clusters::ClusterSetting;
 
-/// How many versions are imported before it is told.
+/// Versions between two progress messages.
 const TOLD_EVERY: u64 = 100_000;
 
-/// Imports a file as a cluster; whether it was whole.
+/// Imports a file as a cluster; returns whether the file was complete.
 pub(super) async fn import(
     data_dir: &Path,
     name: String,
@@ -50,7 +50,7 @@ pub(super) async fn import(
     Ok(imported.is_whole)
 }
 
-/// What is to be said of an import.
+/// The messages about a finished import.
 fn words(imported: &Imported) -> Vec<String> {
     let mut words = vec![format!(
         "{} versions and {} ends imported, {} were there already",
@@ -87,7 +87,7 @@ fn words(imported: &Imported) -> Vec<String> {
     words
 }
 
-/// What is in a file, also where it is compressed.
+/// A reader of the file's text, decompressed if it is gzip.
 fn decompressed(file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     let mut beginning = Vec::new();

@@ -1,13 +1,13 @@
-//! What the kubeconfigs of a followed cluster say: the files, and those that they name. Tokens in
-//! files of their own are read again by the client.
+//! A hash of a followed cluster's kubeconfigs and of the files they name, to notice changes. Token
+//! files are excluded: the client re-reads them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::commands::kubeconfig;
 
-/// A hash of what kubeconfigs say, and of the files they name: there are keys in them. `None` if
-/// no file is there: it may be about to be written.
+/// A hash of kubeconfigs and the files they name; it is kept instead of the text, which has keys in
+/// it. `None` if no file exists: it may be about to be written.
 pub(super) fn said(files: &[PathBuf]) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let mut is_any_there = false;
@@ -17,7 +17,7 @@ pub(super) fn said(files: &[PathBuf]) -> Option<u64> {
     is_any_there.then(|| hasher.finish())
 }
 
-/// Whether the file is there.
+/// Hashes a file; returns whether it exists.
 fn hash(file: &Path, hasher: &mut DefaultHasher) -> bool {
     let text = std::fs::read(file).ok();
     text.hash(hasher);
@@ -59,7 +59,7 @@ mod tests {
         assert!(!is_changed());
         write(&key, "another");
         assert!(is_changed());
-        // Any of them.
+        // A change of any of the files is noticed.
         write(&files[1], text);
         assert!(is_changed());
         std::fs::remove_file(&files[0]).unwrap();

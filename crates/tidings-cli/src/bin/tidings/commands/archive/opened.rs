@@ -1,4 +1,4 @@
-//! Opens what is kept of clusters, and follows them.
+//! Opens the stores of clusters, and follows the clusters.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,10 +18,10 @@ pub(super) const OPENED_AT_ONCE: usize = 8;
 /// Why a cluster was not opened.
 pub(super) type OpenedError = Box<dyn Error + Send + Sync>;
 
-/// The way to a cluster, if it is followed, and what is kept of it.
+/// The source of a cluster, if it is followed, and its opened store.
 pub(super) type Opened = Result<(Option<Source>, Cluster), OpenedError>;
 
-/// The way to a cluster, if it is to be followed.
+/// Connects to the source of a cluster, if it is to be followed.
 pub(super) async fn source_of(
     defaults: &Defaults,
     setting: &ClusterSetting,
@@ -32,7 +32,7 @@ pub(super) async fn source_of(
     defaults.connect(setting).await.map(Some)
 }
 
-/// Opens what is kept of a cluster, and follows it, if there is a way to it.
+/// Opens the store of a cluster, and follows the cluster if there is a source.
 pub(super) async fn open(
     data_dir: &Path,
     defaults: &Defaults,
@@ -58,7 +58,7 @@ pub(super) async fn open(
     Ok((source, cluster))
 }
 
-/// Connects to several clusters and opens them, some at a time.
+/// Connects to several clusters and opens them, a few at a time.
 pub(in crate::commands) async fn open_all(
     data_dir: &Path,
     defaults: &Defaults,

@@ -1,4 +1,4 @@
-//! What the archive knows of a cluster, as the server asks for it.
+//! The history of a followed cluster, in the form that the server reads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use tokio::task::AbortHandle;
 
 use super::source::Source;
 
-/// How often what takes a while to count is counted.
+/// Interval at which expensive counts are updated.
 const MEASURE: Duration = Duration::from_secs(30);
 
-/// A cluster's past, as the server asks for it.
+/// A cluster's history, in the form that the server reads.
 pub(in crate::commands) struct Served {
     name: String,
     past: Past,
@@ -35,7 +35,7 @@ pub(in crate::commands) struct Served {
     measuring: AbortHandle,
 }
 
-/// What is counted now and then.
+/// Counts that are updated at intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measured {
     events: u64,
@@ -49,14 +49,15 @@ struct Measured {
 }
 
 impl Served {
-    /// What the server needs of a cluster.
+    /// Makes the server's view of a cluster.
     pub(in crate::commands) async fn of(
         cluster: &Cluster,
         source: Option<&Source>,
     ) -> FollowedCluster {
         let past = cluster.past();
         let measured = Arc::new(Mutex::new(Measured::default()));
-        // Before it is served: a number that begins at nothing would look like one that grows.
+        // Measured before it is served, because a counter that starts at zero would look like an
+        // increase.
         measure(&past, &measured).await;
         let measuring = tokio::spawn(keep_measuring(past.clone(), Arc::clone(&measured)));
         let served = Self {
@@ -104,7 +105,7 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
     match past.counted().await {
         Ok(coverage) => {
             let followed = coverage.followed.iter();
-            // Of several namespaces that are followed now, what holds for all.
+            // If several namespaces are followed, a value holds only if it holds for all of them.
             let is_begun = past.is_begun(&coverage);
             let current = followed
                 .clone()
@@ -129,7 +130,7 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
     }
 }
 
-/// Versions of an event, as the server has them.
+/// Converts versions of an event to the server's type.
 pub(in crate::commands) fn served(found: tidings_archive::Versions) -> Versions {
     let versions = found.versions.into_iter().map(|version| ObservedVersion {
         value: version.event,

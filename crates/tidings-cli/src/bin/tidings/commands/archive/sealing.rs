@@ -1,6 +1,6 @@
-//! `tidings archive --objects`: a task for each cluster that seals what is observed.
+//! `tidings archive --objects`: one task for each cluster that seals observed versions.
 //!
-//! A task may be ended at any moment: the storage says what is sealed.
+//! A task may be ended at any time, because the object storage records what is sealed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
 
-/// The smallest quota: twice what one file may have, as the latest stays.
+/// Minimum quota: twice the maximum size of a file, because the latest file stays.
 const QUOTA_MIN: usize = 64 << 20;
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Object storage")]
 pub(super) struct SealFlags {
-    /// Seal everything that is observed into Parquet files there as well: s3://BUCKET/PREFIX,
+    /// Also seal every observed version into Parquet files at this URL: s3://BUCKET/PREFIX,
     /// gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER
     ///
     /// Credentials, region and endpoint come from variables of the environment (AWS_ACCESS_KEY_ID,
     /// AWS_REGION, AWS_ENDPOINT, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_NAME and others);
     /// without these, credentials are those of the pod or machine. AWS_PROFILE and ~/.aws are not
     /// read. docs/how-to/keep-an-archive-in-a-bucket.md has all of them, and the permissions;
-    /// docs/archive-format.md has the columns. What is in the data folder when this is used first
-    /// is sealed, too.
+    /// docs/archive-format.md has the columns. Versions that are in the data folder when this is
+    /// used first are sealed, too.
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
     /// Continue an archive whose data folder is lost, or was restored from a copy: a new folder
     /// begins where the archive ends, one that has events seals them behind it, and the former one
-    /// seals nothing more. Take it out again once the archive is continued
+    /// seals nothing more. Remove this option once the archive is continued
     #[arg(long, requires = "objects")]
     objects_continue: bool,
     /// Maximum time that a version waits to be sealed
@@ -47,17 +47,17 @@ pub(super) struct SealFlags {
     /// Ti, k, M, G or T. Above it, the files are deleted whose last version was observed longest
     /// ago [default: no limit]
     ///
-    /// Files that are left to their readers (--objects-grace) are not counted, so that for a while
+    /// Files that are kept for their readers (--objects-grace) are not counted, so that for a while
     /// the bucket has more.
     #[arg(long, value_name = "BYTES", requires = "objects", value_parser = quota)]
     objects_quota: Option<usize>,
-    /// Time for which a file is left to its readers once it was merged, its retention time is over,
-    /// or it is beyond the quota
+    /// Time for which a file is kept for its readers after it was merged, its retention time is
+    /// over, or it is beyond the quota
     #[arg(long, value_name = "DURATION", default_value = "24h", requires = "objects", value_parser = duration_of_seconds)]
     objects_grace: Duration,
 }
 
-/// A number of bytes in which some files have room.
+/// Parses a number of bytes that is enough for some files.
 fn quota(text: &str) -> Result<usize, String> {
     let enough = bytes(text).ok().filter(|bytes| *bytes >= QUOTA_MIN);
     enough.ok_or_else(|| {
@@ -85,7 +85,8 @@ impl SealFlags {
     }
 }
 
-/// Lets a cluster continue what another data folder, or this one before it was restored, sealed.
+/// Makes a cluster's data folder continue the archive that another folder sealed, or this one
+/// before it was restored.
 pub(super) async fn take_over(place: &Place, cluster: &mut Cluster) -> Result<(), ContinueError> {
     if tidings_objects::take_over(place, cluster, &SystemClock).await? {
         let cluster = cluster.name();
@@ -94,7 +95,7 @@ pub(super) async fn take_over(place: &Place, cluster: &mut Cluster) -> Result<()
     Ok(())
 }
 
-/// The tasks, by clusters.
+/// The sealing tasks, by cluster name.
 pub(super) struct Sealing {
     place: Option<Place>,
     options: SealOptions,
@@ -103,7 +104,7 @@ pub(super) struct Sealing {
 }
 
 impl Sealing {
-    /// Where archives are that a new data folder continues, if it is to.
+    /// The place of the sealed archives to continue, if the option is set.
     pub(super) fn to_continue(&self) -> Option<Place> {
         self.place.clone().filter(|_| self.takes_over)
     }

@@ -1,4 +1,4 @@
-//! A cluster that is followed, as its kubeconfig has it.
+//! The connection to a followed cluster, made from its kubeconfig.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,35 +8,35 @@ use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
 use crate::commands::connection::{self, NotConnected};
 use crate::commands::serve::cluster::{Cluster as Reviewing, Unverified, verified};
 
-/// Maximum authorities that tell a cluster from others: more are those of a system, say, which
-/// verify any.
+/// Maximum certificate authorities by which a cluster is recognised. If there are more, they are a
+/// system's, which verify any server.
 const AUTHORITIES_MAX: usize = 8;
 
-/// Bytes of a certificate that tell it from others: its end, which is a part of its signature.
+/// Bytes of a certificate by which it is recognised: its end, which is part of its signature.
 const TELLING: usize = 16;
 
-/// See the module documentation.
+/// The connection to a followed cluster, and what is known of it.
 pub(in crate::commands) struct Source {
     pub(in crate::commands) client: Client,
-    /// What tells the authorities from others by which its certificate is verified, if these are
-    /// its own.
+    /// The recognisable parts of the cluster's own certificate authorities; empty if these are the
+    /// system's.
     pub(super) authorities: Vec<String>,
     address: String,
-    /// Whether tokens of callers may be sent to it.
+    /// Whether callers' tokens may be sent to the cluster.
     pub(super) verified: Result<(), Unverified>,
-    /// The way of requests for other things than events, if they are passed to it.
+    /// The proxy for reads of other kinds than events, if they are proxied.
     pub(super) pass_through: Option<PassThrough>,
-    /// The user by whom it is followed, as its kubeconfig calls them, if their token may be passed
-    /// to it.
+    /// The name in the kubeconfigs of the user by whom the cluster is followed, if the user's token
+    /// may be sent on.
     pub(super) passed_user: Option<String>,
-    /// Whether it is asked about tokens and permissions.
+    /// Whether the cluster reviews tokens and permissions.
     pub(in crate::commands) is_asked: bool,
-    /// What its kubeconfigs said before they were read: a hash.
+    /// A hash of the cluster's kubeconfigs, taken before they were read.
     pub(super) said: Option<u64>,
 }
 
-/// The way that the cluster is followed by, without its credentials. `None` if no token may be sent
-/// by it.
+/// Makes the proxy to the cluster, without the credentials by which it is followed. `None` if no
+/// token may be sent to the cluster.
 pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassThroughError> {
     if verified(config).is_err() {
         return Ok(None);
@@ -54,8 +54,8 @@ pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassT
 }
 
 impl Source {
-    /// Of a cluster with this configuration, which is whole, and of kubeconfigs that said this. If
-    /// a program gives out the credentials, it is waited for.
+    /// Connects to a cluster with this complete configuration; `said` is the hash of its
+    /// kubeconfigs. Waits for a credential program.
     pub(in crate::commands) async fn new(
         cluster: &str,
         config: Config,
@@ -84,7 +84,7 @@ impl Source {
     }
 }
 
-/// What tells authorities from others; nothing if they are many.
+/// The recognisable parts of certificate authorities; empty if they are many.
 fn authorities(certificates: &[Vec<u8>]) -> Vec<String> {
     if certificates.len() > AUTHORITIES_MAX {
         return Vec::new();
@@ -131,7 +131,7 @@ mod tests {
             pass_through(&config).map_err(|error| error.to_string())
         };
         for change in [
-            // Whatever else is named.
+            // A certificate that is not verified, whatever authority is named.
             &(|config: &mut Config| config.accept_invalid_certs = true) as Change<'_>,
             &|config| config.cluster_url = "http://10.0.0.1".parse().unwrap(),
             &|config| config.cluster_url = "http://127.0.0.1:8001".parse().unwrap(),
@@ -154,7 +154,7 @@ mod tests {
                 &|config| config.tls_server_name = Some("not a name".to_owned()),
                 "not a name of a server",
             ),
-            // It is not taken for one that names no authority.
+            // An empty list of authorities differs from none.
             (
                 &|config| config.root_cert = Some(Vec::new()),
                 "not usable certificates",
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(authorities(&[Vec::new()]), [""]);
     }
 
-    /// There may be no roots here: they were looked for.
+    /// The test machine may have no root certificates; the error shows that they were looked for.
     #[test]
     fn without_an_authority_the_systems_roots_are_taken() {
         let config = Config::new("https://10.0.0.1:6443".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Which cluster is meant, by flags and files.
+//! Tests of the selected cluster, by flags and files.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ fn flags(words: &[&str]) -> ClusterFlags {
     line.unwrap().cluster
 }
 
-/// A kubeconfig with one context, "one"; the current one has this name.
+/// A kubeconfig with one context, "one", and this current context.
 fn selecting(current: &str, server: &str) -> String {
     let cluster = json!({"server": server, "insecure-skip-tls-verify": true});
     let kubeconfig = json!({
@@ -36,7 +36,7 @@ fn write(path: &Path, text: &str) -> PathBuf {
     path.to_owned()
 }
 
-/// A kubeconfig that is there and cannot be used must not lead to another cluster.
+/// A kubeconfig that exists but cannot be used must not lead to another cluster.
 #[test]
 fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
     assert_eq!(by_server.cluster_url, given);
 }
 
-/// Whatever the kubeconfig says of certificates.
+/// The authorities of the flag are used, whatever the kubeconfig says of certificates.
 #[test]
 fn authorities_that_are_named_are_asked() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn authorities_that_are_named_are_asked() {
     ] {
         let config = flags(words).config().unwrap();
         assert_eq!(config.accept_invalid_certs, is_skipped, "{words:?}");
-        // It is set to nothing.
+        // The namespace is set to an empty text.
         assert_eq!(config.default_namespace, "default");
     }
     let words = [&["tidings"], &asked[..], &skipped].concat();
@@ -120,7 +120,7 @@ fn an_empty_namespace_is_none() {
     }
 }
 
-/// What there is to choose from is told.
+/// The error lists the contexts to choose from.
 #[test]
 fn a_kubeconfig_without_a_current_context_names_its_contexts() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn a_kubeconfig_without_a_current_context_names_its_contexts() {
     );
 }
 
-/// The file that is wrong is told, not another, and not in the client's words.
+/// The error names the unreadable file, in our words and not in the client's.
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -214,7 +214,7 @@ fn advice_is_about_what_the_server_answered() {
     }
 }
 
-/// What is said of it fits after "failed to".
+/// The message fits after "failed to".
 #[test]
 fn all_clusters_are_not_one() {
     let refused = flags(&["--cluster", "all"]).config();
@@ -222,7 +222,7 @@ fn all_clusters_are_not_one() {
     assert!(why.starts_with("use --cluster all, which is for "), "{why}");
 }
 
-/// What stands in front of a server may have such a path, too.
+/// A proxy in front of another server may have such a path, too.
 #[test]
 fn the_root_of_an_archive_is_above_the_last_cluster() {
     for (address, root) in [

@@ -1,9 +1,9 @@
-//! Whether an answer is one of an API server: what stands in front of one answers, too, with pages
-//! of a login or a proxy.
+//! Checks that an answer comes from an API server, because logins and proxies in front of one
+//! answer, too, with pages of their own.
 //!
-//! Invariant: no success is inferred from the absence of an error. A reader gets the answer of a
-//! path of the API only if it is JSON or protobuf, and looks for the form of what was asked for.
-//! What others say of an error is told in one line, without their pages.
+//! Invariant: the absence of an error is not taken for success. The answer to a path of the API is
+//! accepted only if it is JSON or protobuf, and callers check the form of the object. Errors of
+//! other servers become one line, without their pages.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
@@ -15,20 +15,20 @@ use serde_json::{Value, json};
 
 use super::super::text::one_line;
 
-/// Maximum bytes that are read of an error's body.
+/// Maximum bytes read of an error's body.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// Maximum characters that are told of it.
+/// Maximum characters shown of an error's body.
 const SAID_CHARS_MAX: usize = 200;
-/// Maximum characters that are told of a header.
+/// Maximum characters shown of a header.
 const HEADER_CHARS_MAX: usize = 100;
 
-/// An answer that is none of an API server.
+/// An answer that does not come from an API server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stranger {
     #[error("{status}, a redirect to {location}, in place of an API server's answer")]
     Redirect {
         status: StatusCode,
-        /// Without its query: there may be secrets in it.
+        /// The redirect's address without its query, which may contain secrets.
         location: String,
     },
     #[error("{status} with {content} in place of an API server's answer")]
@@ -38,18 +38,18 @@ pub(crate) enum Stranger {
 }
 
 impl Stranger {
-    /// The error of a request.
+    /// Wraps this as the error of a request.
     pub(crate) fn into_error(self) -> kube::Error {
         kube::Error::Service(Box::new(self))
     }
 
-    /// Whether the error of a request is that something else answered.
+    /// Whether the error of a request means that something else than an API server answered.
     pub(crate) fn is_in(error: &kube::Error) -> bool {
         matches!(error, kube::Error::Service(error) if error.is::<Self>())
     }
 }
 
-/// Whether the body of a success is an object of an API server, of any kind.
+/// Checks that the body of a successful answer is an API server's object, of any kind.
 pub(crate) fn check_object(body: &[u8]) -> Result<(), Stranger> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -64,8 +64,8 @@ pub(crate) fn check_object(body: &[u8]) -> Result<(), Stranger> {
         .ok_or(Stranger::Form("a kind and an apiVersion"))
 }
 
-/// The answer to a request of a path, if it is one of an API server. An error of anything else
-/// becomes a Status with its code.
+/// Returns the answer to a request for `path`, if it comes from an API server. Any other error
+/// answer becomes a Status with its code.
 pub(super) async fn judged(path: &str, answer: Response<Body>) -> Result<Response<Body>, Stranger> {
     let status = answer.status();
     if status.is_client_error() || status.is_server_error() {
@@ -86,7 +86,7 @@ pub(super) async fn judged(path: &str, answer: Response<Body>) -> Result<Respons
     })
 }
 
-/// Whether the content may be that of a path.
+/// Whether the content type may be that of a path.
 fn is_expected(path: &str, headers: &HeaderMap) -> bool {
     let is_of_api = ["/api", "/apis", "/version"].iter().any(|root| {
         let rest = path.strip_prefix(root);
@@ -95,12 +95,12 @@ fn is_expected(path: &str, headers: &HeaderMap) -> bool {
     match essence(headers).as_str() {
         "application/json" | "application/vnd.kubernetes.protobuf" => true,
         "text/html" | "application/xhtml+xml" => false,
-        // Metrics, health checks, and exports.
+        // Metrics, health checks and exports may have any content type.
         _ => !is_of_api,
     }
 }
 
-/// An error answer: a Status, or one made of it.
+/// An error answer with a Status: its own, or one made from it.
 async fn refusal(answer: Response<Body>) -> Response<Body> {
     let (mut head, body) = answer.into_parts();
     let body = read(body).await;
@@ -111,7 +111,7 @@ async fn refusal(answer: Response<Body>) -> Response<Body> {
         return Response::from_parts(head, Body::from(body.to_vec()));
     }
     let said = match kind.as_str() {
-        // kube-apiserver's own words for some.
+        // kube-apiserver's own plain text for some errors.
         "text/plain" => bounded(&String::from_utf8_lossy(&body), SAID_CHARS_MAX),
         "application/json" => {
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -151,7 +151,7 @@ async fn read(mut body: Body) -> Bytes {
     bytes.into()
 }
 
-/// The type of the content, without parameters.
+/// The content type without parameters.
 fn essence(headers: &HeaderMap) -> String {
     let text = text(headers, CONTENT_TYPE);
     let essence = text.split(';').next().unwrap_or_default();

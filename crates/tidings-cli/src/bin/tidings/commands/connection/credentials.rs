@@ -14,8 +14,8 @@ use tidings_store::clock::{Clock, SystemClock};
 use super::program::{Certificate, Given, Program, ProgramError, bearer};
 use super::tokens::{NoToken, Tokens};
 
-/// Time from one reading of a token's file to the next, in milliseconds. client-go reads it once a
-/// minute, ten seconds early.
+/// Interval at which a token file is read, in milliseconds. client-go reads it once a minute, ten
+/// seconds early.
 const READ_AGAIN_MILLIS: i64 = 50_000;
 
 /// Why there are no credentials.
@@ -29,17 +29,17 @@ pub(crate) enum CredentialsError {
     File { path: PathBuf, why: String },
 }
 
-/// See the module documentation.
+/// The credentials of a kubeconfig's user.
 pub(super) enum Credentials {
-    /// None, or a client certificate.
+    /// No credentials, or only a client certificate.
     None,
-    /// A token, or a name and a password.
+    /// A constant header: a token, or a name and a password.
     Header(HeaderValue),
     File(TokenFile),
     Program(Arc<Tokens>),
 }
 
-/// Credentials of one request.
+/// The credentials of one request.
 #[derive(Clone)]
 pub(super) enum Sent {
     Header(Option<HeaderValue>),
@@ -61,7 +61,7 @@ impl Sent {
         }
     }
 
-    /// Whether a client for other credentials has the same certificate, or none as well.
+    /// Whether both have the same client certificate, or both have none.
     pub(super) fn has_certificate_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Given(own), Self::Given(other)) if Arc::ptr_eq(own, other) => true,
@@ -71,9 +71,9 @@ impl Sent {
 }
 
 impl Credentials {
-    /// Takes the credentials of a user but for client certificates, so that kube does nothing with
-    /// them. A file of a token is read, and a program is run and waited for; the name of the
-    /// cluster is for the log.
+    /// Takes all credentials except client certificates out of `user`, so that kube does not handle
+    /// them. Reads a token file, and runs and waits for a credential program. The cluster's name is
+    /// for the log.
     pub(super) async fn take(cluster: &str, user: &mut AuthInfo) -> Result<Self, CredentialsError> {
         let (token, file) = (user.token.take(), user.token_file.take());
         let (name, password) = (user.username.take(), user.password.take());
@@ -105,7 +105,7 @@ impl Credentials {
         }
     }
 
-    /// Those of the next request.
+    /// The credentials for the next request.
     pub(super) async fn current(&self) -> Result<Sent, NoToken> {
         Ok(match self {
             Self::None => Sent::Header(None),
@@ -115,7 +115,7 @@ impl Credentials {
         })
     }
 
-    /// The cluster does not know those of a request.
+    /// Records that the cluster rejected the credentials of a request.
     pub(super) async fn refused(&self, sent: &Sent) {
         if let (Self::Program(tokens), Sent::Given(given)) = (self, sent) {
             tokens.refused(given).await;
@@ -123,8 +123,8 @@ impl Credentials {
     }
 }
 
-/// A file with a token, which is read again and again. While it cannot be read, the former token is
-/// used: some are there for a short time only.
+/// A token file that is read at intervals. While it cannot be read, the last token is used, because
+/// some files are missing for a short time.
 pub(super) struct TokenFile {
     path: PathBuf,
     clock: Arc<dyn Clock>,
@@ -133,7 +133,8 @@ pub(super) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Reads a file. Without it, another token of the kubeconfig counts.
+    /// Opens a token file. If it cannot be read, the kubeconfig's own token is used, if there is
+    /// one.
     fn open(
         path: &Path,
         other: Option<&str>,
@@ -152,7 +153,7 @@ impl TokenFile {
         Ok(Self { path, clock, read })
     }
 
-    /// The token, as it is sent.
+    /// The token as a header.
     fn header(&self) -> HeaderValue {
         let now = self.clock.now().0;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +168,7 @@ impl TokenFile {
     }
 }
 
-/// The token of a file, without the line break at its end.
+/// The token in a file, without the line break at its end.
 fn token_in(path: &Path) -> Result<HeaderValue, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     match text.trim() {
@@ -193,7 +194,7 @@ mod tests {
         let open = |other| TokenFile::open(&path, other, Arc::new(clock.clone()));
         let told = |file: &TokenFile| file.header().to_str().unwrap().to_owned();
         assert!(open(None).is_err());
-        // The token of the kubeconfig is used until there is a file.
+        // The kubeconfig's token is used until the file exists.
         let other = open(Some("other")).unwrap();
         assert_eq!(told(&other), "Bearer other");
         write(" \n");

@@ -1,12 +1,12 @@
-//! The program of a kubeconfig that gives out credentials (`exec`, a credential plugin of
-//! client-go), run as `plugin/pkg/client/auth/exec` does.
+//! Runs a kubeconfig's credential program (`exec`, a credential plugin of client-go), as
+//! `plugin/pkg/client/auth/exec` does.
 //!
-//! It is run here and not by kube, which would wait for it without an end, would give it the
-//! command's own input, and would tell what it printed if it failed.
+//! kube's own code is not used: it waits for the program without a timeout, passes it the command's
+//! input, and shows its output if it fails.
 //!
-//! Invariants: no thread waits for a program. It is killed, with what it started, once its time is
-//! over or it is not waited for any more. What it prints, and with what it is called, is in no
-//! error: there are secrets in both.
+//! Invariants: no thread waits for a program. A program is killed, with its children, after its
+//! timeout or when the wait is cancelled. Its output and arguments are in no error, because both
+//! may contain secrets.
 
 use std::io::{self, IsTerminal};
 use std::pin::pin;
@@ -28,30 +28,30 @@ use tokio::time::timeout;
 use super::super::text::one_line;
 use group::Group;
 
-/// Timeout of a program. There is time for a person to answer it.
+/// Timeout of a program. It leaves time for a person to answer a question of the program.
 const TIME: Duration = Duration::from_secs(60);
 
-/// Maximum bytes that it may print.
+/// Maximum bytes of a program's output.
 const PRINTED_MAX: u64 = 1 << 20;
 
-/// Maximum programs that are begun at the same time, of all clusters together.
+/// Maximum programs of all clusters that start at the same time.
 const BEGUN_AT_ONCE: usize = 8;
 
-/// One that takes longer does not count among them any more: those that hang keep no other from
-/// being begun. There is one of each cluster at most.
+/// A program that runs for longer no longer counts as starting, so that hanging programs do not
+/// prevent others from starting. Each cluster has at most one.
 const BEGINNING: Duration = Duration::from_secs(5);
 
 static BEGINNERS: Semaphore = Semaphore::const_new(BEGUN_AT_ONCE);
 
-/// Whether standard input is read for something else.
+/// Whether the command itself reads standard input.
 static IS_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Keeps standard input from all programs: it is read for something else.
+/// Withholds standard input from all programs, because the command reads it.
 pub(crate) fn take_input() {
     IS_INPUT_TAKEN.store(true, Ordering::Relaxed);
 }
 
-/// Why a program gave out no credentials.
+/// Why a program returned no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
     #[error("the program {name:?} that gives out credentials must be answered, and {why}")]
@@ -60,7 +60,7 @@ pub(crate) enum ProgramError {
     Run {
         name: String,
         source: io::Error,
-        /// What the kubeconfig says of its installation, if it is not there.
+        /// The kubeconfig's hint how to install the program, if it is missing.
         hint: String,
     },
     #[error(
@@ -91,29 +91,29 @@ pub(crate) enum ProgramError {
     },
 }
 
-/// What a program gave out.
+/// The credentials that a program returned.
 pub(super) struct Given {
-    /// The token, as it is sent.
+    /// The token as a header.
     pub(super) header: Option<HeaderValue>,
     pub(super) certificate: Option<Certificate>,
-    /// When both end, in milliseconds since 1970, if they do.
+    /// When the credentials expire, in milliseconds since 1970, if they do.
     pub(super) ends: Option<i64>,
 }
 
-/// A certificate and its key, in PEM.
+/// A client certificate and its key, in PEM.
 pub(super) struct Certificate {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// How a token is sent.
+/// The header for a token.
 pub(super) fn bearer(token: &str) -> Result<HeaderValue, InvalidHeaderValue> {
     let mut header = HeaderValue::try_from(format!("Bearer {token}"))?;
     header.set_sensitive(true);
     Ok(header)
 }
 
-/// What a program prints, as far as it matters.
+/// The parts of a program's output that are used.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Printed {
@@ -133,7 +133,7 @@ struct Status {
     client_key_data: Option<String>,
 }
 
-/// See the module documentation.
+/// A credential program and its arguments.
 #[derive(Clone)]
 pub(super) struct Program {
     exec: ExecConfig,
@@ -141,12 +141,12 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// The program that a checked kubeconfig names.
+    /// Makes the program of a kubeconfig, which has been checked.
     pub(super) fn new(exec: ExecConfig) -> Self {
         Self { exec, time: TIME }
     }
 
-    /// What it is called with: programs that are called alike are one.
+    /// A key of the program and its arguments. Programs with equal keys share their credentials.
     pub(super) fn call(&self) -> String {
         json!([self.exec, self.exec.cluster]).to_string()
     }
@@ -163,7 +163,7 @@ impl Program {
         Self { exec, time }
     }
 
-    /// Runs it, and waits for what it gives out.
+    /// Runs the program, and waits for its credentials.
     pub(super) async fn run(&self) -> Result<Given, ProgramError> {
         let name = self.exec.command.as_deref().unwrap_or_default();
         let is_answered = self.is_answered(name)?;
@@ -197,7 +197,8 @@ impl Program {
         self.given(name, &text)
     }
 
-    /// Whether a person answers it: as for client-go, there is one at a terminal only.
+    /// Whether a person can answer the program's questions. As in client-go, only if standard input
+    /// is a terminal.
     fn is_answered(&self, name: &str) -> Result<bool, ProgramError> {
         let nobody = if !io::stdin().is_terminal() {
             Some("standard input is no terminal")
@@ -216,7 +217,7 @@ impl Program {
         }
     }
 
-    /// How it is installed, as the kubeconfig says it, if it was not found.
+    /// The kubeconfig's installation hint, if the program was not found.
     fn hint(&self, error: &io::Error) -> String {
         let hint = self.exec.install_hint.as_deref().map(str::trim);
         match hint.filter(|hint| !hint.is_empty()) {
@@ -227,8 +228,8 @@ impl Program {
         }
     }
 
-    /// How it is called. Unless a person answers it, it is in a group of its own: all of it can be
-    /// killed, and it cannot read from a terminal.
+    /// The command line of the program. Unless a person answers it, it gets its own process group:
+    /// then all of it can be killed, and it cannot read from a terminal.
     fn command(&self, name: &str, is_answered: bool) -> Command {
         let mut spec = json!({"interactive": is_answered});
         if let Some(cluster) = &self.exec.cluster {
@@ -263,11 +264,11 @@ impl Program {
         command
     }
 
-    /// What it gives out by printing this.
+    /// Parses the program's output.
     fn given(&self, name: &str, text: &[u8]) -> Result<Given, ProgramError> {
         let name = || name.to_owned();
         let unreadable = || ProgramError::Unreadable { name: name() };
-        // Some print YAML, which client-go accepts.
+        // Some programs print YAML, which client-go accepts.
         let text = std::str::from_utf8(text).map_err(|_| unreadable())?;
         let printed: Printed = serde_saphyr::from_str(text).map_err(|_| unreadable())?;
         if printed.kind != "ExecCredential" {
@@ -285,7 +286,7 @@ impl Program {
         let ends = status.expiration_timestamp;
         let ends = ends.map(|text| text.parse::<Timestamp>()).transpose();
         let ends = ends.map_err(|_| unreadable())?;
-        // Some print all fields, of which the others are empty.
+        // Some programs print all fields, and leave unused ones empty.
         let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
         let token = filled(status.token);
         let certificate = filled(status.client_certificate_data);
@@ -306,8 +307,8 @@ impl Program {
     }
 }
 
-/// How a program ends, and what it prints until then. It is killed when this is dropped, and what
-/// it started, too, if it is in a group of its own.
+/// Runs a program; returns its exit status and output. If this is dropped, the program is killed,
+/// and its children too, if it has its own process group.
 async fn printed(mut command: Command, has_group: bool) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = command.spawn()?;
     let group = Group::of(child.id().filter(|_| has_group));
@@ -317,7 +318,7 @@ async fn printed(mut command: Command, has_group: bool) -> io::Result<(ExitStatu
         stdout.read_to_end(&mut text).await?;
     }
     let status = child.wait().await?;
-    // What it left behind may serve the next one.
+    // Children that are still running may serve the next program, so they are not killed.
     group.leave();
     Ok((status, text))
 }
@@ -326,11 +327,11 @@ async fn printed(mut command: Command, has_group: bool) -> io::Result<(ExitStatu
 mod group {
     use rustix::process::{Pid, Signal, kill_process_group};
 
-    /// A group of processes, which is killed when this is dropped.
+    /// A process group, which is killed when this is dropped.
     pub(super) struct Group(Option<Pid>);
 
     impl Group {
-        /// The group that a process leads.
+        /// The process group that a process leads.
         pub(super) fn of(leader: Option<u32>) -> Self {
             let leader = leader.and_then(|leader| i32::try_from(leader).ok());
             Self(leader.and_then(Pid::from_raw))
@@ -344,7 +345,7 @@ mod group {
     impl Drop for Group {
         fn drop(&mut self) {
             if let Some(group) = self.0 {
-                // Its leader was not waited for yet: the number is still its own.
+                // The leader was not waited for yet, so its number is not reused.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         }
@@ -353,7 +354,7 @@ mod group {
 
 #[cfg(not(unix))]
 mod group {
-    /// Processes have no groups here: the program itself is killed.
+    /// On systems without process groups, only the program itself is killed.
     pub(super) struct Group;
 
     impl Group {
@@ -378,7 +379,7 @@ mod tests {
         Program::of_shell(script, PATIENCE).run().await
     }
 
-    /// What is printed for this status.
+    /// The program's output for this `status`.
     fn printed_of(status: &str) -> String {
         format!(r#"echo '{{"apiVersion": "v", "kind": "ExecCredential", "status": {status}}}'"#)
     }
@@ -401,7 +402,7 @@ mod tests {
                 None,
                 Some(1_767_225_600_000),
             ),
-            // In YAML.
+            // The output is YAML.
             ("{token: t}", Some("Bearer t"), None, None),
             (
                 "{token: t, clientCertificateData: c, clientKeyData: k}",
@@ -415,7 +416,7 @@ mod tests {
                 Some("c k"),
                 None,
             ),
-            // Empty texts are not there.
+            // Empty texts count as missing.
             (
                 r#"{"token": "t", "clientCertificateData": "", "clientKeyData": ""}"#,
                 Some("Bearer t"),
@@ -486,7 +487,7 @@ mod tests {
         assert!(error.contains("within 0.1 s, and was killed"), "{error}");
     }
 
-    /// A pipe ends when all that hold it have ended.
+    /// A pipe is at its end when all processes that hold it have ended.
     #[tokio::test]
     async fn a_program_that_is_given_up_is_killed_with_what_it_started() {
         let folder = tempfile::tempdir().unwrap();
@@ -496,7 +497,7 @@ mod tests {
         let script = format!("(exec 9> '{}'; sleep 60) & wait", pipe.display());
         let program = Program::of_shell(&script, PATIENCE);
         let running = tokio::spawn(async move { program.run().await.err() });
-        // It is opened once what the program started has opened it.
+        // Opening returns once the program's child has opened the pipe.
         let opened = tokio::task::spawn_blocking(move || std::fs::File::open(pipe));
         let mut opened = opened.await.unwrap().unwrap();
         running.abort();

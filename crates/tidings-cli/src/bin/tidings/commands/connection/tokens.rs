@@ -1,8 +1,9 @@
-//! Credentials of a program: asked for once, and replaced before they end or when they are refused.
+//! The credentials of a credential program: requested once, and replaced before they expire or when
+//! a cluster rejects them.
 //!
-//! Invariants: one program runs at most, also for several connections that call it alike. While
-//! credentials are valid, no request waits for the next ones, and they are used even if the program
-//! fails. The program is not begun again and again by requests.
+//! Invariants: at most one program runs at a time, also for several connections with the same
+//! program and arguments. While credentials are valid, no request waits for new ones, and they are
+//! used even if the program fails. Requests do not start the program again and again.
 
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -14,22 +15,22 @@ use tokio::time::timeout;
 
 use super::program::{Given, Program, ProgramError};
 
-/// The next credentials are asked for this long before some end, or for the last tenth of their
-/// time if that is shorter.
+/// New credentials are requested this long before the old ones expire, or for the last tenth of
+/// their lifetime if that is shorter.
 const BEFORE_THE_END_MILLIS: i64 = 60_000;
 
-/// Time from the end of a program until it is begun again, unless its credentials end meanwhile, or
-/// until it is begun again because they were refused once more.
+/// Minimum time between two runs of the program, unless its credentials expire in between. It also
+/// applies to repeated rejections.
 const BETWEEN_PROGRAMS_MILLIS: i64 = 10_000;
 
 /// Timeout of a request for valid credentials: less than that of a request to the cluster, so that
-/// the log tells what is waited for.
+/// the log names the cause.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// Maximum programs whose credentials other connections find.
+/// Maximum programs whose credentials are shared with other connections.
 const CALLS_MAX: usize = 256;
 
-/// Credentials of programs by how these are called, the latest last.
+/// Shared credentials by program and arguments, the latest last.
 static CALLS: StdMutex<Vec<(String, Shared)>> = StdMutex::new(Vec::new());
 
 type Shared = Arc<OnceCell<Arc<Tokens>>>;
@@ -39,7 +40,7 @@ type Shared = Arc<OnceCell<Arc<Tokens>>>;
 #[error("{0}")]
 pub(super) struct NoToken(String);
 
-/// See the module documentation.
+/// The credentials of one program.
 pub(super) struct Tokens {
     cluster: String,
     program: Program,
@@ -49,21 +50,21 @@ pub(super) struct Tokens {
 
 struct Held {
     given: Arc<Given>,
-    /// When the program ended last.
+    /// When the program last ended, in milliseconds since 1970.
     asked: i64,
-    /// When the program was begun last because a cluster refused its credentials.
+    /// When the program was last started because a cluster rejected its credentials.
     refused: Option<i64>,
-    /// Why it gave out nothing then.
+    /// Why the program's last run failed, if it did.
     failed: Option<String>,
     running: JoinSet<Result<Given, ProgramError>>,
 }
 
 impl Tokens {
-    /// Those of a program, which is run for the first connection that calls it so. The cluster's
-    /// name is for the log.
+    /// The credentials of a program. The program is run for the first connection with these
+    /// arguments; others share the result. The cluster's name is for the log.
     ///
     /// # Errors
-    /// The program gave out nothing.
+    /// The program returned no credentials.
     pub(super) async fn of(
         cluster: &str,
         program: Program,
@@ -93,9 +94,9 @@ impl Tokens {
         }
     }
 
-    /// The valid credentials.
+    /// Returns the valid credentials, and runs the program if necessary.
     pub(super) async fn current(&self) -> Result<Arc<Given>, NoToken> {
-        // Of the whole: requests also wait for each other.
+        // The timeout covers the whole, because requests also wait for each other.
         let found = timeout(WAIT, self.valid()).await;
         found.unwrap_or_else(|_| {
             let why = "the program that gives out credentials has not ended yet";
@@ -109,7 +110,7 @@ impl Tokens {
         if held.is_due(now) {
             self.begin(&mut held);
         }
-        // A request that is given up meanwhile leaves the program to the next one.
+        // If this request is cancelled meanwhile, the next one waits for the program.
         let done = if held.has_ended(now) {
             held.running.join_next().await
         } else {
@@ -122,10 +123,10 @@ impl Tokens {
         held.valid(now)
     }
 
-    /// A cluster does not know these credentials: others are asked for, if these are still the
-    /// latest ones. The refused request is not sent again.
+    /// Records that a cluster rejected these credentials. If they are still the latest ones, new
+    /// ones are requested. The rejected request is not sent again.
     pub(super) async fn refused(&self, sent: &Arc<Given>) {
-        // Late ones are for the next request.
+        // Credentials that come too late are used by the next request.
         let _ = timeout(WAIT, self.replace(sent)).await;
     }
 
@@ -152,7 +153,7 @@ impl Tokens {
     }
 }
 
-/// The place of a program's credentials. Of too many programs, the earliest is forgotten here.
+/// The shared slot of a program's credentials. Beyond the maximum, the oldest is removed.
 fn shared(call: String) -> Shared {
     let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = calls.iter().find(|(known, _)| *known == call) {
@@ -175,7 +176,7 @@ impl Held {
         self.ends() <= now
     }
 
-    /// The credentials that are sent now.
+    /// The credentials to send now.
     fn valid(&self, now: i64) -> Result<Arc<Given>, NoToken> {
         match &self.failed {
             Some(why) if self.has_ended(now) => Err(NoToken(why.clone())),
@@ -183,8 +184,8 @@ impl Held {
         }
     }
 
-    /// Whether the program is to be begun. It may give out the same credentials again until these
-    /// end, so it is asked once more at the end, without a wait.
+    /// Whether to start the program. It may return the same credentials until they expire, so it is
+    /// run once more at their expiry, without a wait.
     fn is_due(&self, now: i64) -> bool {
         let ends = self.ends();
         let before = (ends.saturating_sub(self.asked) / 10).clamp(0, BEFORE_THE_END_MILLIS);
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Tokens of a program that notes each run in a file.
+    /// The credentials of a program that records each run in a file.
     fn tokens(script: &str, ends: Option<i64>, clock: &ManualClock) -> Tokens {
         let program = Program::of_shell(script, PATIENCE);
         let clock = Arc::new(clock.clone());
@@ -282,7 +283,7 @@ mod tests {
         assert_eq!(header(&own).await.unwrap(), "Bearer next");
     }
 
-    /// The one that has ended would be refused.
+    /// Expired credentials would be rejected.
     #[tokio::test]
     async fn a_token_that_has_ended_is_replaced_however_lately_the_program_gave_it_out() {
         let clock = ManualClock::at(UnixMillis(NOW));
@@ -338,7 +339,7 @@ mod tests {
         assert_eq!(runs(&noted), 2);
     }
 
-    /// Import sends sixteen at a time.
+    /// An import sends sixteen requests at a time.
     #[tokio::test]
     async fn refused_credentials_are_replaced_once_for_all_requests_that_sent_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -351,7 +352,7 @@ mod tests {
         futures::future::join_all(refusals).await;
         assert_eq!(header(&own).await.unwrap(), "Bearer next");
         assert_eq!(runs(&noted), 1);
-        // Nor are these known.
+        // The cluster rejects the new credentials, too.
         for (millis, expected) in [(0, 1), (BETWEEN_PROGRAMS_MILLIS, 2), (0, 2)] {
             clock.advance(millis);
             let sent = own.current().await.unwrap();
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!(runs(&noted), 1);
         of(&format!("{script} #")).await.unwrap();
         assert_eq!(runs(&noted), 2);
-        // One that failed is asked again.
+        // A program that failed is run again.
         let failing = format!("echo run >> '{}'; exit 1", noted.display());
         for expected in 3..5 {
             assert!(of(&failing).await.is_err());

@@ -1,7 +1,7 @@
-//! HTTP to an API server: the way through a proxy, TLS, timeouts, and impersonation.
+//! HTTP to an API server: proxies, TLS, timeouts, and impersonation.
 //!
-//! kube's own stack is the same but for two things: a server's certificate is verified as Go does
-//! it, and a proxy may ask for a name and a password.
+//! It differs from kube's own stack in two ways: a server's certificate is verified as Go does it,
+//! and a proxy may require a name and a password.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tower::{Service, ServiceBuilder};
 
 use super::super::kubeconfig::proxy;
 
-/// A client without credentials but for the client certificate that the configuration has.
+/// Makes a client with no other credentials than the configuration's client certificate.
 pub(super) fn client(config: &Config) -> kube::Result<Client> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -35,7 +35,7 @@ pub(super) fn client(config: &Config) -> kube::Result<Client> {
     match address.scheme_str() {
         Some("http") => over(config, tunnel(address, connector)),
         Some("https") => over(config, tunnel(address, secured(config, connector)?)),
-        // The proxy finds out the address of a name.
+        // With SOCKS5 the proxy resolves the host's name.
         Some("socks5" | "socks5h") => {
             let way = SocksV5::new(address.clone(), connector);
             match proxy::login(address) {
@@ -97,7 +97,7 @@ fn secured<C>(config: &Config, connector: C) -> kube::Result<HttpsConnector<C>> 
     Ok(builder.enable_http1().wrap_connector(connector))
 }
 
-/// Of a pod, kube reads the authorities again and again, and no serving certificate is among them.
+/// In a pod, kube re-reads the certificate authorities; they contain no serving certificate.
 fn tls(config: &Config) -> kube::Result<ClientConfig> {
     let mut tls = config.rustls_client_config()?;
     if let Some(authorities) = &config.root_cert

@@ -1,5 +1,5 @@
-//! `tidings demo`: a server in a temporary folder with some eventful minutes of a small cluster,
-//! and a look at them.
+//! `tidings demo`: runs a server in a temporary folder with some eventful minutes of a small
+//! cluster, and shows the events.
 
 mod story;
 
@@ -18,9 +18,9 @@ use super::terminal::{ColorFlag, output};
 use crate::clock;
 use crate::table::Table;
 
-/// The demo ran, or was interrupted and cleaned up.
+/// Exit code: the demo ran, or was interrupted and cleaned up.
 const DONE: u8 = 0;
-/// Something failed.
+/// Exit code: the demo failed.
 const FAILED: u8 = 1;
 
 /// Run a server with the events of a failed rollout, and show them.
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn demo(args: &Args) -> Result<(), DemoError> {
-    // Early, before there is anything to clean up.
+    // Signals are handled before there is anything to clean up.
     let mut signals = Signals::new()?;
     let folder = tempfile::Builder::new().prefix("tidings-demo-").tempdir()?;
     let mut options = tidings_server::StartOptions::new(folder.path());
@@ -131,7 +131,7 @@ async fn tell(args: &Args, kubeconfig: &Path) -> Result<(), DemoError> {
         table.keep_last(args.rows);
     }
     let (screen, mut out) = ColorFlag::default().output();
-    // Nothing can be done if the terminal is gone.
+    // If the terminal is gone, there is nothing to do.
     drop(table.print(screen, &mut out).and_then(|()| out.flush()));
     if table.rows.len() < total {
         say(format_args!("… the last {} of {total}", table.rows.len()));
@@ -172,7 +172,7 @@ fn advise(keep: bool, kubeconfig: &Path) {
     }
 }
 
-/// The table that kubectl would print.
+/// Requests the table that kubectl would print.
 async fn table(client: &Client) -> Result<Table, DemoError> {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let request = http::Request::get("/api/v1/events?includeObject=Object")
@@ -185,7 +185,7 @@ async fn table(client: &Client) -> Result<Table, DemoError> {
     Ok(table)
 }
 
-/// Prints a line on standard output. Nothing can be done if the terminal is gone.
+/// Prints a line on standard output. If the terminal is gone, there is nothing to do.
 fn say(line: fmt::Arguments<'_>) {
     drop(writeln!(output(), "{line}"));
 }

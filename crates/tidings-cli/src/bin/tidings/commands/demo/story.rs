@@ -1,7 +1,7 @@
-//! What the demo tells: some minutes of a small cluster, in the words of the components that report
+//! The demo's story: some minutes of a small cluster, in the words of the components that report
 //! them.
 //!
-//! A rollout whose pod fails its probes is taken back, an image does not exist, a node goes away
+//! A rollout whose pod fails its probes is rolled back, an image does not exist, a node goes away
 //! and its pod starts elsewhere, and a backup waits for a secret and then completes. The events are
 //! written with past times, the last of them a few seconds ago.
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 /// The story's length in seconds.
 pub(super) const LENGTH: i64 = 620;
 
-/// One event.
+/// One event of the story.
 struct Told {
-    /// When it first and last happened, in seconds before the end.
+    /// When the event first and last happened, in seconds before the end.
     ago: (f64, f64),
     count: u32,
     namespace: &'static str,
@@ -22,12 +22,12 @@ struct Told {
     event_type: &'static str,
     reason: &'static str,
     component: &'static str,
-    /// The node, of what a kubelet reports.
+    /// The node, if a kubelet reports the event.
     host: &'static str,
     message: &'static str,
 }
 
-/// An event of each line: seconds before the end (of the first occurrence, and after `..` of the
+/// One event on each line: seconds before the end (of the first occurrence, and after `..` of the
 /// last, with the count), namespace, object, type, reason, component, node, and message.
 macro_rules! story {
     ($($ago:literal $(.. $last:literal x $count:literal)?: $namespace:literal $kind:ident $name:literal,
@@ -64,7 +64,7 @@ const STORY: &[Told] = &story![
     401.5: "batch" Job "backup-29340120", Normal Completed "job-controller" "" "Job completed";
     401.4: "batch" CronJob "backup", Normal SawCompletedJob "cronjob-controller" "" "Saw completed job: backup-29340120, condition: Complete";
 
-    // The new version of the shop's web fails its probes, and is taken back.
+    // The new version of the shop's web fails its probes, and is rolled back.
     560.6: "shop" Deployment "web", Normal ScalingReplicaSet "deployment-controller" "" "Scaled up replica set web-7c9d5b6f4 from 0 to 1";
     560.5: "shop" ReplicaSet "web-7c9d5b6f4", Normal SuccessfulCreate "replicaset-controller" "" "Created pod: web-7c9d5b6f4-k8x2p";
     560.4: "shop" Pod "web-7c9d5b6f4-k8x2p", Normal Scheduled "default-scheduler" "" "Successfully assigned shop/web-7c9d5b6f4-k8x2p to worker-2";
@@ -80,7 +80,7 @@ const STORY: &[Told] = &story![
     140.5: "shop" ReplicaSet "web-7c9d5b6f4", Normal SuccessfulDelete "replicaset-controller" "" "Deleted pod: web-7c9d5b6f4-k8x2p";
     140.4: "shop" Pod "web-7c9d5b6f4-k8x2p", Normal Killing "kubelet" "worker-2" "Stopping container web";
 
-    // An image that does not exist.
+    // An image does not exist.
     380.6: "shop" Deployment "cart", Normal ScalingReplicaSet "deployment-controller" "" "Scaled up replica set cart-6f5c8d9b7 from 0 to 1";
     380.5: "shop" ReplicaSet "cart-6f5c8d9b7", Normal SuccessfulCreate "replicaset-controller" "" "Created pod: cart-6f5c8d9b7-b4zwn";
     380.4: "shop" Pod "cart-6f5c8d9b7-b4zwn", Normal Scheduled "default-scheduler" "" "Successfully assigned shop/cart-6f5c8d9b7-b4zwn to worker-1";
@@ -103,8 +103,8 @@ const STORY: &[Told] = &story![
     30.1: "shop" Pod "search-5d8b7f6c9-w5h4d", Normal Started "kubelet" "worker-2" "Container started";
 ];
 
-/// The story's events, the first to happen first, as their components write them. The last happened
-/// at `end`.
+/// The story's events in the order in which they first happened, in the form their components
+/// write. The last happened at `end`.
 pub(super) fn events(end: Timestamp) -> Vec<Value> {
     let mut told: Vec<&Told> = STORY.iter().collect();
     told.sort_by(|one, other| other.ago.0.total_cmp(&one.ago.0));
@@ -120,7 +120,7 @@ impl Told {
         let (first, last) = (at(self.ago.0), at(self.ago.1));
         let seconds = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let clock = u64::try_from(first.as_nanosecond()).unwrap_or_default();
-        // Events of objects without a namespace are in default.
+        // Events about cluster-scoped objects are in default.
         let namespace = match self.namespace {
             "" => "default",
             namespace => namespace,

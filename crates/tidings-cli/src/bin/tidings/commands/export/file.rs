@@ -2,8 +2,8 @@
 //! interrupted export.
 //!
 //! Invariants: FILE is complete or does not exist. FILE.part belongs to the export that
-//! FILE.part.of describes. Nothing but a file is replaced: a pipe or a device is written to as it
-//! is, and so is what a descriptor of this process leads to.
+//! FILE.part.of describes. Only regular files are replaced: pipes, devices and descriptors of this
+//! process are written to directly.
 
 use std::fmt;
 use std::fs::File;
@@ -41,7 +41,7 @@ impl std::str::FromStr for Form {
 }
 
 impl Form {
-    /// The format by the file's name; otherwise JSON Lines.
+    /// The format that a file's name implies; otherwise JSON Lines.
     pub(super) fn of(path: &Path) -> Self {
         let inner = if is_gzip(path) {
             path.with_extension("")
@@ -65,7 +65,7 @@ fn is_gzip(path: &Path) -> bool {
 pub(super) struct What {
     /// Source and conditions, as on the command line.
     pub(super) words: String,
-    /// The time to which relative times in these words refer.
+    /// The time to which relative times in `words` refer.
     pub(super) as_of: Timestamp,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for What {
 }
 
 impl What {
-    /// The content of a note.
+    /// Parses the content of a note.
     fn noted(note: &str) -> Option<Self> {
         let (words, as_of) = note.trim_end().rsplit_once("\nas of ")?;
         Some(Self {
@@ -86,13 +86,13 @@ impl What {
     }
 }
 
-/// The rest of an interrupted export, or nothing.
+/// The state of an interrupted export; empty if there is none to continue.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) count: u64,
-    /// The first line.
+    /// The first line of the file.
     pub(super) first: Option<Value>,
-    /// The last line.
+    /// The last line of the file.
     pub(super) last: Option<Value>,
     /// The time to which relative times of the export refer.
     pub(super) as_of: Timestamp,
@@ -157,7 +157,7 @@ impl Names {
         }
     }
 
-    /// What an interrupted export left, if it was of the same, and when that began.
+    /// The partial file of an earlier export with the same parameters, and its start time.
     fn previous(&self, what: &What) -> Result<Option<(File, Timestamp)>, CommandError> {
         let previous = match File::open(&self.part) {
             Ok(previous) => previous,
@@ -206,7 +206,8 @@ impl Target {
             let target = Self::started(form, Sink::new(output(), false), None)?;
             return Ok((target, Found::nothing(what)));
         }
-        // As the form is, by the name that was given and not by what a link leads to.
+        // The name decides about compression, as it does about the format, and not the target of a
+        // link.
         let gzip = is_gzip(path);
         if let Some(stream) = stream(path)? {
             if resume {
@@ -219,10 +220,10 @@ impl Target {
         let path = &followed(path)?;
         let names = Names::new(path);
         let previous = if resume { names.previous(what)? } else { None };
-        // Copy the complete lines of the interrupted export, so that the new file ends with a
+        // Copies the complete lines of the interrupted export, so that the new file ends with a
         // complete line.
         let fresh = with_suffix(path, ".part.new");
-        // That no file can be made there is told with the name that was given.
+        // If the file cannot be created, the error has the given name.
         let file = File::create(&fresh).map_err(|error| failed(path, &error))?;
         keep_permissions(&file, path);
         let mut target = Self::started(form, Sink::new(Box::new(file), gzip), None)?;
@@ -232,7 +233,7 @@ impl Target {
             copy(previous, gzip, &mut found, target.sink.out())
                 .map_err(|error| failed(&fresh, &error))?;
         } else {
-            // Remove the part of another export before writing the note.
+            // The partial file of another export is removed before the note is written.
             remove(&names.part).map_err(|error| failed(&names.part, &error))?;
             std::fs::write(&names.note, what.to_string())
                 .map_err(|error| failed(&names.note, &error))?;
@@ -276,7 +277,7 @@ impl Target {
         }
     }
 
-    /// Writes a line of JSON Lines as it is.
+    /// Writes a line of JSON Lines unchanged.
     pub(super) fn write_line(&mut self, line: &str) -> io::Result<()> {
         let out = self.sink.out();
         out.write_all(line.as_bytes())?;
@@ -288,7 +289,8 @@ impl Target {
         self.sink.out().flush()
     }
 
-    /// The file from which a failed export can continue, if it can.
+    /// Closes the file; returns the partial file from which a failed export can continue, if it
+    /// can.
     pub(super) fn keep(self) -> Option<PathBuf> {
         let names = self.names?;
         self.sink.finish().ok()?;
@@ -300,7 +302,7 @@ impl Target {
         let Self { sink, names, .. } = self;
         drop(sink);
         if let Some(names) = names {
-            // What stays is replaced by the next export.
+            // A file that remains is replaced by the next export.
             let _ = remove(&names.part);
             let _ = remove(&names.note);
         }
@@ -321,16 +323,16 @@ impl Target {
     }
 }
 
-/// Names of standard output, which also leads to files.
+/// Names of standard output, which may also be a regular file.
 const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
-/// Where the names of descriptors begin.
+/// Prefixes of the names of descriptors.
 const DESCRIPTORS: [&str; 3] = ["/dev/stderr", "/dev/fd", "/proc/self/fd"];
 
-/// What is at a path that is neither free nor a file: a pipe or a device. A file behind a
-/// descriptor is no different: it may be a log that others write to as well.
+/// Opens a path that is neither free nor a regular file: a pipe or a device. A file behind a
+/// descriptor is treated alike, because it may be a log that others write to as well.
 ///
 /// # Errors
-/// It is a folder, or cannot be written to.
+/// The path is a folder, or cannot be written to.
 fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
     if STDOUT.iter().any(|name| path == Path::new(name)) {
         return Ok(Some(output()));
@@ -342,18 +344,19 @@ fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
             Err(CommandError::Usage(why))
         }
         Ok(found) if is_descriptor || !found.is_file() => {
-            // It is opened anew, and so at the beginning: what is there would be written over.
+            // Opened in append mode, because opening it anew would start at its beginning and
+            // overwrite its content.
             let mut options = File::options();
             let opened = options.write(true).append(found.is_file()).open(path);
             let opened = opened.map_err(|error| failed(path, &error))?;
             Ok(Some(shown(opened)))
         }
-        // Why a file cannot be made is said when it is made.
+        // If the file cannot be created, the error comes at its creation.
         _ => Ok(None),
     }
 }
 
-/// The file that a link leads to, which is replaced in place of the link.
+/// The file that a link leads to, which is replaced instead of the link.
 fn followed(path: &Path) -> Result<PathBuf, CommandError> {
     if !path.is_symlink() {
         return Ok(path.to_owned());
@@ -361,13 +364,13 @@ fn followed(path: &Path) -> Result<PathBuf, CommandError> {
     path.canonicalize().map_err(|error| failed(path, &error))
 }
 
-/// Who may not read the file that is replaced may not read the one in its place, either. A file
-/// system without permissions has nothing to keep.
+/// Copies the permissions of the replaced file, so that no one else can read the new one. On a file
+/// system without permissions there is nothing to copy.
 #[cfg(unix)]
 fn keep_permissions(file: &File, replaced: &Path) {
     use std::os::unix::fs::PermissionsExt;
 
-    /// The owner has to read it again before it is complete.
+    /// The owner must be able to read the partial file.
     const OWNER: u32 = 0o600;
     if let Ok(found) = std::fs::metadata(replaced) {
         let mut permissions = found.permissions();
@@ -397,8 +400,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Copies complete lines up to the end, or up to a line that was cut off or a damaged compressed
-/// block.
+/// Copies complete lines up to the end of the file, a cut-off line, or a damaged compressed block.
 fn copy(previous: File, gzip: bool, found: &mut Found, out: &mut dyn Write) -> io::Result<()> {
     let previous: Box<dyn Read> = if gzip {
         Box::new(MultiGzDecoder::new(previous))
@@ -590,7 +592,7 @@ mod tests {
         target.write(&event("a")).unwrap();
         target.finish().unwrap();
         assert!(link.is_symlink());
-        // Compressed only where the name that was given says so.
+        // The file is compressed only if the given name says so.
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(text, format!("{}\n", event("a")));
         assert!(Target::open(&dangling, Form::JsonLines, false, &all()).is_err());

@@ -1,9 +1,9 @@
-//! `tidings export --versions`: everything that an archive has of a cluster, as the lines that it
-//! gives out, page by page.
+//! `tidings export --versions`: copies all versions that an archive has of a cluster, page by page,
+//! as the lines that the archive returns.
 //!
-//! The versions of an event come oldest first, so that the last line of an interrupted export says
-//! where it continues: in front of nothing that is in the file, and behind everything that is. Only
-//! what was deleted, which comes first, may then be told twice.
+//! The versions of an event come oldest first, so the last line of an interrupted export says where
+//! it continues: after everything in the file, and before everything else. Only deletions, which
+//! come first, may then be written twice.
 
 use serde_json::Value;
 
@@ -11,11 +11,11 @@ use super::super::archived;
 use super::super::cluster::{CommandError, Server};
 use super::file::Target;
 
-/// Copies everything that is behind the last line that there is already; how many versions and ends
-/// that were. Of these lines the first and the last are known.
+/// Copies all lines after the last line of the file; returns how many versions and ends they
+/// contain. `first` and `last` are lines of the file.
 ///
 /// # Errors
-/// Those of the server and of the file, and lines of another archive.
+/// The errors of the server and of the file, and lines of another archive.
 pub(super) async fn copy(
     server: &Server,
     lines: Option<(&Value, &Value)>,
@@ -31,7 +31,7 @@ pub(super) async fn copy(
     Lines::behind(last).copy(server, target, told).await
 }
 
-/// Whether lines that begin so are of the archive whose export begins so: of one store.
+/// Checks that the file's first line and the export's first line are of the same archive and store.
 fn is_continued(first: &Value, head: &str) -> Result<(), CommandError> {
     if first["store"] == line(head)?["store"] {
         return Ok(());
@@ -47,15 +47,16 @@ fn line(text: &str) -> Result<Value, CommandError> {
     })
 }
 
-/// Where a line is among those of its event: versions by their place at the source, and then ends.
+/// The position of a line among those of its event: versions in the order of the source, and then
+/// ends.
 type Place = (bool, u64, u64);
 
-/// The lines that are wanted.
+/// Selects the lines that are not in the file yet.
 #[derive(Default)]
 struct Lines {
-    /// The event and the place of the last line that there is already.
+    /// The event and the position of the last line in the file.
     last: Option<(String, Place)>,
-    /// Whether the first line is there already.
+    /// Whether the file has the first line already.
     has_head: bool,
 }
 
@@ -77,7 +78,7 @@ fn place(line: &Value) -> Place {
 }
 
 impl Lines {
-    /// Those behind the last line of an export that was interrupted.
+    /// Selects the lines after the last line of an interrupted export.
     fn behind(last: Option<&Value>) -> Self {
         Self {
             last: last.and_then(|last| Some((event(last)?, place(last)))),
@@ -95,7 +96,7 @@ impl Lines {
         event(line).is_none_or(|event| event != *last || place(line) > *at)
     }
 
-    /// Copies the lines; how many versions and ends there were.
+    /// Copies the selected lines; returns the number of versions and ends.
     async fn copy(
         &mut self,
         server: &Server,
@@ -181,7 +182,7 @@ mod tests {
         for at in 0..lines.len() {
             let behind = Lines::behind(Some(&lines[at]));
             let wanted: Vec<_> = lines.iter().map(|line| behind.is_wanted(line)).collect();
-            // What is of an event before that of the last line is not asked for.
+            // Lines of the event before the last line are not requested.
             for (other, wanted) in wanted.into_iter().enumerate() {
                 let is_asked = other <= 4 || at < 5;
                 assert!(

@@ -1,8 +1,8 @@
 //! Creation of events in a cluster, with retries while the server is busy or restarting.
 //!
 //! [`RetryPolicy`] decides about retries. Once all tries of one event had no answer, or the
-//! credentials were refused, nothing more is sent, because each of the remaining events would take
-//! as long and fail, too.
+//! credentials were rejected, no more events are sent, because each would take as long and fail,
+//! too.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -23,32 +23,32 @@ use tokio::sync::watch;
 
 /// Tries of one request: about half a minute.
 const TRIES: u32 = 8;
-/// Tries of a request with credentials that were refused; they may be renewed meanwhile.
+/// Tries of a request with rejected credentials; they may be renewed meanwhile.
 const UNAUTHORIZED_TRIES: u32 = 3;
-/// Tries to reach the server at the beginning, when a wrong address should be reported soon.
+/// Tries to reach the server at the start, where a wrong address should be reported soon.
 const FIRST_TRIES: u32 = 3;
-/// The field manager.
+/// The field manager of created events.
 const FIELD_MANAGER: &str = "tidings-import";
 
-/// The reason to stop sending.
+/// Why sending stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
     /// The server did not answer.
     #[error("reach the server: {0}")]
     NoAnswer(String),
-    /// Something else than an API server answered.
+    /// The answer did not come from an API server.
     #[error("reach the server: {0}")]
     Stranger(String),
-    /// An answer that every other request would get, too.
+    /// The credentials were rejected, as for every other request.
     #[error("authenticate to the server: {0}")]
     Unauthorized(String),
-    /// The receiver wants no more.
+    /// The user interrupted, or the receiver stopped.
     #[error("finish: interrupted")]
     Interrupted,
 }
 
 impl Stop {
-    /// Advice.
+    /// Advice about the reason.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoAnswer(_) => Some(UNREACHABLE_HINT),
@@ -59,7 +59,7 @@ impl Stop {
     }
 }
 
-/// The timeouts of a client that sends events.
+/// Sets the timeouts of a client that sends events.
 pub(crate) fn with_timeouts(
     mut config: kube::Config,
     request_timeout: Option<Duration>,
@@ -69,7 +69,7 @@ pub(crate) fn with_timeouts(
     config
 }
 
-/// Creates events until it stops.
+/// Creates events, until it is stopped.
 pub(crate) struct Creator {
     client: Client,
     retries: RetryPolicy,
@@ -77,7 +77,7 @@ pub(crate) struct Creator {
 }
 
 impl Creator {
-    /// Checks that the server can be reached and accepts the credentials, before anything is sent.
+    /// Checks that the server can be reached and accepts the credentials, before any event is sent.
     pub(crate) async fn connect(client: Client) -> Result<Self, Stop> {
         let retries = retries();
         let mut tries = 0;
@@ -122,13 +122,13 @@ impl Creator {
         });
     }
 
-    /// Waits until it stops.
+    /// Waits until sending stops.
     pub(crate) async fn told_to_stop(&self) {
-        // This cannot fail: the sender lives as long as `self`.
+        // This cannot fail: the sender exists as long as `self`.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Why it stopped, if it did.
+    /// Why sending stopped, if it did.
     pub(crate) fn stopped(&self) -> Option<Stop> {
         self.stop.borrow().clone()
     }
@@ -138,7 +138,7 @@ impl Creator {
         let mut stop = self.stop.subscribe();
         tokio::select! {
             biased;
-            // The sender is our own field, so there is no other way for this to end.
+            // The sender is a field of `self`, so the wait cannot end otherwise.
             _ = stop.wait_for(Option::is_some) => Outcome::NotSent,
             outcome = self.try_create(event) => outcome,
         }
@@ -244,7 +244,7 @@ fn refused(code: u16, reason: &str, message: &str) -> Outcome {
     }
 }
 
-/// For spreading waits only: the standard library seeds its hashers at random.
+/// A random number, only for spreading waits, from the standard library's random hash seeds.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }
@@ -260,11 +260,10 @@ mod tests {
 
     use super::*;
 
-    /// What the server does with one request: answers with a code and a Status' reason, or not at
-    /// all.
+    /// The server's reaction to one request: a status code and the Status's `reason`, or no answer.
     type Answer = Option<(u16, &'static str)>;
 
-    /// A client whose requests get these answers, the last of them for ever, and the number of
+    /// A client whose requests get these answers, the last of them repeatedly, and the number of
     /// requests so far.
     fn scripted(answers: &'static [Answer]) -> (Client, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
@@ -335,7 +334,7 @@ mod tests {
             ),
             (&[EXISTS], Outcome::AlreadyThere, 1),
             (&[Some((429, "")), EXISTS], Outcome::AlreadyThere, 2),
-            // The first request may have created it, though its answer was lost.
+            // The first request may have created the event, though its answer was lost.
             (&[None, EXISTS], Outcome::Created, 2),
             (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
             (&[Some((403, "Forbidden"))], refused(403, "Forbidden"), 1),

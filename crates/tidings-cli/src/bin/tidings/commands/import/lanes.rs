@@ -1,8 +1,8 @@
-//! Lanes of events to create: side by side for different objects, one after the other for the same
-//! one.
+//! Lanes that create events: concurrently for different objects, one after the other for the same
+//! object.
 //!
-//! Invariants: the events of an object are created in the order in which they were found; what
-//! waits has [`WAITING_BYTES_MAX`] of text at most, except a single event that is larger.
+//! Invariants: the events of an object are created in the order in which they were found. Waiting
+//! events have at most [`WAITING_BYTES_MAX`] bytes of text, except a single larger event.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::create::Creator;
 
-/// Events created at a time.
+/// Events that are created at the same time.
 const LANES: usize = 16;
-/// Events that wait in a lane.
+/// Maximum events that wait in one lane.
 const LANE_LENGTH: usize = 256;
-/// Text of the events that wait in all lanes together, in bytes.
+/// Maximum text of the events that wait in all lanes, in bytes.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// Unit in which the text is counted, in bytes.
+/// Unit in which the waiting text is counted, in bytes.
 const UNIT: usize = 1 << 10;
 const UNITS: usize = WAITING_BYTES_MAX / UNIT;
 
-/// An event in a lane.
+/// An event that waits in a lane.
 struct Waiting {
     place: String,
     event: Event,
@@ -34,10 +34,10 @@ struct Waiting {
 
 type Done = (String, Outcome, Vec<Note>);
 
-/// What the reading thread finds, with the name of the capture.
+/// The results of the reading thread, each with the name of its capture.
 pub(super) type Finds = mpsc::Receiver<(Arc<str>, Found)>;
 
-/// Creates all that is found, and tells each outcome.
+/// Creates all found events, and passes each outcome to `tell`.
 pub(super) async fn create(
     creator: &Creator,
     found: Finds,
@@ -57,11 +57,11 @@ pub(super) async fn create(
     tokio::join!(distribute(creator, found, lanes, done), run, told);
 }
 
-/// One lane: an event after the other.
+/// Runs one lane: creates its events one after the other.
 async fn lane(creator: &Creator, mut waiting: mpsc::Receiver<Waiting>, done: mpsc::Sender<Done>) {
     while let Some(next) = waiting.recv().await {
         let outcome = creator.create(next.event).await;
-        // The receiver lives as long as the lanes.
+        // The receiver exists as long as the lanes.
         let _ = done.send((next.place, outcome, next.notes)).await;
     }
 }
@@ -90,7 +90,7 @@ async fn distribute(
                         let place = format!("{input}:{place} {}/{}", event.namespace, event.name);
                         let units = (length / UNIT + 1).min(UNITS);
                         let units = u32::try_from(units).unwrap_or(u32::MAX);
-                        // It is never closed.
+                        // The semaphore is never closed.
                         let room = Arc::clone(&room).acquire_many_owned(units).await.ok();
                         let index = hasher.hash_one((&event.namespace, event.object()));
                         let lane = lanes.get(index as usize % LANES);
@@ -101,7 +101,7 @@ async fn distribute(
                             _room: room,
                         };
                         if let Some(lane) = lane {
-                            // The lanes end only after this.
+                            // The lanes end only after this sender is dropped.
                             let _ = lane.send(waiting).await;
                         }
                         continue;
@@ -117,8 +117,8 @@ async fn distribute(
     }
 }
 
-/// The next that was found. After sending has stopped, reading stops, too; what was read already
-/// counts as not sent.
+/// The next result of the reading thread. After sending has stopped, reading stops, too; events
+/// read already count as not sent.
 async fn next(creator: &Creator, found: &mut Finds) -> Option<(Arc<str>, Found)> {
     if creator.stopped().is_some() {
         found.close();
