@@ -1,5 +1,5 @@
-//! Prints what an API server answers to a request for a `Table`, as kubectl does: column names in
-//! upper case, three spaces between columns, and only the columns of priority 0.
+//! Prints a server's answer to a request for a `Table`, as kubectl does: column names in upper
+//! case, three spaces between columns, and only the columns of priority 0.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use serde::Deserialize;
 use tidings_cli::table::{self, Cell, Look, Screen};
 
-/// The part of `meta.k8s.io/v1` Table that is printed.
+/// The printed parts of a `meta.k8s.io/v1` Table.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Table {
@@ -22,20 +22,20 @@ struct Column {
     priority: i32,
 }
 
-/// One object.
+/// One row: the cells of an object.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Row {
     cells: Vec<serde_json::Value>,
-    /// The object itself, where it was asked for.
+    /// The object itself, if it was requested.
     #[serde(default)]
     object: serde_json::Value,
 }
 
 impl Table {
     /// Sorts the rows as `kubectl --sort-by .lastTimestamp` does; the whole objects must have been
-    /// asked for.
+    /// requested.
     pub(crate) fn sort_by_last_timestamp(&mut self) {
-        // Timestamps of one form in one time zone are in order as texts.
+        // Timestamps of one form in one time zone sort as texts.
         self.rows.sort_by(|one, other| {
             let of = |row: &Row| {
                 row.object
@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// Adds a first column of namespaces, as `kubectl -A` does; the whole objects must have been
-    /// asked for.
+    /// requested.
     pub(crate) fn add_namespaces(&mut self) {
         let column = Column {
             name: "Namespace".to_owned(),
@@ -61,15 +61,15 @@ impl Table {
         }
     }
 
-    /// Drops all rows but the last `count`.
+    /// Removes all rows but the last `count`.
     pub(crate) fn keep_last(&mut self, count: usize) {
         self.rows.drain(..self.rows.len().saturating_sub(count));
     }
 
-    /// Prints it as kubectl would, fitted into a terminal.
+    /// Prints the table as kubectl would, fitted to a terminal.
     ///
     /// # Errors
-    /// Of the output.
+    /// The output cannot be written.
     pub(crate) fn print(&self, screen: Screen, out: &mut dyn Write) -> io::Result<()> {
         let definitions = self.column_definitions.iter().enumerate();
         let shown = definitions.filter(|(_, column)| column.priority == 0);
@@ -92,7 +92,7 @@ impl Table {
     }
 }
 
-/// A cell as kubectl prints it: strings as they are, everything else as JSON.
+/// A cell as kubectl prints it: a string unchanged, everything else as JSON.
 fn text(value: &serde_json::Value) -> Cow<'_, str> {
     match value {
         serde_json::Value::String(text) => Cow::Borrowed(text),

@@ -65,11 +65,11 @@ pub(crate) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     })
 }
 
-/// What the existing files say together: the first one that has a name or a current context
-/// decides. `None` if that is nothing.
+/// Merges the existing files: for each name, and for the current context, the first file that has
+/// it decides. `None` if no file has anything.
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub(crate) fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, KubeconfigError> {
     let mut merged = Kubeconfig::default();
     for path in paths {
@@ -85,7 +85,7 @@ pub(crate) fn merged(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, Kubeconfig
     Ok(Some(merged).filter(|merged| !is_empty(merged)))
 }
 
-/// A kubeconfig whose relative paths begin at a folder.
+/// Parses a kubeconfig whose relative paths start at `folder`.
 fn parse(bytes: &[u8], folder: &Path) -> Result<Kubeconfig, String> {
     let text = decoded(bytes)?;
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
@@ -98,11 +98,11 @@ fn parse(bytes: &[u8], folder: &Path) -> Result<Kubeconfig, String> {
         return Ok(Kubeconfig::default());
     }
     fields::normalize(&mut found, folder)?;
-    // The error might have a value in it.
+    // The parser's error might contain a value.
     serde_json::from_value(found).map_err(|_| "it is no kubeconfig".to_owned())
 }
 
-/// Text in UTF-8, or in UTF-16 with a byte order mark.
+/// Decodes text in UTF-8, or in UTF-16 with a byte order mark.
 fn decoded(bytes: &[u8]) -> Result<String, String> {
     let units = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
         let (pairs, rest) = bytes.as_chunks::<2>();
@@ -117,7 +117,7 @@ fn decoded(bytes: &[u8]) -> Result<String, String> {
     text.ok_or_else(|| "it is no text in UTF-8 or UTF-16".to_owned())
 }
 
-/// Whether it names nothing.
+/// Whether a kubeconfig has no entries.
 fn is_empty(kubeconfig: &Kubeconfig) -> bool {
     current_context(kubeconfig).is_none()
         && kubeconfig.contexts.is_empty()
@@ -131,7 +131,7 @@ pub(crate) fn current_context(kubeconfig: &Kubeconfig) -> Option<&str> {
     current.filter(|name| !name.is_empty())
 }
 
-/// The name of the user of a context, or of the current one, if it has one.
+/// The name of the user of a context, or of the current one, if it has a user.
 pub(crate) fn user<'a>(kubeconfig: &'a Kubeconfig, context: Option<&'a str>) -> Option<&'a str> {
     let name = context.or(current_context(kubeconfig))?;
     let mut contexts = kubeconfig.contexts.iter();
@@ -176,7 +176,7 @@ mod tests {
         for names in [["broken", "one"], ["one", "broken"]] {
             assert!(merged(&names.map(path)).is_err(), "{names:?}");
         }
-        // A folder is there, and cannot be read.
+        // A folder exists, and cannot be read.
         assert!(merged(&[folder.path().to_owned()]).is_err());
     }
 

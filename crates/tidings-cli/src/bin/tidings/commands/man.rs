@@ -1,4 +1,4 @@
-//! `tidings man`: manual pages, made of the command itself.
+//! `tidings man`: manual pages, generated from the command's definition.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The verbs of the command, a file each.
+//! The verbs of the command, one file each.
 
 mod archive;
 mod archived;
@@ -82,7 +82,8 @@ enum Verb {
     Serve(Box<serve::Args>),
 }
 
-/// Parses the command line and the settings file it may name. Ends the program on a usage error.
+/// Parses the command line and the settings file that it may name. Ends the program on a usage
+/// error.
 pub(crate) fn parse(args: Vec<OsString>) -> Command {
     let mut command = command(args.first());
     match serve::config::expand(&command, args) {
@@ -90,7 +91,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
             let lenient = habits::with_values_of_switches(command.clone());
             let matches = lenient.try_get_matches_from(&args);
             let matches = matches.unwrap_or_else(|error| match error.kind() {
-                // Help shows switches as they are.
+                // Help shows switches without a value.
                 ErrorKind::DisplayHelp
                 | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
                 | ErrorKind::DisplayVersion => command.clone().get_matches_from(args),
@@ -100,7 +101,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
                 .unwrap_or_else(|error| error.format(&mut command).exit())
         }
         Err(error) => {
-            // The usage that is shown is that of the verb.
+            // The error shows the usage of the verb.
             command.build();
             let error = format!("--config: {error}");
             let kind = ErrorKind::InvalidValue;
@@ -112,8 +113,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Command {
     }
 }
 
-/// The command under the name it was called by: the file is kubectl-tidings, but users type kubectl
-/// tidings.
+/// The command under the name by which it was called. The file may be kubectl-tidings, but users
+/// type kubectl tidings.
 fn command(program: Option<&OsString>) -> clap::Command {
     let command = Command::command();
     let stem = program.and_then(|program| Path::new(program).file_stem());
@@ -124,7 +125,7 @@ fn command(program: Option<&OsString>) -> clap::Command {
     }
 }
 
-/// Does what was asked; the exit codes are each verb's own.
+/// Runs the verb; returns its exit code.
 pub(crate) async fn run(command: Command) -> ExitCode {
     match command.verb {
         Verb::Archive(args) => archive::run(*args).await,
@@ -150,7 +151,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// The words of the first `tidings` command in a line, as a shell splits them.
+    /// The words of the first `tidings` command in a line, split as a shell does.
     fn words(line: &str) -> Option<Vec<String>> {
         let start = line.find("tidings ")?;
         let mut words = Vec::new();
@@ -173,7 +174,7 @@ mod tests {
         Some(words)
     }
 
-    /// What help shows is what the program understands.
+    /// The command accepts the examples that its help shows.
     #[test]
     fn examples_are_understood() {
         let mut checked = 0;
@@ -183,8 +184,8 @@ mod tests {
             let help = help.map(ToString::to_string).unwrap_or_default();
             let examples = help.lines().skip_while(|line| *line != "Examples:");
             for line in examples.take_while(|line| !line.starts_with("Exit codes:")) {
-                // Not what is said about them, a placeholder, or what is only whole with the
-                // settings of a file.
+                // Not a comment, a placeholder, or a command that is complete only with a settings
+                // file.
                 let is_whole = !line.trim_start().starts_with('#')
                     && !line.contains("VERB")
                     && !line.contains("--config");
@@ -199,7 +200,8 @@ mod tests {
         assert!(checked > 30, "only {checked} examples were found");
     }
 
-    /// What an age, a message or a page of ours says can be given to any flag.
+    /// Every form of a duration that the command or a page prints is accepted by every flag for
+    /// durations.
     #[test]
     fn every_flag_of_a_duration_takes_every_form_of_one() {
         let forms = [
@@ -220,7 +222,7 @@ mod tests {
                 for form in forms {
                     let name = verb.get_name().to_owned();
                     let parsed = verb.try_get_matches_from_mut([name, format!("--{flag}={form}")]);
-                    // Others may be missing.
+                    // Other arguments may be missing.
                     let kind = parsed.err().map(|error| error.kind());
                     assert_ne!(kind, Some(ErrorKind::ValueValidation), "--{flag}={form}");
                     checked += 1;

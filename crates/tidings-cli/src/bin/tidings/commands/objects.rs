@@ -1,4 +1,4 @@
-//! Finding the objects that a command line names: their kind, what the cluster has of them, and
+//! Resolves the objects named on a command line: their kind, their metadata in the cluster, and
 //! their family.
 
 use futures::StreamExt;
@@ -11,7 +11,7 @@ use tidings_cli::kinds::{Kind, Named};
 
 use super::cluster::{CommandError, Server, tell};
 
-/// The kinds that are made by others, and so may be members of a family.
+/// Kinds whose objects controllers make, and which may therefore be members of a family.
 const MEMBERS: [&str; 8] = [
     "deployments",
     "replicasets",
@@ -22,7 +22,7 @@ const MEMBERS: [&str; 8] = [
     "pods",
     "persistentvolumeclaims",
 ];
-/// Metadata of objects, without the objects.
+/// The `Accept` header for the metadata of objects.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const METADATA_OF_ONE: &str =
@@ -30,12 +30,12 @@ const METADATA_OF_ONE: &str =
 /// Objects in a page of metadata.
 const PAGE: usize = 500;
 
-/// The kind that is meant: one that every cluster has, or else one that this cluster says it has.
-/// `None` if unknown.
+/// The kind that a name means: a built-in one, or else one that the cluster's discovery has. `None`
+/// if unknown.
 ///
 /// # Errors
 ///
-/// If the cluster does not answer.
+/// The cluster does not answer.
 pub(crate) async fn kind(server: &Server, named: &Named) -> Result<Option<Kind>, CommandError> {
     if let Some(kind) = named.built_in() {
         return Ok(Some(kind));
@@ -43,7 +43,7 @@ pub(crate) async fn kind(server: &Server, named: &Named) -> Result<Option<Kind>,
     let groups = server.ask(|| server.client.list_api_groups_aggregated());
     let groups = match groups.await {
         Ok(groups) => groups.items,
-        // A server without discovery, or without permission for it, is one that does not know.
+        // A server without discovery, or without permission for it, does not know the kind.
         Err(kube::Error::Api(status)) if !matches!(status.code, 401 | 429 | 500..) => Vec::new(),
         Err(kube::Error::SerdeError(_)) => Vec::new(),
         Err(error) => {
@@ -92,7 +92,7 @@ fn kind_of_version(word: &str, group: &str, version: &APIVersionDiscovery) -> Op
     })
 }
 
-/// The targets of a command line, whose kinds are found. What is to be said about them is told.
+/// Resolves the objects of a command line to targets, and prints notes about them.
 pub(crate) async fn targets(
     server: &Server,
     found: Vec<(Named, Option<Kind>)>,
@@ -129,7 +129,7 @@ pub(crate) async fn targets(
     Ok(targets)
 }
 
-/// The metadata of one object; `None` if it is not there, or no server of this kind of objects.
+/// The metadata of one object; `None` if it does not exist, or the server does not serve its kind.
 pub(crate) async fn metadata(
     server: &Server,
     kind: &Kind,
@@ -198,8 +198,8 @@ async fn family(
                 kind: kind.kind.clone(),
                 metadata,
             })),
-            // A server that has only events has no such objects; one that will not list them may
-            // still have events of them.
+            // A server that serves only events does not serve other objects; one that refuses to
+            // list them may still have events about them.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
                 unknown.push(kind.plural);
             }
@@ -237,7 +237,7 @@ async fn objects(server: &Server, kind: &Kind, namespace: &str) -> kube::Result<
     struct List {
         #[serde(default)]
         metadata: ListMetadata,
-        // An empty list of metadata comes as null.
+        // An empty list of metadata is null.
         items: Option<Vec<Item>>,
     }
     let mut found = Vec::new();
@@ -264,7 +264,7 @@ async fn objects(server: &Server, kind: &Kind, namespace: &str) -> kube::Result<
     }
 }
 
-/// A name as one segment of a path.
+/// Escapes a name as one path segment.
 pub(crate) fn segment(name: &str) -> String {
     form_urlencoded::byte_serialize(name.as_bytes())
         .collect::<String>()
@@ -282,7 +282,7 @@ mod tests {
     use super::super::rbac::Use;
     use super::*;
 
-    /// What `tidings rbac tree` prints is what is asked for, neither less nor more.
+    /// The requests for a family need exactly the permissions that `tidings rbac tree` prints.
     #[tokio::test]
     async fn a_family_needs_exactly_what_its_role_allows() {
         let asked = Arc::new(Mutex::new(BTreeSet::new()));

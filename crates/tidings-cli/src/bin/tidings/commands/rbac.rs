@@ -1,4 +1,5 @@
-//! `tidings rbac`: the permissions each use needs, and no more, as objects for kubectl apply.
+//! `tidings rbac`: prints the permissions that each use needs, and no more, as objects for kubectl
+//! apply.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -54,7 +55,7 @@ pub(crate) enum Use {
     /// tidings events, describe, top and coverage, with and without --watch, of a cluster or of
     /// what an archive has of it
     Events,
-    /// The same with --tree
+    /// tidings events, describe, top and coverage, also with --tree
     Tree,
     /// tidings export, also with --versions
     Export,
@@ -66,11 +67,11 @@ pub(crate) enum Use {
     Serve,
 }
 
-/// API groups and resources, and what may be done with them.
+/// A rule of a role: API groups, resources, and verbs.
 pub(crate) struct Rule {
     pub(crate) group: &'static str,
     pub(crate) resources: &'static [&'static str],
-    /// The objects; all, if none is named.
+    /// The names of the objects; empty for all.
     names: &'static [&'static str],
     pub(crate) verbs: &'static [&'static str],
 }
@@ -129,7 +130,7 @@ impl Use {
                 const {
                     &[
                         rule("events.k8s.io", EVENTS, &["list", "watch"]),
-                        // Its uid is the cluster's identity.
+                        // The namespace's uid is the cluster's identity.
                         Rule {
                             names: &["kube-system"],
                             ..rule("", &["namespaces"], &["get"])
@@ -166,7 +167,7 @@ impl Use {
     }
 }
 
-/// A role's name, by Kubernetes' rule for one: it is a segment of paths.
+/// Parses a role's name by Kubernetes' rule: it must be a path segment.
 fn role_name(text: &str) -> Result<String, &'static str> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
         return Err("expected the name of a role: not empty, not . or .., and without / and %");
@@ -181,7 +182,7 @@ fn service_account(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "expected NAMESPACE:NAME, such as shop:web-controller".to_owned())
 }
 
-/// Prints roles.
+/// Prints the roles.
 pub(crate) fn run(args: &Args) -> ExitCode {
     finish(print(args))
 }

@@ -1,5 +1,5 @@
-//! Reading events from an API server: lists in pages, and a watch that continues through whatever
-//! happens to the server or the network.
+//! Reads events from an API server: lists in pages, and a watch that continues across failures of
+//! the server and the network.
 
 mod list;
 mod page;

@@ -1,4 +1,4 @@
-//! `tidings record`: one event, for scripts and jobs, through the library.
+//! `tidings record`: records one event, for scripts and jobs, through the library.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,10 +26,10 @@ use super::objects;
 use super::terminal::output;
 use crate::clock;
 
-/// How long after an attempt to find the object that failed the next one is made.
+/// Wait after a failed attempt to find the object.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// Quarters of the time in which uids are asked for. The rest is kept for the event, which can be
-/// recorded without them.
+/// Quarters of the time in which uids are requested. The rest is reserved for the event, which can
+/// be recorded without them.
 const UID_QUARTERS: u32 = 3;
 
 /// Record an event about an object, from a script or a job.
@@ -94,7 +94,8 @@ pub(crate) struct Args {
     cluster: ClusterFlags,
 }
 
-/// An annotation whose key a server accepts, in any case: the library would leave out another.
+/// Parses an annotation. Its key must be valid for a server, in any case, because the library would
+/// omit an invalid one.
 fn key_value(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     let complaints = check_qualified_name(&key.to_lowercase());
@@ -104,7 +105,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// In any case, as --types of the verbs that read.
+/// Parses a type in any case, as --types of the reading verbs does.
 fn event_type(text: &str) -> Result<EventType, String> {
     [EventType::Normal, EventType::Warning]
         .into_iter()
@@ -112,7 +113,7 @@ fn event_type(text: &str) -> Result<EventType, String> {
         .ok_or_else(|| "expected Normal or Warning".to_owned())
 }
 
-/// The parts become segments of paths.
+/// Parses an apiVersion, whose parts become path segments.
 fn api_version(text: &str) -> Result<String, String> {
     let is_good = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
@@ -138,10 +139,10 @@ async fn record(args: Args) -> Result<u8, CommandError> {
 }
 
 async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
-    // A server that accepts and says nothing is found out before the time is over.
+    // A shorter request timeout, so that a silent server is noticed before the time is over.
     let request = server.timeout.unwrap_or(args.wait).min(args.wait);
     server.timeout = Some(request);
-    // However long it is to be, this is a moment there is.
+    // However long the wait is, tokio can represent its end.
     let over = tokio::time::sleep(args.wait).deadline();
     let object = match Named::all(&args.object).map_err(|why| CommandError::of_words(&why))? {
         mut one if one.len() == 1 => one.remove(0),
@@ -186,7 +187,7 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
     Ok(outcome(&report, failure, args, &object))
 }
 
-/// What may pass is tried until --wait is over, however often that is.
+/// Options that retry temporary failures until --wait is over, however many tries that takes.
 fn delivery() -> SinkOptions {
     let retry = RetryPolicy::default()
         .tries_max(u32::MAX)
@@ -195,8 +196,8 @@ fn delivery() -> SinkOptions {
     SinkOptions::default().delivery(DeliveryOptions::default().retry(retry))
 }
 
-/// The objects the event is about. While the server is away, what they are is asked for again until
-/// the time is over, and their uids until the part of it that is kept.
+/// Resolves the objects of the event. While the server is out of reach, their kinds are requested
+/// until the time is over, and their uids until the reserved part of it.
 async fn look_up(
     server: &Server,
     args: &Args,
@@ -233,14 +234,14 @@ async fn look_up(
 
 fn outcome(report: &FlushReport, failure: Option<String>, args: &Args, object: &Named) -> u8 {
     if report.is_complete() && report.delivered > 0 {
-        // A missing reader is no failure of the event.
+        // If standard output is closed, the event is recorded nevertheless.
         let _ = writeln!(output(), "recorded {} about {}", args.reason, object);
         return DONE;
     }
     let why = failure.map_or_else(String::new, |failure| format!(": {}", one_line(&failure)));
     let causes = report.dropped.iter().filter(|(_, count)| *count > 0);
     let (code, words) = match causes.last() {
-        // What the server said is more than the cause.
+        // The server's message says more than the cause.
         Some((DropCause::RejectedOther, _)) if !why.is_empty() => (FAILED, "refused".to_owned()),
         Some((cause, _)) => (FAILED, cause.as_str().replace('_', " ")),
         None => (UNREACHABLE, format!("not written within {:?}", args.wait)),
@@ -255,23 +256,23 @@ fn outcome(report: &FlushReport, failure: Option<String>, args: &Args, object: &
     code
 }
 
-/// Finding objects, in the time there is for it.
+/// Finds objects within the given time.
 struct LookUp<'a> {
     server: &'a Server,
     namespace: &'a str,
     wait: Duration,
     over: Instant,
-    /// Until when uids are asked for.
+    /// When to stop requesting uids.
     uids_over: Instant,
-    /// Whether it was said that the server is away.
+    /// Whether the user was told that the server is out of reach.
     is_told: AtomicBool,
 }
 
 impl LookUp<'_> {
-    /// Asks until there is an answer, or a moment is over.
+    /// Retries a request until there is an answer, or until `over`.
     ///
     /// # Errors
-    /// At once what will not pass, and in the end why there was no answer.
+    /// Returns a permanent error at once, and the last temporary error at the end.
     async fn insist<T>(
         &self,
         over: Instant,
@@ -319,7 +320,7 @@ impl LookUp<'_> {
         }
     }
 
-    /// What an event says about an object: all of it that can be found out.
+    /// The reference to an object, as complete as possible.
     async fn reference(&self, named: &Named, kind: &Kind) -> Result<Reference, CommandError> {
         let metadata = self.insist(self.uids_over, async || {
             let metadata = objects::metadata(self.server, kind, self.namespace, &named.name).await;
@@ -333,8 +334,8 @@ impl LookUp<'_> {
                 ));
                 Value::Null
             }
-            // Who may record need not be allowed to look, and a server that cannot tell of this
-            // object may still take events.
+            // A user who may record need not be allowed to read the object, and a server that fails
+            // to return it may still accept events.
             Err(error) if error.is_forbidden() || error.may_pass() => {
                 tell(&format!(
                     "cannot {error}: recording without its uid, so that kubectl describe will not show the event"
@@ -361,7 +362,7 @@ impl LookUp<'_> {
     }
 }
 
-/// The kind as it was given, where the cluster's word for it does not count.
+/// The kind as given on the command line, if the cluster's answer does not count.
 fn given(named: &Named, api_version: &str, known: Option<Kind>) -> Kind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let (word, _) = named.parts();
@@ -380,7 +381,7 @@ fn given(named: &Named, api_version: &str, known: Option<Kind>) -> Kind {
     }
 }
 
-/// A sink that remembers what it was last refused for.
+/// A sink that keeps the message of the last refusal.
 struct Remembering {
     sink: KubeSink,
     failure: Arc<Mutex<Option<String>>>,

@@ -1,4 +1,4 @@
-//! `tidings sealed`: what `tidings archive --objects` has sealed, and whether it is whole.
+//! `tidings sealed`: shows the files that `tidings archive --objects` has sealed, and checks them.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use tidings_objects::{Checked, Manifest, Place, PlaceError, check, newest};
 use super::cluster::{CommandError, FAILED, finish, one_line};
 use super::terminal::output;
 
-/// Everything is as it should be.
+/// Exit code: no problem was found.
 const WHOLE: u8 = 0;
 
 /// Show what tidings archive --objects has sealed, and check it.
@@ -39,8 +39,8 @@ pub(crate) struct Args {
     check: bool,
     /// Print the URLs of the files instead, one a line: paths where the archive is in a folder
     ///
-    /// Only these are part of the archive. There may be other files: those that were merged into
-    /// larger ones are deleted later, so that a reader that has begun with them can finish.
+    /// Only these files are part of the archive. There may be other files: those that were merged
+    /// into larger ones are deleted later, so that a reader that has begun with them can finish.
     #[arg(long, conflicts_with = "check")]
     files: bool,
 }
@@ -50,12 +50,12 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     finish(sealed(args).await)
 }
 
-/// The archive could not be read.
+/// The error for an archive that could not be read.
 fn unread(why: impl Display) -> CommandError {
     CommandError::Failed(format!("read the archive: {why}"))
 }
 
-/// Whether nothing is wrong, as far as was looked.
+/// Shows or checks the archive; returns the exit code.
 async fn sealed(args: Args) -> Result<u8, CommandError> {
     let place = Place::open(&args.url).map_err(|error| match error {
         PlaceError::Url { .. } => CommandError::Usage(format!("read the archive: {error}")),
@@ -75,7 +75,7 @@ async fn sealed(args: Args) -> Result<u8, CommandError> {
         if args.check {
             let checked = check(&place, &cluster).await.map_err(unread)?;
             is_whole &= checked.problems.is_empty();
-            // Without a reader it is still to be found out whether everything is whole.
+            // If standard output is closed, the check continues for its exit code.
             tell_checked(&checked, &mut out).or_else(unless_unheard)?;
             continue;
         }
@@ -102,7 +102,7 @@ fn tell_checked(checked: &Checked, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The path of a file of a cluster. A script opens it, so it is nothing but that.
+/// The path of a cluster's file. A script opens it, so the line has nothing else.
 fn below(cluster: &str, path: &str) -> Result<String, CommandError> {
     let is_step = |step: &str| !matches!(step, "" | "." | "..") && !step.contains('\\');
     let is_plain = path.chars().all(is_printable) && path.split('/').all(is_step);
@@ -115,7 +115,7 @@ fn below(cluster: &str, path: &str) -> Result<String, CommandError> {
     }
 }
 
-/// The reader has read enough, as head has, and the exit code still says what was found.
+/// Ignores a closed pipe, as of head: the exit code still has the result.
 fn unless_unheard(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Ok(()),
@@ -123,7 +123,7 @@ fn unless_unheard(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// What a manifest says, in a line.
+/// One line about a manifest.
 fn line(manifest: &Manifest) -> String {
     let from = manifest.files.iter().map(|file| file.from).min();
     let to = manifest.files.iter().map(|file| file.to).max();
@@ -146,13 +146,13 @@ fn number(of: u64, what: &str) -> String {
     format!("{of} {what}{s}")
 }
 
-/// The same that something was done with.
+/// A number of things and a verb.
 fn were(of: u64, what: &str) -> String {
     let verb = if of == 1 { "was" } else { "were" };
     format!("{} {verb}", number(of, what))
 }
 
-/// What was found by reading everything.
+/// Lines about the result of a check.
 fn words(checked: &Checked) -> Vec<String> {
     let mut words = checked.problems.clone();
     if words.is_empty() {
@@ -196,7 +196,7 @@ fn words(checked: &Checked) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A script opens what is printed, line by line.
+    /// A script opens every printed line.
     #[test]
     fn only_the_path_of_a_file_of_the_cluster_is_printed() {
         for (path, is_file) in [

@@ -1,4 +1,4 @@
-//! The flags that say which events are wanted: the same for every verb that reads.
+//! The flags that select events, the same for every reading verb.
 
 use jiff::Timestamp;
 use tidings_cli::filter::{Filter, Selectors};
@@ -31,7 +31,7 @@ pub(crate) struct SelectionFlags {
     #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
     source: Vec<String>,
     /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
-    // With a hyphen they are not understood, and what is understood is said.
+    // Hyphenated values are refused with a message that lists the accepted forms.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     since: Option<String>,
     /// Events first seen at or before this time
@@ -57,7 +57,7 @@ fn event_type(text: &str) -> Result<String, String> {
 }
 
 impl SelectionFlags {
-    /// The object that is meant, in place of --for.
+    /// Makes flags that select one object, as --for does.
     pub(crate) fn of(named: Named, tree: bool) -> Self {
         Self {
             objects: vec![named],
@@ -66,8 +66,8 @@ impl SelectionFlags {
         }
     }
 
-    /// What is wanted, but for the objects. The times are given without a cluster's help, so a
-    /// misspelt one is told before it is asked.
+    /// The filter, except for objects. Times need no cluster, so a misspelt one is reported before
+    /// the first request.
     fn filter(&self, now: Timestamp) -> Result<Filter, CommandError> {
         let moment = |flag: &str, text: &Option<String>| {
             let moment = text.as_deref().map(|text| times::moment(text, now));
@@ -90,12 +90,12 @@ impl SelectionFlags {
         })
     }
 
-    /// The texts that events must have, in lower case.
+    /// The texts that events must contain, in lower case.
     pub(crate) fn texts(&self) -> Vec<String> {
         self.grep.iter().map(|text| text.to_lowercase()).collect()
     }
 
-    /// A reader of what is wanted. What is to be said about it is told.
+    /// Makes a reader of the selected events, and prints notes about the selection.
     pub(crate) async fn reader(
         &self,
         cluster: &ClusterFlags,
@@ -111,7 +111,7 @@ impl SelectionFlags {
         let namespace = match namespaces.name() {
             _ if namespaces.all_namespaces => String::new(),
             Some(namespace) => namespace.to_owned(),
-            // Events of objects that are in no namespace may be in any.
+            // Events about cluster-scoped objects may be in any namespace.
             None if kinds.any(|kind| !kind.namespaced) => String::new(),
             None => server.client.default_namespace().to_owned(),
         };
@@ -128,13 +128,13 @@ impl SelectionFlags {
         })
     }
 
-    /// The use of `tidings rbac` that says what permissions this needs: that of the verb, or one
-    /// for families, which includes reading events.
+    /// The use of `tidings rbac` that prints the needed permissions: the verb's own, or the one for
+    /// families, which includes it.
     pub(crate) fn rbac(&self, of_verb: &'static str) -> &'static str {
         if self.tree { "tree" } else { of_verb }
     }
 
-    /// From when to when events are wanted.
+    /// The selected period.
     pub(crate) fn times(
         &self,
         now: Timestamp,
@@ -143,7 +143,7 @@ impl SelectionFlags {
         Ok((filter.since, filter.until))
     }
 
-    /// Whether events are chosen by nothing but times.
+    /// Whether events are selected by times only.
     pub(crate) fn is_of_times_alone(&self) -> bool {
         let of_times = Self {
             since: self.since.clone(),
@@ -153,7 +153,7 @@ impl SelectionFlags {
         self.words("") == of_times.words("")
     }
 
-    /// Takes the times for what they were at another moment.
+    /// Resolves relative times as of another moment.
     pub(crate) fn as_of(&self, then: Timestamp, reader: &mut Reader) -> Result<(), CommandError> {
         let targets = std::mem::take(&mut reader.filter.targets);
         reader.filter = Filter {
@@ -163,7 +163,7 @@ impl SelectionFlags {
         Ok(())
     }
 
-    /// What is wanted as a command line says it: the same words ask for the same.
+    /// The selection as words of a command line. Equal words select the same events.
     pub(crate) fn words(&self, namespace: &str) -> String {
         let mut words = match namespace {
             "" => vec!["--all-namespaces".to_owned()],

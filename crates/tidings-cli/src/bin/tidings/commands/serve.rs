@@ -1,4 +1,5 @@
-//! `tidings serve`: an Event API server over the embedded store or etcd, until a signal ends it.
+//! `tidings serve`: runs an Event API server over the embedded store or etcd, until a signal ends
+//! it.
 
 pub(super) mod audit;
 pub(super) mod cluster;
@@ -32,13 +33,13 @@ use super::cluster::tell;
 use super::data_dir::{self, DataDirError};
 use super::terminal;
 
-/// What is logged without `RUST_LOG`. The index's own files are of no interest to the operator of a
-/// server, and problems of a cluster's clients are reported where they matter.
+/// The log filter without `RUST_LOG`. Messages of the index's files do not concern operators, and
+/// failures of a cluster's clients are reported elsewhere.
 const DEFAULT_FILTER: &str = "info,lsm_tree=warn,kube_client=off";
 
-/// The server ran and was ended by a signal.
+/// Exit code: a signal ended the server.
 const ENDED: u8 = 0;
-/// The server could not start.
+/// Exit code: the server could not start.
 const FAILED: u8 = 1;
 
 /// Serve Kubernetes Events from a folder or from etcd, to kubectl and every other Kubernetes
@@ -163,7 +164,7 @@ pub(super) fn start_logging(format: LogFormat) {
     }
 }
 
-/// Plain log lines of a program that a person looks at.
+/// Starts plain log lines, for a verb that a person watches.
 pub(super) fn start_logging_of(default: &str) {
     tracing_subscriber::fmt()
         .with_writer(terminal::log)
@@ -176,7 +177,7 @@ fn filter(default: &str) -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default))
 }
 
-/// Runs the server.
+/// Runs the server; returns the exit code.
 pub(crate) async fn run(args: Args) -> ExitCode {
     start_logging(args.log_format);
     match serve(args).await {
@@ -189,7 +190,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
-    // Signals are caught from here on, so that one that comes early is not lost.
+    // Signals are handled from here on, so that an early one is not lost.
     let mut signals = Signals::new()?;
     if let Some(file) = &args.config {
         tracing::info!(file = %file.display(), "settings read");
@@ -225,7 +226,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     {
         let server = tidings_server::start_clusters(options, sealed.followed()).await;
         let server = server.map_err(|error| files.explain(error))?;
-        // Their order is that of their names, also of those that are found later.
+        // Clusters are ordered by name, also those found later.
         server.set_order(Vec::new()).await?;
         tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
         tokio::select! {
@@ -245,15 +246,15 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     end(server.shutdown(), signals).await
 }
 
-/// Says that the server is ready.
+/// Reports that the server is ready.
 fn tell_that_it_serves(is_shown: bool, address: SocketAddr, kubeconfig: &Path) {
     tell_of_timeline(is_shown, address);
     tracing::info!(%address, "serving");
-    // A missing reader of the path is no reason not to serve.
+    // A closed standard output is no reason not to serve.
     let _ = writeln!(terminal::output(), "{}", kubeconfig.display());
 }
 
-/// Ends the server, unless a second signal comes before that is done.
+/// Shuts the server down; a second signal ends the process at once.
 async fn end(
     shutdown: impl Future<Output = ()>,
     mut signals: Signals,
@@ -262,21 +263,21 @@ async fn end(
     tokio::select! {
         () = shutdown => Ok(()),
         () = signals.wait() => {
-            // What was acknowledged is on disk; the rest is not waited for.
+            // All acknowledged writes are on disk; nothing else is waited for.
             tell("error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }
     }
 }
 
-/// Tells where the timeline is, if it is served.
+/// Prints the address of the timeline, if it is served.
 pub(super) fn tell_of_timeline(is_shown: bool, address: SocketAddr) {
     if is_shown {
         tracing::info!("the timeline is at https://{address}/timeline");
     }
 }
 
-/// Why a server cannot start, if it is that.
+/// Returns the error as a start error, if it is one.
 pub(super) fn start_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a StartError> {
     match error.downcast_ref::<FileError>() {
         Some(error) => Some(&error.source),
@@ -284,7 +285,7 @@ pub(super) fn start_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a St
     }
 }
 
-/// What may help if a server cannot start.
+/// Advice if a server cannot start.
 pub(super) fn hint(error: &StartError) -> &'static str {
     match error {
         StartError::Listen { source, .. } if source.kind() == ErrorKind::AddrInUse => {
@@ -315,7 +316,7 @@ const HELP: &str = "see tidings serve --help";
 pub(super) const NOT_PERMITTED: &str =
     "this user may not read or write there: choose another place, or permit it";
 
-/// What to do about what the system refused.
+/// Advice about an operation that the system refused.
 fn refused_hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => NOT_PERMITTED,
@@ -336,7 +337,7 @@ fn fail(error: &(dyn Error + 'static)) {
     tell(&format!("hint: {hint}"));
 }
 
-/// What ends the server.
+/// The signals that end the server.
 pub(super) struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -369,7 +370,7 @@ impl Signals {
     }
 
     pub(super) async fn wait(&mut self) {
-        // Without signals there is nothing to wait for, and the server would end at once.
+        // Without signal handlers, returning would end the server at once.
         let _ = tokio::signal::ctrl_c().await;
     }
 }
@@ -413,7 +414,7 @@ mod tests {
         }
     }
 
-    /// In the forms of a file of retention rules and of `tidings archive`.
+    /// The duration's forms are those of a file of retention rules and of `tidings archive`.
     #[test]
     fn events_may_be_kept_for_days() {
         for (text, hours) in [("2h", 2), ("14d", 14 * 24), ("1d12h", 36)] {

@@ -1,7 +1,7 @@
 //! Standard output and standard error: terminals, or files and pipes.
 //!
-//! Invariant: nothing else in the command writes to them. On a terminal every text is escaped, so
-//! that what others wrote is no command to it; colours alone pass, where they are wanted.
+//! Invariant: no other code of the command writes to them. On a terminal every text is escaped, so
+//! that untrusted text is no escape sequence; only colours pass, if they are enabled.
 
 use std::io::{IsTerminal, Write};
 
@@ -20,7 +20,7 @@ pub(crate) enum Color {
     Never,
 }
 
-/// Standard output: a terminal shows what others wrote escaped, everything else gets it as it is.
+/// Standard output. A terminal gets untrusted text escaped, everything else gets it unchanged.
 pub(crate) fn output() -> Box<dyn Write> {
     shown(std::io::stdout())
 }
@@ -30,7 +30,7 @@ pub(crate) fn errors() -> Box<dyn Write> {
     shown(std::io::stderr())
 }
 
-/// Standard error for log lines, in which [`errors_are_shown`] says whether colours are wanted.
+/// Standard error for log lines; [`errors_are_shown`] decides about colours.
 pub(crate) fn log() -> Box<dyn Write> {
     colored(std::io::stderr())
 }
@@ -45,7 +45,7 @@ pub(crate) fn errors_are_shown() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Another output of this kind, such as a device that is written to by its name.
+/// Wraps another output, such as a device that is written to by its name.
 pub(crate) fn shown(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
     if out.is_terminal() {
         Box::new(Escaping::new(out))
@@ -62,7 +62,7 @@ fn colored(out: impl Write + IsTerminal + 'static) -> Box<dyn Write> {
     }
 }
 
-/// How tables look.
+/// The flag for colours in tables.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ColorFlag {
     /// When to print colours
@@ -76,10 +76,10 @@ pub(crate) struct ColorFlag {
 }
 
 impl ColorFlag {
-    /// Standard output for tables, and how they look there.
+    /// Standard output for tables, and its properties.
     pub(crate) fn output(&self) -> (Screen, impl Write + use<>) {
         let screen = self.screen();
-        // A table is written in many small parts.
+        // Buffered, because a table is written in many small parts.
         let out = if screen.colors {
             colored(std::io::stdout())
         } else {

@@ -1,18 +1,18 @@
-//! Errors and what others say, on one line.
+//! Formats errors and untrusted texts on one line.
 
 use std::error::Error;
 use std::io::Write;
 
 use super::terminal::errors;
 
-/// An error of a client says little without its causes, and of a refusal what the server said is
-/// enough.
+/// The text of an error with its causes, which the client's errors need. Of a refusal it is only
+/// the server's message.
 pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
     if let Some(kube::Error::Api(status)) = error.downcast_ref() {
         return one_line(&status.message);
     }
     let text = error.to_string();
-    // The client's word for every failure that is not an answer.
+    // The client's prefix for every failure without an answer.
     let mut text = text
         .strip_prefix("ServiceError: ")
         .unwrap_or(&text)
@@ -31,9 +31,9 @@ pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
 
 /// Prints a note on standard error.
 pub(crate) fn tell(text: &str) {
-    // A closed pipe is no reason to stop, and the exit code has the same information.
+    // A closed pipe is no reason to stop; the exit code has the same information.
     let _ = writeln!(errors(), "{}", one_line(text));
 }
 
-/// Text from outside on one line, of which a terminal only prints what is there.
+/// Makes untrusted text one line that is safe on a terminal.
 pub(crate) use tidings_cli::text::message as one_line;

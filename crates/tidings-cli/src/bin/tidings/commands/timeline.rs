@@ -1,5 +1,5 @@
-//! `tidings timeline`: follows clusters into a folder that is removed at the end, and opens the
-//! browser on what it sees.
+//! `tidings timeline`: follows clusters into a temporary folder, and opens the timeline in the
+//! browser.
 
 use std::error::Error;
 use std::io::Write;
@@ -21,18 +21,18 @@ use super::data_dir;
 use super::serve::{Signals, start_logging_of};
 use super::terminal::{output, output_is_shown};
 
-/// It ran, and was ended by a signal.
+/// Exit code: a signal ended it.
 const ENDED: u8 = 0;
-/// It could not start.
+/// Exit code: it could not start.
 const FAILED: u8 = 1;
 
 /// Memory for the indexes and caches of all clusters together, in bytes.
 const MEMORY: usize = 64 << 20;
-/// How long what is followed is kept, where it is kept.
+/// Retention of events in the folder of --keep.
 const EVENT_TTL: Duration = Duration::from_secs(90 * 24 * 3600);
-/// How often it is looked whether the clusters can be followed.
+/// Interval at which the connections to the clusters are checked.
 const LOOK: Duration = Duration::from_secs(2);
-/// Programs that open a link, or a file, as the user does it.
+/// Programs that open a link or a file in the user's browser.
 #[cfg(target_os = "macos")]
 const OPENERS: &[&[&str]] = &[&["open"]];
 #[cfg(windows)]
@@ -40,12 +40,12 @@ const OPENERS: &[&[&str]] = &[&["cmd", "/c", "start", ""]];
 #[cfg(not(any(target_os = "macos", windows)))]
 const OPENERS: &[&[&str]] = &[&["xdg-open"]];
 
-/// Show in the browser what happens in a cluster, and what it remembers, or what a capture has.
+/// Show the events of clusters, or of a capture, in the browser.
 ///
-/// The clusters are followed as tidings archive does it, and nothing is changed in them. What is
-/// followed is in a temporary folder that is removed at the end, unless --keep names one. The page
-/// is served on 127.0.0.1 alone, and the link that is printed is the only way in. It can be used
-/// once.
+/// The clusters are followed as tidings archive does it, and nothing is changed in them. Events are
+/// stored in a temporary folder that is removed at the end, unless --keep names one. The page is
+/// served on 127.0.0.1 alone, and can be opened only with the link that is printed. The link can be
+/// used once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
   0    ended by Ctrl-C or another signal
@@ -68,8 +68,8 @@ pub(crate) struct Args {
     /// Namespace to follow; may be repeated [default: all]
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Vec<String>,
-    /// Folder to keep what is followed in, for 90 days. tidings archive --data-dir continues with
-    /// the same folder
+    /// Folder to keep the events in, for 90 days. tidings archive --data-dir continues with the
+    /// same folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Show captures instead of a cluster: files, folders and archives, as tidings import takes
@@ -86,7 +86,7 @@ pub(crate) struct Args {
 
 /// Follows and serves until a signal ends it.
 pub(crate) async fn run(args: Args) -> ExitCode {
-    // What goes wrong with the clusters is told in the page, and here in a line.
+    // Problems of clusters are shown in the page, and as one line here.
     start_logging_of("error,kube_client=off,tidings_archive=off");
     match timeline(args).await {
         Ok(()) => ExitCode::from(ENDED),
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
-    // Signals are caught from here on, so that what is temporary is removed.
+    // Signals are handled from here on, so that temporary files are removed.
     let mut signals = Signals::new()?;
     let temporary = tempfile::Builder::new()
         .prefix("tidings-timeline-")
@@ -154,17 +154,17 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the link, and opens the browser if this is a terminal.
+/// Prints the link, and opens the browser if standard output is a terminal.
 fn show(page: &RunningTimeline, no_open: bool, folder: &Path) {
     let link = page.link();
-    // A missing reader of the link is no reason not to serve.
+    // A closed standard output is no reason not to serve.
     let _ = writeln!(output(), "{link}");
     if !no_open && output_is_shown() {
         open(&link, folder);
     }
 }
 
-/// Tells what is wrong with a cluster, whenever it is something else.
+/// Prints what is wrong with a cluster, whenever that changes.
 async fn complain(clusters: &[Cluster]) {
     let mut told: Vec<Option<String>> = vec![None; clusters.len()];
     loop {
@@ -172,7 +172,7 @@ async fn complain(clusters: &[Cluster]) {
         for (cluster, told) in clusters.iter().zip(&mut told) {
             let why = cluster.past().following().why;
             if why != *told {
-                // What the server said may be anything.
+                // The server's message is untrusted.
                 let words = why.as_deref().unwrap_or("followed again");
                 tell(&format!("cluster {}: {words}", cluster.name()));
                 *told = why;
@@ -181,8 +181,8 @@ async fn complain(clusters: &[Cluster]) {
     }
 }
 
-/// Opens the browser, if there is one. It is led to the link by a file that only the user can read:
-/// the arguments of a program can be read by everyone on the machine.
+/// Opens the browser, if there is one. It is pointed to a file that only the user can read and that
+/// redirects to the link, because everyone on the machine can read the arguments of a program.
 fn open(link: &str, folder: &Path) {
     let path = folder.join("timeline.html");
     let page = format!(

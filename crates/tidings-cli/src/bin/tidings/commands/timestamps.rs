@@ -1,11 +1,11 @@
-//! `--timestamps`: when events were seen, as ages or as times.
+//! `--timestamps`: whether tables show ages or times.
 
 use jiff::tz::TimeZone;
 use tidings_cli::time_form::TimeForm;
 
 use crate::clock;
 
-/// How tables show when events were seen.
+/// The flag for times in tables.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TimestampsFlag {
     /// Show times to the second instead of ages, in UTC if no zone is given [default: ages; times
@@ -32,7 +32,7 @@ enum Zone {
 }
 
 impl TimestampsFlag {
-    /// The form that is asked for, if one is.
+    /// The requested form of times, if there is one.
     pub(crate) fn form(&self) -> Option<TimeForm> {
         Some(match self.timestamps? {
             Zone::Utc => TimeForm::Time(TimeZone::UTC),

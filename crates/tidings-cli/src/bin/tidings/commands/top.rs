@@ -1,4 +1,4 @@
-//! `tidings top`: which objects and reasons make the noise.
+//! `tidings top`: shows which objects and reasons have the most events.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -24,11 +24,11 @@ use crate::clock;
 
 /// Bars in a chart.
 const PARTS: usize = 24;
-/// How far is looked back if nothing is said.
+/// Default length of the counted span.
 const WINDOW: Duration = Duration::from_secs(3600);
 /// Spans longer than this are answered from an archive's counts by hour.
 const READ_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Events that are read of each cluster for what an archive has no counts of.
+/// Events read of each cluster where an archive has no counts.
 const OBJECTS_MAX: usize = 5000;
 
 /// Show the reasons and objects with the most events, and when they occurred.
@@ -124,18 +124,18 @@ impl By {
     }
 }
 
-/// Shows the noise.
+/// Shows the counts.
 pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
-/// What is counted, and where.
+/// The counts, and the span they cover.
 struct Top {
     span: Span,
     noises: Vec<(By, Noise)>,
-    /// What the counts are of, where that needs saying.
+    /// Notes about what the counts contain.
     notes: Vec<String>,
-    /// What an archive counted, where it did.
+    /// The unit of an archive's counts, if they were used.
     counted: Counted,
 }
 
@@ -193,7 +193,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// The span that is counted: of a length, or from a time on, up to a time or now.
+/// The span to count: of a given length or from a given time, up to a given time or now.
 fn span(
     window: Option<Duration>,
     (since, until): (Option<Timestamp>, Option<Timestamp>),
@@ -216,7 +216,7 @@ fn span(
     })
 }
 
-/// The span of all events that are wanted.
+/// The span from the first to the last selected event.
 async fn whole(reader: &Reader) -> Result<Span, CommandError> {
     let (mut from, mut last) = (None, None);
     let scan = reader.scan(None, |page| {
@@ -231,7 +231,7 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
     });
     scan.await?;
     let to = last.unwrap_or_default();
-    // The last one is within.
+    // The end is exclusive, so it is moved past the last event.
     let to = to.checked_add(Duration::from_secs(1)).unwrap_or(to);
     Ok(Span {
         from: from.unwrap_or(to),
@@ -242,7 +242,7 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
 }
 
 impl Top {
-    /// Reads the events of a cluster.
+    /// Reads and counts the events of a cluster.
     async fn read(&mut self, cluster: Option<&str>, reader: &Reader) -> Result<(), CommandError> {
         let namespaces = reader.namespace.is_empty();
         let scan = reader.scan(None, |page| {
@@ -271,8 +271,8 @@ impl Top {
         }
     }
 
-    /// Takes the counts of an archive, and of objects what the events seen last say; false if it
-    /// has no counts.
+    /// Adds the counts of an archive, and counts objects in its last seen events. Returns false if
+    /// it has no counts.
     async fn count(
         &mut self,
         cluster: Option<&str>,
@@ -301,7 +301,7 @@ impl Top {
         }
         let mut reader = reader.clone();
         reader.filter.since = Some(span.from);
-        // What was seen later is counted in the hour of that.
+        // An event that was seen again later counts in that later hour.
         reader.seen_before = reader.filter.until.is_some().then_some(span.to);
         reader.filter.until = Some(span.to);
         let events = reader.list(Some(OBJECTS_MAX)).await?.events;
@@ -319,7 +319,7 @@ impl Top {
     }
 }
 
-/// An object's name with its cluster, where there are several.
+/// An object's name, with its cluster if there are several.
 fn named(by: By, cluster: Option<&str>, name: String) -> String {
     match (by, cluster) {
         (By::Object | By::Namespace | By::Host, Some(cluster)) => format!("{cluster}  {name}"),
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(span(None, (None, Some(later)), now).unwrap().to, now);
     }
 
-    /// A page of events, of which those of February are more than are looked at.
+    /// A page of events. February has more of them than are read.
     fn page(query: &HashMap<String, String>) -> Value {
         const LATER: usize = OBJECTS_MAX + 500;
         let number = |name: &str| -> Option<usize> { query.get(name)?.parse().ok() };
@@ -468,7 +468,7 @@ mod tests {
         json!({"kind": "EventList", "metadata": {"resourceVersion": "9", "continue": more}, "items": items})
     }
 
-    /// All namespaces of a server, until a time.
+    /// A reader of all namespaces of a server, until a time.
     fn reader(client: Client, until: Timestamp) -> Reader {
         Reader {
             server: Server {
@@ -487,7 +487,7 @@ mod tests {
         }
     }
 
-    /// An event that repeats counts each time there.
+    /// In a sealed archive, an event that repeats counts each time.
     #[tokio::test]
     async fn that_a_sealed_archive_counts_versions_is_said() {
         for (counted, total, note) in [
@@ -557,7 +557,7 @@ mod tests {
         };
         assert!(top.count(None, &reader).await.unwrap());
         assert_eq!(top.noises[0].1.events, 1);
-        // A server that can leaves the later ones out.
+        // A server that supports it leaves out the later events.
         let until = Some("2026-02-01T00:00:00Z".to_owned());
         assert!(asked.lock().unwrap().iter().all(|asked| *asked == until));
     }

@@ -1,11 +1,11 @@
-//! The cluster, the user and the namespace that a kubeconfig and the command line select, by
-//! client-go's rules (clientcmd's `DirectClientConfig` and `validation.go`, rest's
-//! `DefaultServerURL`), and the configuration of a client for them.
+//! Selects the cluster, user and namespace from a kubeconfig and the command line by client-go's
+//! rules (clientcmd's `DirectClientConfig` and `validation.go`, rest's `DefaultServerURL`), and
+//! makes a client configuration from them.
 //!
 //! kube's own loading differs in these rules, so its types are filled here.
 //!
-//! Invariant: credentials are sent over TLS only. As in client-go, an address without a scheme is
-//! one of plain HTTP, and to plain HTTP no credentials belong.
+//! Invariant: credentials are sent over TLS only. As in client-go, an address without a scheme
+//! means plain HTTP, over which no credentials are sent.
 
 use std::path::Path;
 
@@ -22,17 +22,17 @@ use rustls::pki_types::pem::PemObject;
 
 use super::proxy;
 
-/// Maximum of names that a message lists.
+/// Maximum names that an error message lists.
 const NAMES_MAX: usize = 20;
 
-/// The kubeconfig of an archive has each cluster NAME as archive-NAME, too.
+/// The prefix of the second name that an archive's kubeconfig has for each cluster NAME.
 const ARCHIVE_PREFIX: &str = "archive-";
 
-/// The versions in which a program may print credentials.
+/// The API versions in which a credential program may print credentials.
 const EXEC_V1: &str = "client.authentication.k8s.io/v1";
 const EXEC_V1_BETA1: &str = "client.authentication.k8s.io/v1beta1";
 
-/// Names on the command line, which come before those of the kubeconfig.
+/// Names on the command line, which take precedence over those of the kubeconfig.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Names<'a> {
     pub(crate) context: Option<&'a str>,
@@ -40,27 +40,27 @@ pub(crate) struct Names<'a> {
     pub(crate) user: Option<&'a str>,
 }
 
-/// See the module documentation.
+/// The selected cluster, user and namespace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     pub(crate) cluster: Cluster,
     pub(crate) user: AuthInfo,
-    /// Empty for the default one.
+    /// The namespace; empty for `default`.
     pub(crate) namespace: String,
 }
 
-/// A configuration, and whether the user's credentials are left out of it.
+/// A client configuration, and whether it lacks the user's credentials.
 pub(crate) struct Configured {
     pub(crate) config: Config,
-    /// There are credentials, which are not sent without TLS.
+    /// Whether there are credentials that are not sent because the address has no TLS.
     pub(crate) is_without_credentials: bool,
 }
 
 impl Chosen {
-    /// What a kubeconfig selects. Parts that the command line gives need not be there.
+    /// Selects from a kubeconfig. Entries that the command line replaces may be missing.
     ///
     /// # Errors
-    /// A context, a cluster or a user that is named is not there.
+    /// A named context, cluster or user does not exist.
     pub(crate) fn of(
         kubeconfig: &Kubeconfig,
         names: Names<'_>,
@@ -91,7 +91,7 @@ impl Chosen {
         let mut users = kubeconfig.auth_infos.iter();
         let user = match users.find(|it| it.name == name) {
             Some(found) => found.auth_info.clone().unwrap_or_default(),
-            // kubectl asks for a name and a password on the terminal.
+            // kubectl would ask for a name and a password on the terminal.
             None if !(name.is_empty() || has_token && names.user.is_none()) => {
                 let users: Vec<_> = kubeconfig.auth_infos.iter().map(|it| &*it.name).collect();
                 return Err(missing("user", name, &users));
@@ -105,11 +105,11 @@ impl Chosen {
         })
     }
 
-    /// The configuration of a client, with credentials as the kubeconfig has them. Which proxy
-    /// leads to the cluster may depend on variables of the environment.
+    /// Makes the configuration of a client, with the kubeconfig's credentials. The proxy may depend
+    /// on environment variables.
     ///
     /// # Errors
-    /// What client-go would refuse.
+    /// The errors that client-go would report.
     pub(crate) fn config(
         mut self,
         variable: impl Fn(&str) -> Option<String>,
@@ -158,14 +158,14 @@ impl Chosen {
         })
     }
 
-    /// Replaces the credentials by a token. The user is still impersonated.
+    /// Replaces the credentials by a token. Impersonation is kept.
     pub(crate) fn set_token(&mut self, token: &str) {
         self.user = without_credentials(std::mem::take(&mut self.user));
         self.user.token = Some(token.to_owned().into());
     }
 }
 
-/// The same user, known by nothing.
+/// The user without any credentials.
 pub(crate) fn without_credentials(user: AuthInfo) -> AuthInfo {
     AuthInfo {
         impersonate: user.impersonate,
@@ -184,7 +184,7 @@ fn has_credentials(user: &AuthInfo) -> bool {
         || user.client_certificate_data.is_some()
 }
 
-/// Whether a user has a token, or a program that may give one out.
+/// Whether a user has a token, or a credential program that may return one.
 pub(crate) fn has_token(user: &AuthInfo) -> bool {
     user.token.is_some()
         || user.token_file.is_some()
@@ -192,7 +192,7 @@ pub(crate) fn has_token(user: &AuthInfo) -> bool {
         || user.auth_provider.is_some()
 }
 
-/// `validateClusterInfo`.
+/// client-go's `validateClusterInfo`.
 fn check_cluster(cluster: &Cluster) -> Result<(), String> {
     if cluster.server.is_none() {
         return Err("its cluster has no server".to_owned());
@@ -209,7 +209,7 @@ fn check_cluster(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// `validateAuthInfo`.
+/// client-go's `validateAuthInfo`.
 fn check_user(user: &AuthInfo) -> Result<(), String> {
     let refused = |why: &str| Err(why.to_owned());
     let has_login = user.username.is_some() || user.password.is_some();
@@ -283,10 +283,11 @@ fn check_exec(exec: &ExecConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a user ready whose credentials are sent.
+/// Prepares a user whose credentials are sent: loads files, and removes fields that client-go
+/// ignores.
 fn prepare(user: &mut AuthInfo, cluster: &Cluster) -> Result<(), String> {
     if user.client_certificate.is_none() && user.client_certificate_data.is_none() {
-        // It alone is nothing for client-go.
+        // client-go ignores a key without a certificate.
         user.client_key = None;
         user.client_key_data = None;
     }
@@ -299,7 +300,7 @@ fn prepare(user: &mut AuthInfo, cluster: &Cluster) -> Result<(), String> {
         }
     }
     if let Some(provider) = user.auth_provider.take() {
-        // Of the providers that there were, kubectl knows this one still.
+        // The only auth provider that kubectl still supports.
         let token = provider.config.get("id-token");
         match token.filter(|token| provider.name == "oidc" && !token.is_empty()) {
             Some(token) => user.token = Some(token.clone().into()),
@@ -314,7 +315,7 @@ fn prepare(user: &mut AuthInfo, cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// The authorities of a cluster, if it has its own.
+/// The certificate authorities of a cluster, if it has its own.
 fn authorities_of(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>, String> {
     if let Some(data) = &cluster.certificate_authority_data {
         let pem = STANDARD.decode(data);
@@ -331,13 +332,13 @@ fn authorities_of(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>, String> {
 /// The certificates of a file that can be authorities.
 ///
 /// # Errors
-/// It cannot be read, or there is none.
+/// The file cannot be read, or has no such certificate.
 pub(crate) fn authorities_in(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     let pem = std::fs::read(path).map_err(|error| format!("read {}: {error}", path.display()))?;
     authorities(&pem).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Go's `AppendCertsFromPEM`: what is no certificate is passed over.
+/// Go's `AppendCertsFromPEM`: skips everything that is not a certificate.
 fn authorities(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let mut roots = RootCertStore::empty();
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
@@ -349,15 +350,15 @@ fn authorities(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(found)
 }
 
-/// The address of an API server.
+/// The parsed address of an API server.
 struct Address {
     uri: Uri,
-    /// The name and the password in it, which come before all other credentials.
+    /// The name and the password in the address, which take precedence over all other credentials.
     login: Option<(String, String)>,
 }
 
 impl Address {
-    /// `DefaultServerURL`. Without a scheme it is one of plain HTTP.
+    /// Parses an address by client-go's `DefaultServerURL`. Without a scheme it means plain HTTP.
     fn of(text: &str) -> Result<Self, String> {
         let invalid = |why: &str| {
             format!("its server is no address: {why}; expected one such as https://host:6443")
@@ -380,7 +381,7 @@ impl Address {
             None => (None, authority),
         };
         check_port(host).map_err(invalid)?;
-        // A name and a password are told to nobody but the server.
+        // The name and the password are removed, so that only the server gets them.
         let host = host.strip_suffix(':').unwrap_or(host);
         let uri: Option<Uri> = format!("{scheme}://{host}{path}").parse().ok();
         let uri = uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
@@ -389,7 +390,7 @@ impl Address {
     }
 }
 
-/// http passes over a port that is no number, and asks the default one.
+/// Checks the port, because the http crate ignores an invalid port and uses the default.
 fn check_port(authority: &str) -> Result<(), &'static str> {
     let behind = authority
         .rfind(']')
@@ -404,8 +405,7 @@ fn check_port(authority: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The names of clusters, without those by which the kubeconfig of an archive has each a second
-/// time.
+/// The names of clusters, without the second names in an archive's kubeconfig.
 fn without_second_names(kubeconfig: &Kubeconfig) -> Vec<&str> {
     let server = |it: &NamedCluster| it.cluster.as_ref().and_then(|it| it.server.clone());
     let is_second = |it: &NamedCluster| {
@@ -427,7 +427,7 @@ fn missing(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Names, as a message lists them; `None` if there are no names.
+/// Names as an error message lists them; `None` if there are none.
 fn listed(known: &[&str]) -> Option<String> {
     if known.is_empty() {
         return None;
@@ -446,7 +446,7 @@ mod tests {
 
     use super::*;
 
-    /// In the kubeconfig of an archive each cluster has two names.
+    /// In an archive's kubeconfig each cluster has two names.
     #[test]
     fn what_there_is_to_choose_from_is_told_once() {
         let cluster =
@@ -458,7 +458,7 @@ mod tests {
                 cluster("one", "https://archive:1/clusters/one"),
                 cluster("archive-one", "https://archive:1/clusters/one"),
                 cluster("two", "https://two:1"),
-                // Of another file: the cluster itself.
+                // An entry of another kubeconfig: the cluster itself.
                 cluster("archive-two", "https://archive:1/clusters/two"),
             ],
         });
@@ -494,7 +494,7 @@ mod tests {
             ("a:99999", Err("above 65535")),
             ("https://a:x", Err("no number")),
             ("https://u:secret@a:x", Err("no number")),
-            // A host of this name.
+            // A host with this name.
             ("https:", Ok(("http://https/", None))),
             ("https://", Err("cannot be read")),
             ("https://a b", Err("cannot be read")),

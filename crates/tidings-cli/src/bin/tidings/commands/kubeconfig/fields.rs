@@ -1,9 +1,9 @@
-//! The fields of a kubeconfig, with the forms that client-go reads them in (`clientcmd/api/v1`).
+//! The fields of a kubeconfig, and the forms in which client-go reads them (`clientcmd/api/v1`).
 //!
-//! A field that is null or empty counts as absent. Paths are made absolute, and data loses its line
-//! breaks. So kube's types can read whatever client-go reads.
+//! A field that is null or empty counts as absent. Paths are made absolute, and line breaks are
+//! removed from data. So kube's types can read whatever client-go reads.
 //!
-//! Invariant: an error names the place and the expected form, and no value.
+//! Invariant: an error has the place and the expected form, but no value.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// The form of a field.
+/// The form of a field's value.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
     /// A boolean.
     Flag,
     Texts,
-    /// The values of an object are texts.
+    /// An object whose values are texts.
     TextsByName,
-    /// The values of an object are lists of texts.
+    /// An object whose values are lists of texts.
     ListsByName,
-    /// In base64.
+    /// Bytes in base64.
     Data,
     Path,
     /// The command of a program: a path only if it has a separator.
@@ -101,13 +101,13 @@ const CONTEXT: Fields = &[
     ("namespace", Form::Text),
 ];
 
-/// The extension of a cluster that a program of credentials is told.
+/// The extension of a cluster that is passed to credential programs.
 const EXEC_EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// Brings a kubeconfig into the form that kube's types read. Its relative paths begin at a folder.
+/// Converts a kubeconfig to the form that kube's types read. Its relative paths start at `folder`.
 ///
 /// # Errors
-/// What client-go would not understand: it is no kubeconfig, a field has another form, or two
+/// The errors that client-go would report: it is no kubeconfig, a field has another form, or two
 /// entries of a list have the same name.
 pub(super) fn normalize(found: &mut Value, folder: &Path) -> Result<(), String> {
     let Some(root) = found.as_object_mut() else {
@@ -121,7 +121,7 @@ pub(super) fn normalize(found: &mut Value, folder: &Path) -> Result<(), String> 
     }
     root.remove("extensions");
     root.remove("preferences");
-    // kube's types need some texts that may be absent for client-go.
+    // kube's types require some texts that client-go does not.
     for list in ["clusters", "users", "contexts"] {
         let entries = root.get_mut(list).and_then(Value::as_array_mut);
         for entry in entries
@@ -157,7 +157,7 @@ pub(super) fn normalize(found: &mut Value, folder: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// The objects with this name in the entries of a list.
+/// The inner objects with this name, in the entries of a list.
 fn inner<'a>(
     root: &'a mut Map<String, Value>,
     list: &str,
@@ -168,7 +168,7 @@ fn inner<'a>(
     entries.filter_map(move |entry| entry.get_mut(name)?.as_object_mut())
 }
 
-/// Two entries with one name are an error in client-go.
+/// Refuses two entries with one name, as client-go does.
 fn distinct(entries: Option<&Value>, list: &str) -> Result<(), String> {
     let mut names = std::collections::HashSet::new();
     for entry in entries.and_then(Value::as_array).into_iter().flatten() {
@@ -230,7 +230,7 @@ fn field(value: &mut Value, form: Form, at: &str, folder: &Path) -> Result<(), S
         }
         (Form::Command, _) => expected("a command"),
         (Form::Data, Value::String(data)) => {
-            // Go's decoder passes over these two.
+            // Go's decoder ignores line breaks.
             data.retain(|character| !matches!(character, '\r' | '\n'));
             match STANDARD.decode(&*data) {
                 Ok(_) => Ok(()),
@@ -273,7 +273,7 @@ fn field(value: &mut Value, form: Form, at: &str, folder: &Path) -> Result<(), S
     }
 }
 
-/// For client-go, null in a list is an empty text.
+/// Checks for a text; client-go reads null in a list as an empty text.
 fn text_of(value: &mut Value, at: &str) -> Result<(), String> {
     if value.is_null() {
         *value = "".into();
@@ -281,7 +281,7 @@ fn text_of(value: &mut Value, at: &str) -> Result<(), String> {
     field(value, Form::Text, at, Path::new(""))
 }
 
-/// Makes a path absolute.
+/// Makes a relative path absolute.
 fn begin_at(folder: &Path, path: &mut String) {
     if !path.is_empty() {
         *path = folder.join(&*path).to_string_lossy().into_owned();

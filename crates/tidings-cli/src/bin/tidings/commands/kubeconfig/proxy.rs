@@ -1,32 +1,32 @@
-//! The proxy for a server, as Go chooses it (`golang.org/x/net/http/httpproxy`).
+//! Chooses the proxy for a server, as Go does (`golang.org/x/net/http/httpproxy`).
 //!
-//! Invariant: a proxy of the environment is used for a server only if `NO_PROXY` does not name the
-//! server. A kubeconfig's `proxy-url` is meant for its cluster, so nothing else is asked about it.
+//! Invariant: the environment's proxy is used for a server only if `NO_PROXY` does not match the
+//! server. A kubeconfig's `proxy-url` is meant for its cluster, so the environment is ignored then.
 
 use std::net::IpAddr;
 
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// What `NO_PROXY` names.
+/// An entry of `NO_PROXY`.
 #[derive(Debug, PartialEq, Eq)]
 enum Named {
     Everything,
-    /// The addresses that begin with these bits.
+    /// The addresses of a network: its address and the length of its prefix.
     Network(IpAddr, u8),
     Address(IpAddr, Option<String>),
-    /// Names that end so.
+    /// Names with this suffix.
     Domain {
-        /// With a dot in front.
+        /// The suffix, with a dot in front.
         end: String,
-        /// Whether the domain itself is one of them.
+        /// Whether the domain itself matches, too.
         has_itself: bool,
         port: Option<String>,
     },
 }
 
 impl Named {
-    /// An entry of the list; `None` if it names nothing.
+    /// Parses an entry of the list; `None` if it matches nothing.
     fn of(entry: &str) -> Option<Self> {
         let entry = entry.trim().to_lowercase();
         if entry == "*" {
@@ -100,7 +100,7 @@ fn is_within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Go's `net.SplitHostPort`.
+/// Splits host and port, as Go's `net.SplitHostPort`.
 fn split_port(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -110,11 +110,10 @@ fn split_port(text: &str) -> Option<(&str, &str)> {
     (!port.contains(':')).then_some((host, port))
 }
 
-/// The proxy that leads to a server by the environment, if any does. A server on this machine needs
-/// none.
+/// The environment's proxy for a server, if there is one. A server on this machine needs none.
 ///
 /// # Errors
-/// For an invalid address.
+/// The proxy's address is invalid.
 pub(crate) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -158,17 +157,17 @@ pub(crate) fn of_environment(
     self::address(&whole, name).map(Some)
 }
 
-/// The proxy of a kubeconfig.
+/// Parses the proxy of a kubeconfig.
 ///
 /// # Errors
-/// For an invalid address.
+/// The proxy's address is invalid.
 pub(crate) fn of_kubeconfig(text: &str) -> Result<Uri, String> {
     address(text, "proxy-url")
 }
 
 fn address(text: &str, name: &str) -> Result<Uri, String> {
     let uri: Option<Uri> = text.parse().ok();
-    // What was given may have a password in it.
+    // The error does not show the address, which may contain a password.
     uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()))
         .filter(|uri| {
             let scheme = uri.scheme_str();
@@ -179,7 +178,7 @@ fn address(text: &str, name: &str) -> Result<Uri, String> {
         })
 }
 
-/// Where a proxy is, without a name and a password.
+/// A proxy's address without a name and a password.
 pub(crate) fn shown(proxy: &Uri) -> String {
     let scheme = proxy.scheme_str().unwrap_or("http");
     let authority = proxy.authority().map_or("", |it| it.as_str());
@@ -196,7 +195,7 @@ pub(crate) fn login(proxy: &Uri) -> Option<(String, String)> {
     Some((decoded(name), decoded(password)))
 }
 
-/// A part of an address without its percent signs.
+/// Decodes percent escapes in a part of an address.
 pub(crate) fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -281,7 +280,7 @@ mod tests {
             (port, "*.cluster.example:443", false),
             (port, "cluster.example:", true),
             (port, ":6443", false),
-            // The proxy's own name says nothing about the cluster.
+            // The proxy's own name does not matter for the cluster.
             (port, "p", false),
             (v4, "10.0.0.0/8", true),
             (v4, "11.0.0.0/8", false),

@@ -1,5 +1,5 @@
-//! Lists: of everything at once, to be put in order, and page by page, where memory must not grow
-//! with them.
+//! Lists events: all at once, to be sorted, or page by page, where memory must not grow with their
+//! number.
 
 use std::collections::HashSet;
 
@@ -9,20 +9,21 @@ use tidings_cli::event::{self, Event};
 use super::super::cluster::CommandError;
 use super::page::{FIELD_SELECTOR, Listed, PAGE, Page, Reader, is_reached};
 
-/// What is sealed was seen no longer ago, as a rule.
+/// How much earlier than the newest sealed event a newly sealed event was last seen, at most, as a
+/// rule.
 const SEALED_LATER: SignedDuration = SignedDuration::from_hours(1);
-/// A list that expires while it is read is begun again so often, without having brought anything
-/// new.
+/// How often a list that expires while it is read is begun again without having returned a new
+/// event.
 const EXPIRED_MAX: u32 = 5;
 
-/// Events read beyond those that are wanted. A server gives out those seen last by the bare time;
-/// within the second of the earliest one that is wanted, the [order](Event::order) is another one.
+/// Events read beyond the requested number. A server sorts by the bare last-seen time; within the
+/// second of the earliest requested event, our [order](Event::order) is another.
 const BEYOND: usize = 20;
 
-/// Why there is no list.
+/// Why a list failed.
 pub(super) enum Unlisted {
     Request(kube::Error),
-    /// More events than may be held.
+    /// There are more events than may be held in memory.
     TooMany,
 }
 
@@ -34,24 +35,24 @@ impl From<kube::Error> for Unlisted {
 
 /// A page of a scan.
 pub(crate) struct Scanned {
-    /// The events that are wanted and were not given out before.
+    /// The selected events that no earlier page returned.
     pub(crate) events: Vec<Event>,
-    /// How many events were read for it.
+    /// The number of events read for this page.
     pub(crate) read: usize,
-    /// How many there are to be read, where the server says so.
+    /// The number of events to read in all, if the server reports it.
     pub(crate) total: Option<u64>,
-    /// Whether the list can be continued behind a key, as far as it was read.
+    /// Whether the list can be continued after a key, as far as it was read.
     pub(crate) is_by_key: bool,
 }
 
-/// The order of a scan, and what of it was given out before.
+/// The state of a scan: its order, and the events it has returned.
 struct Order {
-    /// Events up to this key were given out before this list was begun.
+    /// Events up to this key were returned before the present list began.
     behind: Option<String>,
-    /// The event that was read last of this list.
+    /// The key of the last event read from the present list.
     last: Option<String>,
-    /// A sealed archive's list is in the order of objects: that a key comes before another one says
-    /// nothing about it.
+    /// Whether keys have always increased. A sealed archive lists by object, so a key does not show
+    /// which events were returned.
     is_by_key: bool,
 }
 
@@ -64,13 +65,13 @@ impl Order {
         }
     }
 
-    /// Begins the list again, behind what was given out.
+    /// Begins the list again, after the events that were returned.
     fn begin_again(&mut self) {
         let reached = self.last.take();
         self.behind = self.behind.take().max(reached);
     }
 
-    /// Whether the next event was not given out before.
+    /// Takes the next event's key; returns whether the event was not returned before.
     fn is_new(&mut self, key: String) -> bool {
         self.is_by_key &= self.last.as_ref().is_none_or(|last| *last < key);
         let is_new = self.behind.as_ref().is_none_or(|behind| *behind < key);
@@ -78,18 +79,18 @@ impl Order {
         is_new
     }
 
-    /// Whether it cannot be told what was given out before.
+    /// Whether it is unknown which events were returned before.
     fn is_lost(&self) -> bool {
         self.behind.is_some() && !self.is_by_key
     }
 }
 
 impl Reader {
-    /// The events that are wanted; with `last`, only that number of those seen last. Memory is
-    /// taken for those wanted and a page.
+    /// Lists the selected events; with `last`, only that number of the last seen. Memory is bounded
+    /// by these and a page.
     pub(crate) async fn list(&self, last: Option<usize>) -> Result<Listed, CommandError> {
         let listed = async {
-            // The events of one object are found sooner than those last seen of all.
+            // The events of one object are found faster than the last seen of all.
             if !self.filter.is_about_one_object() {
                 if let Some(last) = last
                     && let Some(listed) = self.newest(last).await?
@@ -105,9 +106,9 @@ impl Reader {
         listed.await.map_err(|unlisted| self.failed(unlisted))
     }
 
-    /// No events, for a watch that gives out only what comes next.
+    /// Lists no events, for a watch that returns only later ones.
     pub(crate) async fn list_nothing(&self) -> Result<Listed, CommandError> {
-        // The revision is that of the whole list, whatever a page has of it.
+        // The revision is that of the whole list, whatever the page contains.
         let page = self.answered(&[("limit", "1")]).await;
         let page = page.map_err(|error| self.failed(error.into()))?;
         Ok(Listed {
@@ -117,8 +118,8 @@ impl Reader {
         })
     }
 
-    /// Those last seen since the time that is wanted, if one is, from a server that gives out those
-    /// seen last first: none of the earlier ones is read.
+    /// Lists the last seen events since the filter's `since`, from a server that lists the last
+    /// seen first. Earlier events are not read. `None` if there is no such time or order.
     async fn newest_since(&self, last: Option<usize>) -> Result<Option<Listed>, Unlisted> {
         let Some(since) = self.filter.since else {
             return Ok(None);
@@ -162,7 +163,7 @@ impl Reader {
         }))
     }
 
-    /// Adds those that were seen again while the pages were read: they moved to a page that had
+    /// Adds events that were seen again while the pages were read, and so moved to a page that had
     /// been read already.
     async fn add_seen_meanwhile(
         &self,
@@ -191,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// A page of those last seen since a time, if the server knows that order.
+    /// Requests a page of the last seen events since a time, if the server supports that order.
     async fn newest_from(&self, since: &str, token: Option<&str>) -> kube::Result<Option<Page>> {
         let limit = PAGE.to_string();
         let until = self.seen_before.map(|until| until.to_string());
@@ -217,14 +218,14 @@ impl Reader {
         }
     }
 
-    /// The last few from a server that gives out those seen last first, if so few of them are
-    /// enough to find the last that are wanted. A page may have fewer than it was asked for though
-    /// there are more: the server looked through others to find these.
+    /// Lists the `last` last seen events, from a server that lists the last seen first, if a page
+    /// or two are enough. A page may have fewer events than requested although there are more,
+    /// because the server filters.
     async fn newest(&self, last: usize) -> Result<Option<Listed>, Unlisted> {
         if last > PAGE {
             return Ok(None);
         }
-        // A server that does not know the order is asked for no more than these few in vain.
+        // A server without this order is asked for a few events only.
         for limit in [(last + BEYOND).min(PAGE), PAGE] {
             let mut page = self.newest_page(limit, "").await?;
             if !page.is_newest_first {
@@ -246,7 +247,8 @@ impl Reader {
                 events.extend(wanted.filter(|event| self.filter.selects(event)));
                 let is_enough = events.len() >= last;
                 if is_enough && !is_rest && is_within_second(&mut events, last, reached) {
-                    // One page of the rest of that second; a second with more is cut by bare times.
+                    // One page of the rest of that second. If the second has more events, they are
+                    // cut by the bare times.
                     is_rest = true;
                     if let Some(token) = &page.next {
                         page = self.newest_page(PAGE, token).await?;
@@ -270,8 +272,8 @@ impl Reader {
         Ok(None)
     }
 
-    /// The same of those written after a revision; of all, where the server is not so far, or the
-    /// events are sealed and numbered in another way.
+    /// Lists the selected events written after a revision. Lists all if the server has not reached
+    /// that revision, or if the events are sealed and have other numbers.
     pub(super) async fn list_after(
         &self,
         after: Option<u64>,
@@ -331,14 +333,14 @@ impl Reader {
         })
     }
 
-    /// Gives out every event that is wanted once, a page at a time and in the server's order, from
-    /// behind a [key](Event::key) on.
+    /// Passes every selected event to `take` once, page by page in the server's order, beginning
+    /// after a [key](Event::key).
     ///
-    /// Where the server forgets the list's revision half way, the list is begun again and what was
-    /// given out is passed over.
+    /// If the server forgets the list's revision, the list is begun again and the returned events
+    /// are skipped.
     ///
     /// # Errors
-    /// Those of the server and of `take`, and a list that has to be continued behind a key and is
+    /// The errors of the server and of `take`, and a list that must be continued after a key but is
     /// not in the order of keys.
     pub(crate) async fn scan(
         &self,
@@ -392,7 +394,7 @@ impl Reader {
         }
     }
 
-    /// A page of the list in the order of keys, with what the server could not leave out.
+    /// Requests a page of the list in the order of keys, and filters what the server could not.
     async fn page(&self, next: Option<&str>) -> kube::Result<Page> {
         self.answered(&[
             (FIELD_SELECTOR, &self.filter.field_selector()),
@@ -402,7 +404,7 @@ impl Reader {
         .await
     }
 
-    /// A page of the events seen last, unfiltered, if the server knows that order.
+    /// Requests a page of the last seen events, unfiltered, if the server supports that order.
     async fn newest_page(&self, limit: usize, token: &str) -> kube::Result<Page> {
         self.answered(&[
             ("limit", &limit.to_string()),
@@ -413,10 +415,10 @@ impl Reader {
     }
 }
 
-/// Where a list of those seen last began.
+/// The start of a list of last seen events, by which later events are recognised.
 struct Begun {
     revision: Option<u64>,
-    /// Of sealed events: when the first of them was last seen.
+    /// For sealed events: when the newest one was last seen.
     newest: Option<Timestamp>,
 }
 
@@ -429,17 +431,17 @@ impl Begun {
         }
     }
 
-    /// Whether an event may have come to a page before those that were read.
+    /// Whether an event may have moved to a page before those that were read.
     fn may_be_before(&self, event: &Event) -> bool {
         match self.newest {
-            // It was sealed meanwhile, after it had waited for that.
+            // The event was sealed meanwhile, some time after it was observed.
             Some(newest) => event.last_seen() >= newest.checked_sub(SEALED_LATER).ok(),
             None => event.revision() > self.revision,
         }
     }
 }
 
-/// A list that is to be continued behind a key, and cannot be.
+/// The error for a list that must be continued after a key and is not in the order of keys.
 fn unordered(is_continued: bool) -> CommandError {
     if is_continued {
         let why = "continue behind the last event: the server's list is not in the order of \
@@ -457,8 +459,8 @@ fn is_expired(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 410)
 }
 
-/// Whether the earliest of the last few that are wanted was seen in the second that is reached:
-/// more of that second may be unread, and belong before it.
+/// Whether the earliest of the requested last events was seen in the second that was `reached`.
+/// More events of that second may be unread, and come before it.
 fn is_within_second(events: &mut [Event], last: usize, reached: Option<Timestamp>) -> bool {
     event::sort(events);
     let earliest = events.len().checked_sub(last).and_then(|at| events.get(at));
@@ -467,7 +469,7 @@ fn is_within_second(events: &mut [Event], last: usize, reached: Option<Timestamp
     earliest.is_some() && earliest == reached.map(second)
 }
 
-/// Keeps those seen last.
+/// Keeps the last seen events.
 fn keep_last(events: &mut Vec<Event>, last: usize) {
     if events.len() > last {
         event::sort(events);

@@ -1,4 +1,4 @@
-//! Where events are read from, and a page of them.
+//! The source of events to read, and its pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,20 +15,21 @@ use tidings_core::convert;
 use super::super::cluster::Server;
 use super::super::connection::answer::Stranger;
 
-/// Events in a page, as many as kubectl asks for.
+/// Events in a page, as many as kubectl requests.
 pub(super) const PAGE: usize = 500;
-/// How many events are held at once, unless told otherwise.
+/// Default maximum of events held in memory.
 pub(crate) const EVENTS_MAX: usize = 250_000;
-/// Asks for the events last seen first. Servers that do not know it answer in the order of names,
-/// and without the header.
+/// The header that requests the last seen events first. Servers that do not support it answer in
+/// the order of names, without this header.
 const NEWEST_FIRST: &str = "tidings-newest-first";
-/// The parameter that has the server select by fields.
+/// The parameter with the field selector.
 pub(super) const FIELD_SELECTOR: &str = "fieldSelector";
-/// Says that a list is in the order of objects and not of names: it is one of a sealed archive.
+/// The header of a list in the order of objects and not of names, which is that of a sealed
+/// archive.
 const ORDER: &str = "tidings-order";
 
-/// The API group that is asked for events: the core group, or events.k8s.io if the user may read
-/// only there.
+/// The API group in which events are read: the core group, or events.k8s.io if the user may read
+/// only that.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group(Arc<AtomicBool>);
 
@@ -41,60 +42,61 @@ impl Group {
         self.0.store(is_events, Ordering::Relaxed);
     }
 
-    /// An event of what a server sent.
+    /// Makes an event of a server's object, converted to core/v1.
     pub(super) fn event(&self, mut value: Value) -> Event {
         if self.is_events()
             && let Some(event) = value.as_object_mut()
         {
-            // One that has fields by both names is shown as it is.
+            // An event with fields under both names is shown unchanged.
             let _ = convert::to_core_v1(event);
         }
         Event::new(value)
     }
 }
 
-/// Where events are read from, and which.
+/// Reads the selected events of one source.
 #[derive(Clone)]
 pub(crate) struct Reader {
     pub(crate) server: Server,
     pub(crate) group: Group,
-    /// Empty for all.
+    /// The namespace; empty for all.
     pub(crate) namespace: String,
     pub(crate) filter: Filter,
-    /// Those last seen at this time or later are left out where the server can do it, which gives
-    /// out those seen last first.
+    /// Events last seen at this time or later are left out, if the server can do that and lists the
+    /// last seen events first.
     pub(crate) seen_before: Option<Timestamp>,
-    /// More events than these are not held: they cannot be put in order.
+    /// Maximum events held in memory; more cannot be sorted.
     pub(crate) events_max: usize,
-    /// The use of `tidings rbac` that says what permissions this needs.
+    /// The use of `tidings rbac` that prints the needed permissions.
     pub(crate) rbac: &'static str,
 }
 
 /// A page of a list.
 pub(super) struct Page {
     pub(super) events: Vec<Event>,
-    /// The rest, if there is any.
+    /// The continue token; `None` on the last page.
     pub(super) next: Option<String>,
-    /// The revision of the list; empty if the server gives none.
+    /// The revision of the list; empty if the server returns none.
     pub(super) revision: String,
-    /// How many events are behind the page, where the server says so.
+    /// The number of events after the page, if the server reports it.
     pub(super) remaining: Option<u64>,
     pub(super) is_newest_first: bool,
-    /// The events' revisions are of another kind than that of the list: they are sealed. Neither is
-    /// the list in the order of keys.
+    /// Whether the events are sealed. Their revisions are then not comparable to the list's, and
+    /// the list is not in the order of keys.
     pub(super) is_sealed: bool,
 }
 
-/// What was read, in no order.
+/// The events read from a list, unsorted.
 pub(crate) struct Listed {
     pub(crate) events: Vec<Event>,
     pub(crate) revision: String,
-    /// The revisions of events are of another kind than that of the list.
+    /// Whether the events are sealed, so that their revisions are not comparable to the list's.
     pub(crate) is_sealed: bool,
 }
 
 impl Listed {
-    /// Leaves out what was written after the list's revision: a watch from there gives it out.
+    /// Leaves out events written after the list's revision, because a watch from there returns
+    /// them.
     pub(crate) fn leave_to_watch(&mut self) {
         let reached: Option<u64> = self.revision.parse().ok();
         if let Some(reached) = reached.filter(|_| !self.is_sealed) {
@@ -104,8 +106,9 @@ impl Listed {
     }
 }
 
-/// Whether a server is as far as a revision, by the latest one of its own: not if one is of another
-/// archive. An API server counts no further than the first bits.
+/// Whether a server has reached a revision, given the latest revision of its own. A server of
+/// another archive has not. Archives differ in the first bits, which an API server does not count
+/// up to.
 pub(super) fn is_reached(revision: u64, latest: Option<u64>) -> bool {
     let history = |revision: u64| revision >> REVISION_BITS;
     latest.is_some_and(|latest| latest >= revision && history(latest) == history(revision))
@@ -147,8 +150,8 @@ impl Reader {
         parameters: &[(&str, &str)],
     ) -> kube::Result<http::Request<Vec<u8>>> {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        // Fields have other names in the other group. What is read is selected once more here, but
-        // for what only the server can select by.
+        // The other API group has other field names. All events are filtered once more here, except
+        // by selectors that only the server can apply.
         let selectors = &self.filter.selectors;
         let all_fields = parameters.iter().find(|(name, _)| *name == FIELD_SELECTOR);
         let fields = match all_fields {
@@ -171,8 +174,8 @@ impl Reader {
             .map_err(kube::Error::HttpError)
     }
 
-    /// The page of a list that is asked for. A user who may not read events of the core group may
-    /// be allowed to read those of events.k8s.io, which are the same.
+    /// Requests a page of a list. A user who may not read events of the core group may be allowed
+    /// to read the same events in events.k8s.io.
     pub(super) async fn answered(&self, parameters: &[(&str, &str)]) -> kube::Result<Page> {
         let answer = self.server.ask(|| self.answered_once(parameters)).await;
         match answer {

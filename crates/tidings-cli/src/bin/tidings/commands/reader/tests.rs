@@ -1,4 +1,4 @@
-//! A watch through everything a server may answer, by a script of its answers.
+//! Tests of watches with scripted answers of the server.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::watch::{FORBIDDEN_MAX, Notice, Watched};
 use tidings_cli::event::Event;
 use tidings_cli::filter::Filter;
 
-/// What the server does with one request: an answer, or none.
+/// The server's reaction to one request: an answer, or none.
 type Answer = Option<(u16, String)>;
 
 fn event(name: &str, revision: u64) -> Value {
@@ -39,7 +39,7 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "x", "message": "said so"})
 }
 
-/// A reader of everything a server has.
+/// A reader of all events of a server.
 pub(crate) fn reader<S>(service: S) -> Reader
 where
     S: tower::Service<http::Request<Body>, Response = http::Response<Body>> + Send + 'static,
@@ -60,8 +60,8 @@ where
     }
 }
 
-/// What a watch after revision 5 gives out while the server answers so, and what it asked for. The
-/// watch ends with the script, by a 422.
+/// Returns what a watch after revision 5 passes on while the server gives these answers, and the
+/// requests it makes. The watch ends with the script, by a 422.
 async fn watched(answers: Vec<Answer>) -> (Vec<String>, Vec<String>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
@@ -124,7 +124,7 @@ async fn a_watch_goes_on_from_what_it_saw_last() {
     );
 }
 
-/// A kube-apiserver that was started again refuses every user until it has read its roles.
+/// A restarted kube-apiserver refuses every user until it has read its roles.
 #[tokio::test(start_paused = true)]
 async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     let forbidden = || Some((403, status(403).to_string()));
@@ -139,8 +139,8 @@ async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     assert_eq!(given, ["a", "interrupted", "resumed", "b"]);
     assert_eq!(asked.len(), 6);
 
-    // Who may list but not watch is told at once; who may no longer do what was allowed, after some
-    // minutes.
+    // A user who may list but not watch gets the error at once; a user who lost a permission, after
+    // some minutes.
     let forever = || std::iter::repeat_with(forbidden).take(100);
     let (given, asked) = watched(forever().collect()).await;
     assert_eq!((given.len(), asked.len()), (0, 1));
@@ -149,8 +149,8 @@ async fn what_was_allowed_before_may_be_forbidden_for_a_while() {
     assert_eq!(asked.len(), 2 + FORBIDDEN_MAX as usize);
 }
 
-/// A server that does not know `order` answers by names. Its pages are not as small as what is
-/// wanted of it.
+/// A server that does not support `order` answers by names. Its pages must not be as small as the
+/// requested number.
 #[tokio::test]
 async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     const EVENTS: usize = 2_000;
@@ -169,7 +169,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
         let items: Vec<Value> = (from..to)
             .map(|index| {
                 let mut event = event(&format!("event.{index}"), 5);
-                // Those seen last stand in the middle.
+                // The last seen events are in the middle of the list.
                 let second = (index + EVENTS / 2) % EVENTS;
                 let (minute, second) = (second / 60, second % 60);
                 event["lastTimestamp"] = json!(format!("2026-03-04T05:{minute:02}:{second:02}Z"));
@@ -192,7 +192,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     assert_eq!(names, ["event.998", "event.999"]);
     assert_eq!(*limits.lock().unwrap(), [22, PAGE, PAGE, PAGE, PAGE]);
 
-    // What cannot be put in order because it is too much is refused as soon as it is.
+    // Too many events to sort are refused as soon as they are too many.
     limits.lock().unwrap().clear();
     reader.events_max = 1_200;
     let refused = reader.list(None).await.err();
@@ -204,7 +204,7 @@ async fn the_last_few_of_a_server_without_their_order_cost_no_request_each() {
     assert!(reader.list(Some(2)).await.is_ok());
 }
 
-/// A page of a scan, of events by name.
+/// A page of a scan with the named events.
 fn scanned_page(names: &[&str], next: &str) -> (u16, String) {
     let events: Vec<Value> = names.iter().map(|name| event(name, 5)).collect();
     let metadata = json!({"resourceVersion": "9", "continue": next, "remainingItemCount": 2});
@@ -216,9 +216,9 @@ fn forgotten() -> (u16, String) {
     (410, status(410).to_string())
 }
 
-/// What a scan gives out from behind a key, page by page with their totals, how it ends, and
-/// whether its list can be continued: of a server that answers so and says in a header what the
-/// order is, if it does.
+/// Returns what a scan after a key passes on, page by page with the totals, how it ends, and
+/// whether its list can be continued. The server gives these answers, with this header about its
+/// order.
 async fn scanned(
     behind: Option<&str>,
     header: Option<&'static str>,
@@ -251,8 +251,8 @@ async fn scanned(
     (given, totals, ended, is_by_key)
 }
 
-/// The list is forgotten behind its first page, and by then there is an event before those given
-/// out.
+/// The list's revision is forgotten after its first page, and then there is an event before the
+/// returned ones.
 #[tokio::test(start_paused = true)]
 async fn a_scan_gives_out_every_event_once() {
     let answers = vec![
@@ -270,7 +270,7 @@ async fn a_scan_gives_out_every_event_once() {
     assert!(is_by_key);
 }
 
-/// A sealed archive's list is in the order of objects, and may have a name twice.
+/// A sealed archive lists by objects, and may have a name twice.
 #[tokio::test(start_paused = true)]
 async fn a_scan_gives_out_every_event_of_a_list_in_another_order() {
     for header in [None, Some("objects")] {
@@ -285,15 +285,15 @@ async fn a_scan_gives_out_every_event_of_a_list_in_another_order() {
     }
 }
 
-/// What was given out of such a list cannot be told from what was not.
+/// In such a list it is unknown which events were returned already.
 #[tokio::test(start_paused = true)]
 async fn a_list_in_another_order_is_not_continued() {
     let by_object = Some("objects");
     for (behind, header, answers, code) in [
-        // As is an export that is resumed.
+        // An export that is resumed begins after a key, too.
         (Some("n/b"), None, vec![scanned_page(&["z", "a"], "")], 2),
         (Some("n/b"), by_object, vec![scanned_page(&["c"], "")], 2),
-        // Begun again.
+        // The list is begun again.
         (
             None,
             by_object,
@@ -319,7 +319,7 @@ async fn a_list_in_another_order_is_not_continued() {
     }
 }
 
-/// Both forms of 410: as an answer, and in the stream.
+/// The two forms of 410: as an answer, and within the stream.
 #[tokio::test(start_paused = true)]
 async fn what_the_server_forgot_is_found_in_a_new_list() {
     let relisted = || {
@@ -344,7 +344,8 @@ async fn what_the_server_forgot_is_found_in_a_new_list() {
     }
 }
 
-/// What is forgotten of a quiet cluster is nothing to speak of, unless an interruption was.
+/// If nothing changed in a quiet cluster, a forgotten revision is reported only after an
+/// interruption.
 #[tokio::test(start_paused = true)]
 async fn a_new_list_without_news_is_told_after_an_interruption() {
     let gone = || Some((410, status(410).to_string()));
@@ -373,7 +374,8 @@ async fn a_server_that_counts_anew_is_told() {
     assert_eq!(given, ["new history", "one", "two", "three"]);
 }
 
-/// Its numbers are greater or less, and say nothing of what the former one had.
+/// The other archive's revisions may be greater or less, and say nothing about the former
+/// archive's.
 #[tokio::test(start_paused = true)]
 async fn another_archive_that_answers_is_told() {
     let [one, other] = [1_u64 << 62, (1 << 62) + (5 << 40)];
@@ -390,7 +392,7 @@ async fn another_archive_that_answers_is_told() {
     }
 }
 
-/// The list of a sealed archive has the revisions of events at the source, its watch has others.
+/// The list of a sealed archive has the revisions of the source, and its watch has others.
 #[tokio::test(start_paused = true)]
 async fn a_sealed_archive_that_forgot_shows_all_again() {
     let begun = 7_u64 << 24;
@@ -425,8 +427,8 @@ async fn a_sealed_archive_that_forgot_shows_all_again() {
     assert_eq!(given, ["seen", "NewHistory", "seen", "missed", "after"]);
 }
 
-/// While what was forgotten is read anew, a server may fail in all the ways it may while it is
-/// watched.
+/// While the forgotten changes are listed anew, the server may fail in all the ways in which it may
+/// during a watch.
 #[tokio::test(start_paused = true)]
 async fn what_passes_ends_no_watch_that_catches_up_either() {
     let busy = || Some((429, status(429).to_string()));
@@ -451,8 +453,8 @@ async fn what_passes_ends_no_watch_that_catches_up_either() {
     assert_eq!(asked[9..], ["watch 9", "watch 10"]);
 }
 
-/// A reader of a server that gives out those seen last first, and answers so; the header says of
-/// which kind it is.
+/// A reader of a server that lists the last seen events first and gives these answers; the header
+/// says which kind of server it is.
 fn newest_first(header: &'static str, pages: Vec<Value>) -> (Reader, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
@@ -473,7 +475,8 @@ fn newest_first(header: &'static str, pages: Vec<Value>) -> (Reader, Arc<Mutex<V
     (reader(service), asked)
 }
 
-/// A page of such a server, of events by name, version and the minute in which they were seen last.
+/// A page of such a server: events by name, resourceVersion and the minute in which they were last
+/// seen.
 fn seen_last(revision: u64, events: &[(&str, u64, u32)], next: &str) -> Value {
     let events = events.iter().map(|(name, version, minute)| {
         let mut event = event(name, *version);
@@ -487,7 +490,7 @@ fn seen_last(revision: u64, events: &[(&str, u64, u32)], next: &str) -> Value {
     })
 }
 
-/// A server that looks through an archive ends a page where it found little.
+/// A server that searches an archive ends a page early if it found little.
 #[tokio::test]
 async fn a_short_page_is_not_the_last_one() {
     let pages = vec![
@@ -502,7 +505,7 @@ async fn a_short_page_is_not_the_last_one() {
     assert_eq!(*asked.lock().unwrap(), ["", "more", "further"]);
 }
 
-/// Its list is numbered by manifests, and its events by their sources.
+/// The archive's list is numbered by manifests, and its events by their sources.
 #[tokio::test]
 async fn what_was_sealed_again_while_pages_were_read_is_found() {
     let revision = 1_u64 << 40;
@@ -521,7 +524,7 @@ async fn what_was_sealed_again_while_pages_were_read_is_found() {
     }
 }
 
-/// What is seen again while a list is read comes with the watch that follows.
+/// An event seen again while a list is read comes with the following watch.
 #[tokio::test(start_paused = true)]
 async fn what_is_written_after_a_list_is_left_to_its_watch() {
     let listed = seen_last(10, &[("b", 10, 31)], "");
@@ -548,8 +551,8 @@ async fn what_is_written_after_a_list_is_left_to_its_watch() {
     assert_eq!(names, ["a", "b"]);
 }
 
-/// The server's pages go by the bare time: 26.25 comes before 26. The names have the clocks, by
-/// which what has no fraction is the later one.
+/// The server sorts by the bare time: 26.25 comes before 26. The names contain the clocks, by which
+/// the event without a fraction is the later one.
 #[tokio::test]
 async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
     let event = |name: &str, time: &str| {
@@ -583,7 +586,7 @@ async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
     };
     for since in [None, Some("2026-03-04T05:00:00Z")] {
         let mut pages = pages();
-        // What was seen meanwhile is asked for as well.
+        // Events seen meanwhile are requested, too.
         pages.push(page(Vec::new(), ""));
         let (mut reader, asked) = newest_first("true", pages);
         reader.filter.since = since.map(|since| since.parse().unwrap());

@@ -1,10 +1,10 @@
-//! A watch that continues through whatever happens to the server or the network.
+//! A watch that continues across failures of the server and the network.
 //!
-//! Invariant of a watch: every change of an event after the list is given out once, while the
-//! server remembers the last revision seen, from which an ended watch continues. Where the server
-//! has forgotten it, the events are listed anew and those written after it are given out: once and
-//! as they are by then, without those that are gone and without what an event was in between.
-//! Revisions grow over all objects of a server, so that one number says how far we are.
+//! Invariants: every change of an event after the list is passed on once, while the server
+//! remembers the last seen revision, from which an ended watch continues. If the server has
+//! forgotten that revision, the events are listed again and those written after it are passed on:
+//! once, in their present state, without deleted events and intermediate states. Revisions grow
+//! over all objects of a server, so one number is the position.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -18,42 +18,42 @@ use super::super::cluster::{CommandError, with_sources};
 use super::list::Unlisted;
 use super::page::{FIELD_SELECTOR, Reader, is_reached};
 
-/// The server is asked to end a watch after this time, so that a dead connection is noticed.
+/// Requested lifetime of a watch, so that a dead connection is noticed.
 const WATCH: Duration = Duration::from_secs(240);
-/// What a watch may be late for.
+/// How much longer than requested a watch may last.
 const SLACK: Duration = Duration::from_secs(20);
-/// Waits between tries to watch again.
+/// Minimum wait before a watch is tried again.
 const WAIT_MIN: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(15);
-/// Answers of 403 in a row that a watch which was open once outlives, some minutes of them: a
-/// kube-apiserver that starts gives them until it has read its roles.
+/// Answers of 403 in a row after which a watch that was open before fails; they take some minutes.
+/// A starting kube-apiserver gives them until it has read its roles.
 pub(super) const FORBIDDEN_MAX: u32 = 20;
-/// Notices of a watch in addition to events.
+/// Notices of a watch, in addition to events.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// It was cut off and is tried again.
+    /// The watch was cut off and is tried again, for this reason.
     Interrupted(String),
-    /// It continues from where it was: nothing is missing.
+    /// The watch continues at its position: no change is missing.
     Resumed,
-    /// The server had forgotten changes, and the events were listed anew: what comes next is the
-    /// last state of each that changed.
+    /// The server had forgotten changes, and the events were listed again. The next events are the
+    /// present states of those that changed.
     Relisted,
-    /// The server counts its revisions anew, or from before, or another archive answers, or the
-    /// events are sealed: which changes were given out already cannot be told.
+    /// It is unknown which changes were passed on already. The server's revisions began anew or
+    /// went back, another archive answers, or the events are sealed.
     NewHistory,
 }
 
-/// One thing of a watch.
+/// An event or a notice of a watch.
 pub(crate) enum Watched {
     Event(Event),
     Notice(Notice),
 }
 
 impl Reader {
-    /// Gives out every change after a list until `take` breaks.
+    /// Passes on every change after a list until `take` breaks.
     ///
     /// # Errors
-    /// What the server will not let us do, however often it is asked, and what `take` fails with.
+    /// Errors that a retry does not change, and the errors of `take`.
     pub(crate) async fn watch(
         &self,
         listed: &str,
@@ -63,7 +63,7 @@ impl Reader {
         let mut wait = Duration::ZERO;
         let mut is_interrupted = false;
         let mut is_expired = false;
-        // A watch that was never open is one that is not allowed.
+        // A watch that was never open is not allowed.
         let mut forbidden_left = 0;
         loop {
             if !wait.is_zero() {
@@ -90,9 +90,10 @@ impl Reader {
             };
             wait = (wait * 2).clamp(WAIT_MIN, WAIT_MAX);
             match outcome {
-                // The server ends a watch now and then; that is nothing to speak of.
+                // The server ends a watch now and then, which is not reported.
                 Ok(()) => {
-                    // What a new list gave out was told as such, and not that there is no gap.
+                    // If the events were listed again, that was reported, and not that there is no
+                    // gap.
                     is_interrupted &= !std::mem::take(&mut is_expired);
                     wait = WAIT_MIN;
                 }
@@ -129,7 +130,7 @@ impl Reader {
         ])?;
         let open = self.server.client.request_events::<Value>(request);
         let mut stream = std::pin::pin!(self.server.in_time(open).await?);
-        // After a notice that the watch was cut off comes one that it continues.
+        // After an interruption was reported, the continuation is reported.
         take(None)?;
         loop {
             let next = tokio::time::timeout(WATCH + SLACK, stream.try_next()).await;
@@ -146,7 +147,7 @@ impl Reader {
                         take(Some(event))?;
                     }
                 }
-                // Events end an hour after they were last seen: nothing happened.
+                // Events expire an hour after they were last seen, so a deletion is no news.
                 Some(WatchEvent::Deleted(value)) => position.reach(Event::new(value).revision()),
                 Some(WatchEvent::Bookmark(bookmark)) => {
                     position.reach(bookmark.metadata.resource_version.parse().ok());
@@ -156,9 +157,9 @@ impl Reader {
         }
     }
 
-    /// Gives out what was written after the position, from a new list. What ends the list is judged
-    /// as what ends a watch. Where nothing was written, and no interruption was told, there is
-    /// nothing to tell either.
+    /// Lists the events again, and passes on those written after the position. Errors are handled
+    /// as those of a watch. If there are none, and no interruption was reported, nothing is
+    /// reported.
     async fn catch_up(
         &self,
         position: &mut Position,
@@ -186,7 +187,7 @@ impl Reader {
     }
 }
 
-/// How far a watch is.
+/// The position of a watch.
 struct Position {
     text: String,
     revision: Option<u64>,
@@ -208,17 +209,17 @@ impl Position {
     }
 }
 
-/// Why a watch ended before the server meant it to.
+/// Why a watch ended early.
 enum Ended {
-    /// The server has forgotten the revision to continue from.
+    /// The server has forgotten the revision of the position.
     Expired,
     Failed(kube::Error),
-    /// What was given out is enough.
+    /// `take` wants no more.
     Enough,
     Output(CommandError),
 }
 
-/// Whether a watch continues after what was taken of it.
+/// The continuation of a watch after a call of `take`.
 fn taken(taken: Result<ControlFlow<()>, CommandError>) -> Result<(), Ended> {
     match taken {
         Ok(ControlFlow::Continue(())) => Ok(()),
@@ -230,8 +231,8 @@ fn taken(taken: Result<ControlFlow<()>, CommandError>) -> Result<(), Ended> {
 impl From<kube::Error> for Ended {
     fn from(error: kube::Error) -> Self {
         match error {
-            // 504 Timeout is what is said of a revision that the server has not reached: it counts
-            // anew.
+            // 504 Timeout is the answer for a revision that the server has not reached, because its
+            // revisions began anew.
             kube::Error::Api(status) if status.code == 410 || is_from_the_future(&status) => {
                 Self::Expired
             }
@@ -248,8 +249,8 @@ fn is_from_the_future(status: &Status) -> bool {
             .any(|cause| cause.reason == "ResourceVersionTooLarge")
 }
 
-/// Whether asking again will not help. Credentials may be renewed, a server that is starting may
-/// know nothing yet: not even, for the remaining number of answers, what it allows.
+/// Whether a retry will not help. Credentials may be renewed, and a starting server may not know
+/// its objects. For the remaining number of answers, it may not know its roles either.
 fn is_final(error: &kube::Error, forbidden_left: &mut u32) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

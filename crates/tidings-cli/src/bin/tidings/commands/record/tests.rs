@@ -1,5 +1,4 @@
-//! What `tidings record` makes of a server that is away for a part of the time, or says so of a
-//! part of it.
+//! Tests of `tidings record` with a server that fails for part of the time.
 
 use clap::Parser;
 use kube::Client;
@@ -14,8 +13,8 @@ struct Line {
     args: Args,
 }
 
-/// The exit code for these words, and the event that was taken: by a server that answers every
-/// look-up so, and a number of writes before it takes one.
+/// The exit code for these arguments, and the accepted event. The server answers every look-up with
+/// `look_up`, and refuses this many writes before it accepts one.
 async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option<Value>) {
     let taken = Arc::new(Mutex::new(None));
     let refusals = Arc::new(Mutex::new(refusals.to_vec()));
@@ -69,7 +68,7 @@ async fn a_server_that_cannot_tell_of_an_object_may_still_take_events() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_away_refused_nothing() {
     for look_up in [429, 500, 503] {
-        // Only the server knows what a widget is.
+        // Only the server knows the kind of a widget.
         let (code, event) = recorded(&["widget/left", "--wait=10s"], look_up, &[]).await;
         assert_eq!((code, event), (UNREACHABLE, None), "{look_up}");
     }
@@ -81,7 +80,7 @@ async fn a_server_that_was_away_refused_nothing() {
     assert_eq!(code, FAILED);
 }
 
-/// However often that is.
+/// A temporary failure is retried until the time is over, however often.
 #[tokio::test(start_paused = true)]
 async fn what_may_pass_is_waited_for_as_long_as_was_said() {
     for refusal in [401, 429, 503] {
@@ -91,7 +90,7 @@ async fn what_may_pass_is_waited_for_as_long_as_was_said() {
     }
 }
 
-/// The time is for both: finding the object and writing the event.
+/// The time covers both finding the object and writing the event.
 #[tokio::test(start_paused = true)]
 async fn nothing_takes_longer_than_was_said() {
     for (look_up, refusals) in [(503, &[503; 1000][..]), (404, &[503; 1000]), (503, &[])] {
@@ -108,7 +107,7 @@ async fn nothing_takes_longer_than_was_said() {
     }
 }
 
-/// And nothing is left out silently.
+/// Invalid parts are refused; none is omitted silently.
 #[test]
 fn what_cannot_be_recorded_as_it_is_given_is_refused() {
     for (words, is_good) in [
@@ -132,7 +131,7 @@ fn what_cannot_be_recorded_as_it_is_given_is_refused() {
     }
 }
 
-/// As the output of another program may.
+/// The message may be another program's output.
 #[test]
 fn a_message_may_begin_with_a_hyphen() {
     for message in ["- 3 files", "-x", "--wait"] {

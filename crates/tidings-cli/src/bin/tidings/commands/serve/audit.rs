@@ -1,4 +1,4 @@
-//! The flags of the audit log; kube-apiserver's, where it has them.
+//! The flags of the audit log, with kube-apiserver's names where it has them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,7 +56,7 @@ enum Level {
 }
 
 impl AuditFlags {
-    /// The audit options, if a log is configured.
+    /// The audit options, if the audit log is enabled.
     pub(crate) fn options(self) -> Option<AuditOptions> {
         let mut options = AuditOptions::new(self.audit_log_path?);
         options.level = match self.audit_level {

@@ -1,4 +1,4 @@
-//! A cluster that is asked about tokens and permissions, reached as its kubeconfig says.
+//! A cluster that reviews tokens and permissions, reached by a kubeconfig.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::connection;
 use crate::commands::connection::answer::check_object;
 
-/// Why no caller's token is sent to a cluster, and no answer of it about callers is believed:
-/// anyone on the way could read the one and make the other.
+/// Why callers' tokens are not sent to a cluster, and its reviews not believed: others on the
+/// network could read the tokens and forge the reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unverified {
     #[error(
@@ -27,8 +27,8 @@ pub(crate) enum Unverified {
     Certificate,
 }
 
-/// Whether a cluster is reached by TLS and its certificate is verified. There is no exception for
-/// addresses of this machine: other users of it may listen there, too.
+/// Checks that a cluster is reached by TLS and its certificate is verified. Addresses of this
+/// machine are no exception, because other users of it may listen there, too.
 pub(crate) fn verified(config: &Config) -> Result<(), Unverified> {
     if config.cluster_url.scheme_str() != Some("https") {
         Err(Unverified::Plain)
@@ -39,7 +39,7 @@ pub(crate) fn verified(config: &Config) -> Result<(), Unverified> {
     }
 }
 
-/// Its API server.
+/// The API server of the reviewing cluster.
 pub(crate) struct Cluster {
     client: Client,
     address: String,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// The cluster that a client reaches.
+    /// Wraps the client of a cluster.
     pub(crate) fn of(client: Client, address: String, verified: Result<(), Unverified>) -> Self {
         Self {
             client,
@@ -64,7 +64,7 @@ impl Cluster {
         }
     }
 
-    /// Reads a kubeconfig. Whether the cluster is there is found out with the first question.
+    /// Reads a kubeconfig. Whether the cluster answers shows with the first review.
     pub(crate) async fn connect(path: &Path) -> Result<Self, String> {
         let flags = ClusterFlags::of_context(Some(path.to_owned()), None);
         let config = flags.config().map_err(|error| error.to_string())?;
@@ -93,7 +93,7 @@ impl Reviewer for Cluster {
                 .header(header::ACCEPT, "application/json")
                 .body(body.to_string().into_bytes())
                 .map_err(|error| unreadable(error.to_string()))?;
-            // As text: were it read there, what cannot be would be logged, and with it a token.
+            // Read as text: kube would log an answer that it cannot parse, and with it a token.
             let answer = self.client.request_text(request).await;
             let answer = answer.map_err(|error| match error {
                 kube::Error::Api(status) => ReviewError::Refused {

@@ -1,5 +1,5 @@
-//! `--config`: a YAML file with a setting for each flag, by the flag's name. It becomes arguments
-//! before those of the command line, and what is on the command line wins.
+//! `--config`: a YAML file with a setting for each flag, by the flag's name. The settings are
+//! inserted as arguments before those of the command line, which therefore take precedence.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-/// The verb whose flags these are.
+/// The verb that accepts the settings.
 pub(crate) const VERB: &str = "serve";
 
 /// Why a file cannot be used.
@@ -22,15 +22,15 @@ pub(crate) struct ConfigError {
     message: String,
 }
 
-/// The arguments, with the settings of the file that `--config` names, if it does.
+/// Adds the settings of the file that `--config` names to the arguments, if there is one.
 ///
 /// # Errors
-/// What is wrong in the file, and on which line.
+/// The error in the file, and its line.
 pub(crate) fn expand(
     command: &clap::Command,
     mut args: Vec<OsString>,
 ) -> Result<Vec<OsString>, ConfigError> {
-    // Whatever is wrong with the arguments is said when they are parsed in earnest.
+    // Errors in the arguments are reported when they are parsed again later.
     let matches = command.clone().ignore_errors(true);
     let Ok(matches) = matches.try_get_matches_from(&args) else {
         return Ok(args);
@@ -60,7 +60,7 @@ fn read(path: &Path, verb: &clap::Command, given: &ArgMatches) -> Result<Vec<OsS
     let settings: Option<BTreeMap<String, Spanned<Value>>> =
         serde_saphyr::from_str(&text).map_err(|error| error.without_snippet().to_string())?;
     let mut settings: Vec<_> = settings.unwrap_or_default().into_iter().collect();
-    // The first mistake in the file is said first.
+    // The first mistake in the file is reported first.
     settings.sort_by_key(|(_, value)| value.referenced.line());
     let mut args = Vec::new();
     for (name, value) in settings {
@@ -77,7 +77,7 @@ fn read(path: &Path, verb: &clap::Command, given: &ArgMatches) -> Result<Vec<OsS
     Ok(args)
 }
 
-/// The flags a file may set.
+/// The flags that a file may set.
 fn flags(verb: &clap::Command) -> impl Iterator<Item = &Arg> {
     verb.get_arguments()
         .filter(|arg| !matches!(arg.get_id().as_str(), "config" | "help" | "version"))
@@ -106,7 +106,7 @@ fn unknown(verb: &clap::Command, name: &str) -> String {
     }
 }
 
-/// A setting as arguments.
+/// Converts a setting to arguments.
 fn arguments(flag: &Arg, name: &str, value: &Value) -> Result<Vec<OsString>, String> {
     let argument = |value: String| vec![OsString::from(format!("--{name}={value}"))];
     if matches!(flag.get_action(), ArgAction::SetTrue) {
@@ -142,7 +142,7 @@ fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether the command would take these arguments for what they are; others may be missing yet.
+/// Checks that the command accepts these arguments; others may still be missing.
 fn check(verb: &clap::Command, arguments: &[OsString]) -> Result<(), String> {
     let name = OsString::from(VERB);
     let parsed = verb
@@ -215,7 +215,7 @@ logging-format: json
             ]
         );
         assert_eq!(expanded("", &["--data-dir=x"]).unwrap(), ["--data-dir=x"]);
-        // Without --config nothing is touched, even where nothing is right.
+        // Without --config the arguments are unchanged, even if they are wrong.
         let args: Vec<OsString> = ["tidings", "serve", "--nonsense"]
             .map(OsString::from)
             .into();

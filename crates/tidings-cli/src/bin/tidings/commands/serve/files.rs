@@ -1,10 +1,10 @@
-//! The limit of open files, as every connection is one.
+//! The limit on open files, which bounds connections.
 
-/// What the store, the listener and the log may need beside connections.
+/// Files that the store, the listener and the log may need besides connections.
 const OTHER_FILES: u64 = 1000;
 
-/// Raises the number of files that may be open as far as the system lets us, and says how many
-/// connections that leaves.
+/// Raises the limit on open files as far as the system allows, and returns how many connections
+/// fit.
 #[cfg(unix)]
 pub(crate) fn connections(wanted: u32) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ pub(crate) fn connections(wanted: u32) -> usize {
         }
     }
     let left = limit.current.map_or(u64::from(wanted), |files| {
-        // A small limit is shared: half of it is left to the rest.
+        // A small limit is split in half with the other files.
         files.saturating_sub(OTHER_FILES).max(files / 2).max(1)
     });
     let connections = left.min(u64::from(wanted));
@@ -35,7 +35,7 @@ pub(crate) fn connections(wanted: u32) -> usize {
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
-/// As many as wanted.
+/// Returns the wanted number; this system has no such limit.
 #[cfg(not(unix))]
 pub(crate) fn connections(wanted: u32) -> usize {
     usize::try_from(wanted).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! The flags that bound what clients may take up: requests, times, and the end.
+//! The flags that limit clients: connections, requests, times, and the shutdown.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct LimitFlags {
     /// Maximum queued requests of each kind: reads, writes, reviews of oneself, and at most 100
     /// logins. They are served in order of arrival; further ones get 429. 0 means no queue
     ///
-    /// There is one queue for all users, including system:masters. kube-apiserver keeps users apart
+    /// There is one queue for all users, including system:masters. kube-apiserver separates users
     /// by priority and fairness.
     #[arg(long, value_name = "COUNT", default_value_t = 6400)]
     max_requests_inqueue: usize,
@@ -113,7 +113,7 @@ mod tests {
         limits: LimitFlags,
     }
 
-    /// What `--help` says is what the library does.
+    /// The defaults that `--help` shows are those of the library.
     #[test]
     fn defaults_are_the_library_s() {
         let mut options = ApiOptions::default();

@@ -1,4 +1,4 @@
-//! The flags that say which events are taken, and how long they are kept.
+//! The flags for admission and retention of events.
 
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,8 @@ pub(crate) struct PolicyFlags {
     /// Events beyond a limit get 429
     #[arg(long, value_name = "FILE")]
     event_rate_limit_config: Option<PathBuf>,
-    /// The same as an AdmissionConfiguration of apiserver.config.k8s.io/v1; only EventRateLimit is
-    /// read from it
+    /// Limits on the rate of events in an AdmissionConfiguration of apiserver.config.k8s.io/v1;
+    /// only EventRateLimit is read from it
     #[arg(long, value_name = "FILE", conflicts_with = "event_rate_limit_config")]
     admission_control_config_file: Option<PathBuf>,
     /// Limit only events written through v1, as kube-apiserver does, not those written through
@@ -59,7 +59,7 @@ enum SizePolicy {
     TruncateMessage,
 }
 
-/// What is wrong with a file that a flag names.
+/// The error in a file that a flag names.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag}: {}: {message}", path.display())]
 pub(crate) struct FileError {
@@ -68,7 +68,7 @@ pub(crate) struct FileError {
     message: String,
 }
 
-/// What is wrong with the flags.
+/// Why the flags are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PolicyError {
     #[error(transparent)]
@@ -131,7 +131,7 @@ impl PolicyFlags {
     }
 }
 
-/// Reads a file and makes something of it.
+/// Reads and parses a file.
 fn read<T, E: std::error::Error>(
     flag: &'static str,
     path: &Path,

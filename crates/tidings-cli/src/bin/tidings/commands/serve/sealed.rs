@@ -1,5 +1,5 @@
-//! `tidings serve --archive`: the clusters of an archive on object storage, as an API server serves
-//! them. New manifests and new clusters are looked for now and then, and what waits to be sealed.
+//! `tidings serve --archive`: serves the clusters of an archive on object storage as an API server.
+//! It polls for new manifests, new clusters, and pending versions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ use tokio::task::AbortHandle;
 use super::waiting::{Source, hear_first, keep_hearing};
 use crate::commands::archive::past::served;
 
-/// Looks for manifests from one look for new clusters to the next.
+/// Polls for manifests between two polls for new clusters.
 const CLUSTERS_EVERY: u32 = 4;
 
-/// The archive that is served.
+/// The flags of the archive to serve.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sealed archive")]
 pub(super) struct SealedFlags {
@@ -38,34 +38,35 @@ pub(super) struct SealedFlags {
     #[cfg_attr(feature = "etcd", arg(conflicts_with = "etcd_servers"))]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
-    /// Maximum memory of the cache of what was read
+    /// Maximum memory of the cache of files and events
     #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive", value_parser = bytes)]
     archive_cache: usize,
     /// Interval of checks for new manifests
     #[arg(long, value_name = "DURATION", default_value = "15s", requires = "archive", value_parser = duration_of_seconds)]
     archive_refresh: Duration,
     /// Kubeconfig of the tidings archive that writes to this URL, with a context for each cluster;
-    /// its unsealed versions are shown, too
+    /// its pending versions are shown, too
     ///
-    /// That archive is asked for the versions that wait, and watches are served from the first
-    /// answer on. While it does not answer, what was known is shown. The kubeconfig's token has to
-    /// be allowed to list the events of all namespaces.
+    /// That archive is asked for its pending versions, and watches are served from the first answer
+    /// on. While it does not answer, the last answer is shown. The kubeconfig's token has to be
+    /// allowed to list the events of all namespaces.
     #[arg(long, value_name = "FILE", requires = "archive")]
     archive_waiting_from: Option<PathBuf>,
     /// Interval of requests to that archive
     #[arg(long, value_name = "DURATION", default_value = "5s", requires = "archive_waiting_from", value_parser = duration_of_seconds)]
     archive_waiting_refresh: Duration,
-    /// Maximum memory for what waits, of each cluster; what is beyond it is shown when it is sealed
+    /// Maximum memory for the pending versions of each cluster; further versions are shown when
+    /// they are sealed
     #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive_waiting_from", value_parser = bytes)]
     archive_waiting_memory: usize,
 }
 
-/// What is served.
+/// The served archive.
 pub(super) struct Sealed {
     reader: Reader,
     url: String,
     interval: Duration,
-    /// The kubeconfig of the archive that follows the clusters, and how often it is asked.
+    /// The kubeconfig of the archive that follows the clusters, and the interval of requests to it.
     waiting: Option<(PathBuf, Duration)>,
     clusters: BTreeMap<String, Known>,
     /// Clusters that cannot be opened, and why.
@@ -88,7 +89,7 @@ impl Drop for Known {
 }
 
 impl SealedFlags {
-    /// The archive, if one is to be served; the storage has answered.
+    /// Opens the archive, if one is to be served; the storage has then answered.
     pub(super) async fn open(&self) -> Result<Option<Sealed>, PlaceError> {
         let Some(url) = &self.archive else {
             return Ok(None);
@@ -121,12 +122,12 @@ impl SealedFlags {
 }
 
 impl Sealed {
-    /// Those that are known.
+    /// The known clusters, in the server's form.
     pub(super) fn followed(&self) -> Vec<FollowedCluster> {
         self.clusters.values().map(followed).collect()
     }
 
-    /// Looks for clusters; those that are new.
+    /// Searches for new clusters, and returns them.
     async fn find(&mut self) -> Result<Vec<FollowedCluster>, PlaceError> {
         let mut new = Vec::new();
         let before = std::mem::take(&mut self.missing);
@@ -148,7 +149,7 @@ impl Sealed {
                 }
             }
         }
-        // What waits is there from the first request on, if it is known that soon.
+        // Pending versions are served from the first request on, if they arrive in time.
         let first = new.iter().filter_map(|(_, cluster, source)| {
             let source = source.as_ref()?;
             Some(hear_first(cluster, source))
@@ -172,7 +173,7 @@ impl Sealed {
         Ok(new.collect())
     }
 
-    /// Keeps looking for what was sealed, and for new clusters.
+    /// Polls for new manifests and new clusters for ever.
     pub(super) async fn follow(&mut self, server: &RunningClusters) {
         let mut looks = 0_u32;
         server.set_missing(self.missing.clone());
@@ -229,7 +230,7 @@ impl Sealed {
     }
 }
 
-/// A cluster as the server has it.
+/// Converts a cluster to the server's form.
 fn followed(
     Known {
         cluster, source, ..
@@ -242,7 +243,7 @@ fn followed(
     followed
 }
 
-/// What the server asks of a sealed cluster beside its events.
+/// The history of a sealed cluster, in the form that the server reads.
 struct Past(SealedCluster, Option<Arc<Source>>);
 
 impl tidings_server::Past for Past {
@@ -267,7 +268,7 @@ impl tidings_server::Past for Past {
         namespace: String,
     ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
         Box::pin(async move {
-            // What the quota of the files took is of all namespaces.
+            // Versions deleted for the quota are counted for all namespaces together.
             let mut coverage = self.0.coverage().of_namespace(&namespace);
             coverage.trimmed = Trimmed::default();
             Ok(Some(coverage.to_json_of(self.0.name(), &namespace)))

@@ -1,5 +1,5 @@
-//! The flags that say who may come in and what they may do; kube-apiserver's names wherever it has
-//! one.
+//! The flags of authentication, authorization and TLS, with kube-apiserver's names where it has
+//! them.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ enum Mode {
     AlwaysAllow,
 }
 
-/// Why a cluster cannot be asked.
+/// Why a reviewing cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag}: {}: {why}", path.display())]
 pub(crate) struct KubeconfigError {
@@ -74,10 +74,10 @@ pub(crate) struct KubeconfigError {
     why: String,
 }
 
-/// Files of a command line, by their flags.
+/// The files of a command line, each with its flag.
 pub(crate) struct NamedFiles(Vec<(&'static str, PathBuf)>);
 
-/// A server cannot start with a file that a flag names.
+/// The error for a file that a flag names, without which the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("--{flag}: {source}")]
 pub(crate) struct FileError {
@@ -86,7 +86,7 @@ pub(crate) struct FileError {
 }
 
 impl NamedFiles {
-    /// The error, with the flag of the file that it is about.
+    /// Adds the flag of the affected file to the error.
     pub(crate) fn explain(&self, error: StartError) -> Box<dyn Error> {
         let path = match &error {
             StartError::File { path, .. }
@@ -107,7 +107,7 @@ impl NamedFiles {
 }
 
 impl SecurityFlags {
-    /// The files that the server reads when it starts.
+    /// The files that the server reads at its start.
     pub(crate) fn files(&self) -> NamedFiles {
         let files = [
             ("token-auth-file", &self.token_auth_file),
@@ -121,7 +121,7 @@ impl SecurityFlags {
         NamedFiles(named.collect())
     }
 
-    /// The options for the server.
+    /// The server's options.
     pub(crate) async fn options(self) -> Result<SecurityOptions, KubeconfigError> {
         let mut options = SecurityOptions::default();
         options.authorization_mode = match self.authorization_mode {

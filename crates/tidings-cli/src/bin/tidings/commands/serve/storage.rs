@@ -1,5 +1,4 @@
-//! The flags that say where events are kept: in the data folder, or in etcd by kube-apiserver's own
-//! flags.
+//! The flags of the storage: the data folder, or etcd by kube-apiserver's flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,7 +51,7 @@ pub(super) struct StorageFlags {
     etcd_compaction_interval: Duration,
 }
 
-/// Why the flags name no usable place.
+/// Why the flags define no usable storage.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StorageError {
     #[error(
@@ -71,7 +70,7 @@ pub(super) enum StorageError {
 }
 
 impl StorageFlags {
-    /// The store for these flags.
+    /// The storage that the flags define.
     pub(super) fn storage(self) -> Result<Storage, StorageError> {
         let servers = match events_override(&self.etcd_servers_overrides)? {
             Some(servers) => servers,
@@ -113,7 +112,7 @@ impl StorageFlags {
     }
 }
 
-/// The members of the override for events, if there is one; the last one counts.
+/// The members in the override for events, if there is one; the last one counts.
 fn events_override(overrides: &[String]) -> Result<Option<Vec<String>>, StorageError> {
     let mut found = None;
     for text in overrides {

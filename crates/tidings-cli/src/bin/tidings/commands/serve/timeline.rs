@@ -1,4 +1,4 @@
-//! The flags of the timeline that a server or an archive has at `/timeline`.
+//! The flags of the timeline that a server or an archive serves at `/timeline`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tidings_server::ApiOptions;
 
 use tidings_cli::times::duration_of_seconds;
 
-/// Whether there is a timeline, and its bounds.
+/// Whether the timeline is served, and its bounds.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Timeline")]
 pub(crate) struct TimelineFlags {
@@ -44,7 +44,7 @@ mod tests {
         timeline: TimelineFlags,
     }
 
-    /// What `--help` says is what the library does.
+    /// The defaults that `--help` shows are those of the library.
     #[test]
     fn defaults_are_the_library_s() {
         let mut options = ApiOptions::default();

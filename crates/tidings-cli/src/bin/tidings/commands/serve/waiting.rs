@@ -1,5 +1,5 @@
-//! What waits to be sealed, asked for at the archive that follows the clusters; and the task of
-//! each cluster that asks.
+//! Requests pending versions from the archive that follows the clusters, with one task for each
+//! cluster.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,16 +16,16 @@ use tidings_store::BoxFuture;
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::connection;
 
-/// Longest answer that is read.
+/// Maximum bytes read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// How long the first answer is waited for.
+/// Maximum wait for the first answer.
 const FIRST: Duration = Duration::from_secs(5);
 
 /// A cluster at the archive that follows it.
 pub(super) struct Source {
     cluster: String,
     kubeconfig: PathBuf,
-    /// Of the kubeconfig as it was when the last question was answered.
+    /// The client of the kubeconfig as of the last successful request.
     client: Mutex<Option<Client>>,
     address: Mutex<Option<String>>,
     answered_at: Mutex<Option<Timestamp>>,
@@ -42,18 +42,18 @@ impl Source {
         }
     }
 
-    /// Whether all that waits was ever known.
+    /// Whether all pending versions were ever received.
     pub(super) fn was_answered(&self) -> bool {
         lock(&self.answered_at).is_some()
     }
 
-    /// How long ago all was known that waits.
+    /// The time since all pending versions were last received.
     pub(super) fn since_answer(&self, now: Timestamp) -> Option<Duration> {
         let at = *lock(&self.answered_at);
         at.map(|at| now.duration_since(at).try_into().unwrap_or_default())
     }
 
-    /// Where it is, as the kubeconfig said last.
+    /// The archive's address in the kubeconfig, as of the last request.
     pub(super) fn address(&self) -> Option<String> {
         lock(&self.address).clone()
     }
@@ -100,7 +100,7 @@ impl WaitingSource for Source {
         Box::pin(async move {
             let answer = self.ask(from, to).await;
             if answer.is_err() {
-                // The kubeconfig may say something else by now.
+                // The kubeconfig may have changed.
                 lock(&self.client).take();
             }
             answer
@@ -112,7 +112,7 @@ fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks once, and does not wait long: the task asks again.
+/// Requests pending versions once, with a short timeout; the task asks again.
 pub(super) async fn hear_first(cluster: &SealedCluster, source: &Source) {
     let heard = tokio::time::timeout(FIRST, cluster.hear()).await;
     if let Ok(Ok(())) = heard {
@@ -120,7 +120,7 @@ pub(super) async fn hear_first(cluster: &SealedCluster, source: &Source) {
     }
 }
 
-/// Keeps asking what waits, and says in the log when there is no answer.
+/// Requests pending versions at intervals, and logs when there is no answer.
 pub(super) async fn keep_hearing(cluster: SealedCluster, source: Arc<Source>, interval: Duration) {
     let mut was_well = true;
     loop {
