@@ -11,13 +11,13 @@ use tidings_testing::process::Process;
 
 use super::support::{Cluster, Ran, event, metrics_of_archive, run, tidings};
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Real events at least that a server accepts of those beside the project.
+/// Minimum number of the real events, kept beside the project, that a server accepts.
 const REAL_EVENTS_MIN: usize = 10_000;
 
-/// An archive that runs.
+/// A running archive, as a separate process.
 pub(crate) struct Archive {
     folder: TempDir,
     process: Process,
@@ -29,12 +29,12 @@ fn text(path: &Path) -> &str {
 }
 
 impl Archive {
-    /// An archive of these clusters, by their names.
+    /// Starts an archive of these clusters, each with its name.
     pub(crate) fn start(clusters: &[(&str, &Cluster)]) -> Self {
         Self::start_with(clusters, &[])
     }
 
-    /// The same with further arguments.
+    /// Starts an archive of these clusters with further arguments.
     pub(crate) fn start_with(clusters: &[(&str, &Cluster)], further: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clusters = clusters.iter().map(|(name, cluster)| {
@@ -48,7 +48,7 @@ impl Archive {
         Self::start_in(folder, "data", &arguments)
     }
 
-    /// One that keeps its events in a folder in this one, with these arguments.
+    /// Starts an archive with these arguments, which keeps its events in a subfolder.
     fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Self {
         let data = folder.path().join(name);
         let mut command = tidings(&["archive", "--secure-port=0", "--data-dir", text(&data)]);
@@ -72,7 +72,7 @@ impl Archive {
         command.args(rest).output().unwrap().into()
     }
 
-    /// The output of a verb, once it meets a condition.
+    /// Runs a verb until its output meets a condition; returns the output.
     #[track_caller]
     #[expect(
         clippy::disallowed_methods,
@@ -95,7 +95,7 @@ impl Archive {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Ends it, and returns its folder.
+    /// Ends the archive, and returns its folder.
     fn end(mut self) -> TempDir {
         self.process.signal("TERM");
         let said = self.process.errors();
@@ -104,20 +104,20 @@ impl Archive {
     }
 }
 
-/// The token in a kubeconfig, as it is written there.
+/// The token in a kubeconfig's text.
 fn token(kubeconfig: &str) -> &str {
     let behind = kubeconfig.split("token: ").nth(1).unwrap();
     behind.lines().next().unwrap()
 }
 
-/// Replaces a file in one step: no part of it is read.
+/// Replaces a file atomically, so that no reader sees a part of it.
 fn replace(path: &Path, content: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap();
     std::fs::rename(&new, path).unwrap();
 }
 
-/// The events of an export, by key, without values of the server.
+/// The events of an export by key, without the fields that the server sets.
 fn exported(printed: &str) -> BTreeMap<String, Value> {
     let events = printed.lines().map(|line| {
         let mut event: Value = serde_json::from_str(line).unwrap();
@@ -153,13 +153,13 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
         "staging"
     );
 
-    // Of one event, though only one of them has it.
+    // The versions of one event, which only one of the clusters has.
     let history = [&all[..], &["--history", "web.1"]].concat();
     let found = archive.run(&history);
     assert_eq!(found.code, Some(0), "{found:?}");
     assert!(found.stdout.starts_with("prod"), "{found:?}");
 
-    // One of them, by the names of the kubeconfig.
+    // One of the clusters, by its name in the kubeconfig.
     let one = [
         "events",
         "-n",
@@ -171,7 +171,7 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
     let lines = archive.until_lines(&one, 1);
     assert!(lines[0].contains("Pod/api"), "{lines:?}");
 
-    // A cluster that was never reached has none either.
+    // A cluster that was never reached has no events either.
     for cluster in ["prod", "all"] {
         let nothing = archive.run(&["events", "-n", "bank", "--cluster", cluster]);
         assert_eq!(
@@ -194,7 +194,7 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
         let mut retention = coverage.lines().filter(|line| line.contains(lasts));
         assert!(retention.any(|line| line.contains(name)), "{coverage}");
     }
-    // An open archive keeps its folder.
+    // A running archive locks its folder.
     let data = archive.folder.path().join("data");
     let forget = |name: &str| run(&["archive", "--data-dir", text(&data), "--forget", name]);
     let refused = forget("prod");
@@ -248,7 +248,7 @@ async fn every_version_of_an_event_is_read_back() {
     assert_eq!(missing.code, Some(1), "{missing:?}");
     let printed = archive.run(&["events", "-n", "shop", "--history", "event/web.1"]);
     assert_eq!(printed.code, Some(0), "{printed:?}");
-    // What no event is called is not found, and is no other path.
+    // A text that no event can have as its name is not found, and is not taken for another path.
     for name in ["web 1", "web.1?limit=1"] {
         let missing = archive.run(&["events", "-n", "shop", "--history", name]);
         assert_eq!(missing.code, Some(1), "{missing:?}");
@@ -258,7 +258,7 @@ async fn every_version_of_an_event_is_read_back() {
     assert_eq!(written.code, Some(1), "{written:?}");
     let said = "failed to record A about pod/web: refused: ";
     assert!(written.stderr.contains(said), "{written:?}");
-    // Only an archive has it; a server keeps only the last version.
+    // Only an archive has versions; a server keeps only the last one.
     let file = archive.folder.path().join("versions.jsonl");
     for arguments in [
         &["events", "-n", "shop", "--history", "web.1"][..],
@@ -276,7 +276,8 @@ async fn every_version_of_an_event_is_read_back() {
     archive.end();
 }
 
-/// Each writes a kubeconfig and tokens, and would replace the way to what is there.
+/// An archive and a server each write a kubeconfig and tokens, and would overwrite those of the
+/// other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_is_an_archives_or_a_servers() {
     let cluster = Cluster::start().await;
@@ -314,7 +315,7 @@ async fn a_folder_is_an_archives_or_a_servers() {
     ] {
         let mut command = tidings(&[verb, "--data-dir", text(folder)]);
         command.args(flags).stderr(Stdio::piped());
-        // One that starts prints a path.
+        // A process that starts prints a path.
         let (mut process, printed) = Process::start_and_hear(&mut command).unwrap();
         assert_eq!(printed, "", "{verb}");
         let error = process.errors();
@@ -326,13 +327,13 @@ async fn a_folder_is_an_archives_or_a_servers() {
     archive.end();
 }
 
-/// Imports a file of events, of which a server refuses only those that are not valid. Returns the
-/// number of those that it has now and had not before.
+/// Imports a file of events, of which a server refuses only invalid ones. Returns the number of
+/// events that the server has now and had not before.
 fn import_valid(cluster: &Cluster, file: &Path) -> usize {
     let ran = cluster.run(&["import", text(file)]);
     let numbers = ran.stdout.split(|letter: char| !letter.is_ascii_digit());
     let numbers: Vec<usize> = numbers.filter_map(|number| number.parse().ok()).collect();
-    // Further ones are of events that were not sent.
+    // Further lines are about events that were not sent.
     let [read, created, there, refused, unreadable] = numbers[..] else {
         panic!("{ran:?}");
     };
@@ -340,7 +341,7 @@ fn import_valid(cluster: &Cluster, file: &Path) -> usize {
     assert_eq!((read, unreadable), (events, 0), "{ran:?}");
     assert_eq!(created + there + refused, read, "{ran:?}");
     assert_eq!(ran.code, Some(i32::from(refused > 0)), "{ran:?}");
-    // Besides the refused ones it says whose times it took from elsewhere.
+    // Besides refused events, the output mentions events whose time was taken from their metadata.
     let mut said = ran.stderr.lines();
     let known = ["422 Invalid", " events with no time but metadata."];
     let is_known = |line: &str| known.iter().any(|text| line.contains(text));
@@ -348,8 +349,8 @@ fn import_valid(cluster: &Cluster, file: &Path) -> usize {
     created
 }
 
-/// Real events, if there are any beside the project, and one of the test with every field. Returns
-/// the number of events.
+/// Imports real events, if they are kept beside the project, and one of the test with every field.
+/// Returns the number of events.
 fn real_events(cluster: &Cluster) -> usize {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/events");
     let mut valid = 0;
@@ -385,14 +386,14 @@ async fn an_archive_keeps_every_field_of_what_it_follows() {
     let here = archive.until(&export, |ran| ran.stdout.lines().count() >= at_source.len());
     let here = exported(&here);
     for (key, event) in &at_source {
-        // They are among what is compared.
+        // These events are among those compared.
         for given in ["uid", "creationTimestamp"] {
             assert!(event["metadata"][given].is_string(), "{key}: {given}");
         }
         assert_eq!(here.get(key), Some(event), "{key}");
     }
     assert_eq!(here.len(), at_source.len());
-    // The number that a version has at its source is kept beside it.
+    // The version's resourceVersion at its source is a separate field.
     let read = |line: &str| serde_json::from_str::<Value>(line).unwrap();
     let mut events = printed.lines().map(read);
     let whole = events.find(|event| event["metadata"]["name"] == "whole.1");
@@ -403,7 +404,7 @@ async fn an_archive_keeps_every_field_of_what_it_follows() {
     archive.end();
 }
 
-/// An export of a cluster, imported into another archive, is the same there.
+/// An export of a cluster, imported into another archive, is equal there.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
     let events = ["web.1", "web.2"].map(|name| event(name, ("Pod", "web"), "BackOff", 100));
@@ -478,7 +479,7 @@ async fn an_export_with_versions_is_imported_and_served_without_its_cluster() {
         assert_eq!(found[name], read[name], "{name}");
     }
     assert_eq!(found["cluster"], "old");
-    // Without following, no rules are in force.
+    // An archive that follows nothing applies no retention rules.
     assert_eq!(read["retention"]["longestSeconds"], 90 * 86_400);
     assert!(found["retention"].is_null());
     served.end();
@@ -513,20 +514,20 @@ async fn the_noise_of_months_is_counted_by_hours() {
         printed.contains("prod: reasons are counted by hour"),
         "{printed}"
     );
-    // Counts have neither types nor repeats.
+    // Counts by hour have neither types nor repeats.
     assert!(
         printed.contains(": 4 events, ") && !printed.contains("warnings"),
         "{printed}"
     );
     let web = rows.iter().filter(|row| row.last() == Some(&"Pod/web"));
     assert_eq!(web.count(), 2, "{printed}");
-    // Selected by type, events are read, without the note.
+    // If a type is selected, events are read, and the note is not printed.
     let chosen = archive.run(&[&top[..], &["--types", "Warning"]].concat());
     assert!(!chosen.stdout.contains("counted by hour"), "{chosen:?}");
     archive.end();
 }
 
-/// Credentials are replaced while it runs: a token here.
+/// Credentials, such as this token, are replaced while the archive runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubeconfig_that_changes_is_read_again() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
@@ -543,11 +544,11 @@ async fn a_kubeconfig_that_changes_is_read_again() {
     archive.end();
 }
 
-/// Of entries with the same name the first one counts.
+/// Of several entries with one name, client-go uses the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_the_kubeconfig_of_its_cluster_an_archive_has_a_context_of_its_own() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
-    // As the cluster's context and entry are called.
+    // The archive's cluster has the name of the cluster's own context and entry.
     let archive = Archive::start(&[("tidings", &cluster)]);
     let events = ["events", "-A", "--no-headers"];
     archive.until_lines(&events, 1);
@@ -564,7 +565,7 @@ async fn behind_the_kubeconfig_of_its_cluster_an_archive_has_a_context_of_its_ow
         let is_cluster = elsewhere.stderr.contains("the server is no archive");
         assert!(is_cluster, "{elsewhere:?}");
     }
-    // By itself, it has both.
+    // The archive's kubeconfig alone has both names.
     for context in ["tidings", "archive-tidings"] {
         let found = archive.run(&["coverage", "--context", context]);
         assert_eq!(found.code, Some(0), "{found:?}");
@@ -572,7 +573,7 @@ async fn behind_the_kubeconfig_of_its_cluster_an_archive_has_a_context_of_its_ow
     archive.end();
 }
 
-/// A program may give out a token without saying when that ends.
+/// A credential program may return a token without its expiry.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() {
@@ -606,7 +607,7 @@ async fn a_program_is_asked_again_when_its_credentials_are_not_known_any_more() 
     archive.end();
 }
 
-/// Neither at the start nor when the file changes: what was followed is followed further.
+/// A cluster that fails, at the start or later, does not stop the following of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
@@ -628,19 +629,19 @@ async fn a_cluster_that_cannot_be_connected_to_keeps_none_from_being_followed() 
     assert!(coverage.stdout.contains("\nlate: "), "{coverage:?}");
     std::fs::copy(&right, &late).unwrap();
     archive.until_lines(&of("late"), 1);
-    // A further cluster shows when the file was read.
+    // A further cluster shows that the file was read.
     let edge = "- {name: edge, kubeconfig: late.yaml}\n";
     set(", context: missing", edge);
     archive.until_lines(&of("edge"), 1);
     let prod = archive.run(&of("prod"));
     assert_eq!(prod.stdout.lines().count(), 1, "{prod:?}");
-    // The first of the file is the current one, though it came last.
+    // The first cluster of the file is the current context, though it was connected to last.
     let written = std::fs::read_to_string(&archive.kubeconfig).unwrap();
     assert!(written.contains("current-context: \"late\"\n"), "{written}");
     archive.end();
 }
 
-/// Alerts on the time since progress see it.
+/// The metrics show the cluster, so that alerts on its progress fire.
 #[track_caller]
 fn assert_is_missing(metrics: &str, cluster: &str) {
     for line in [
@@ -652,7 +653,7 @@ fn assert_is_missing(metrics: &str, cluster: &str) {
     }
 }
 
-/// At the start and later.
+/// A hanging program delays only its own cluster, at the start and later.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_hangs_holds_up_only_its_own_cluster() {
@@ -678,7 +679,7 @@ async fn a_program_that_hangs_holds_up_only_its_own_cluster() {
     let edge = format!("- {{name: edge, kubeconfig: {}}}\n", kubeconfig.display());
     set(&edge);
     archive.until_lines(&of("edge"), 1);
-    // Another kubeconfig is taken at once: what hangs is not waited for.
+    // A new kubeconfig is used at once, without waiting for the hanging program.
     replace(&hanging, &right);
     archive.until_lines(&of("hanging"), 1);
     let metrics = archive.metrics("prod").await;
@@ -686,12 +687,12 @@ async fn a_program_that_hangs_holds_up_only_its_own_cluster() {
     archive.end();
 }
 
-/// It is served nevertheless.
+/// The cluster is served, even if the kubeconfig cannot be written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_followed_also_if_the_kubeconfig_cannot_be_written() {
     let cluster = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
     let archive = Archive::start(&[("prod", &cluster)]);
-    // A folder is where it is written first.
+    // A folder is at the path where the kubeconfig is written first.
     std::fs::create_dir(archive.kubeconfig.with_file_name("kubeconfig.new")).unwrap();
     let file = archive.folder.path().join("clusters.yaml");
     let before = std::fs::read_to_string(&file).unwrap();

@@ -1,6 +1,6 @@
 //! The connection to an API server: kubeconfigs as kubectl reads them, credential programs,
-//! certificates, proxies, paths, and answers of others. Where a kubectl is at hand, it is run
-//! beside.
+//! certificates, proxies, paths, and answers of other servers. If a kubectl is available, its
+//! results are compared.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,18 +15,18 @@ use tidings_testing::programs;
 
 use super::support::{Cluster, Ran, event, lines_of, run, tidings};
 
-/// A request of HTTP.
+/// An HTTP request, as the stub received it.
 #[derive(Clone, Debug)]
 struct Asked {
-    /// With its query.
+    /// The path with its query.
     path: String,
     authorization: Option<String>,
 }
 
-/// What a stub answers: the code with its reason, more lines of the head, and the body.
+/// A stub's answer: the status line's code and reason, further header lines, and the body.
 type Answer = (&'static str, String, String);
 
-/// A server of plain HTTP that answers as it is told, and the requests so far.
+/// A server of plain HTTP with scripted answers, and the requests it received.
 struct Stub {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -57,7 +57,7 @@ impl Stub {
     }
 }
 
-/// One connection.
+/// Serves one connection.
 fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> Answer) {
     let mut reader = BufReader::new(stream);
     loop {
@@ -114,7 +114,7 @@ fn page(code: &'static str, more: &str) -> Answer {
     (code, head, PAGE.to_owned())
 }
 
-/// A login page, a redirect to one, and JSON of something else are no successes, whatever is asked.
+/// A login page, a redirect to one, and JSON of another kind are errors for every verb.
 #[test]
 fn only_an_api_server_is_believed() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn only_an_api_server_is_believed() {
     }
 }
 
-/// The page of a proxy whose server restarts.
+/// A proxy's error page, while its server restarts, is retried and shown in one line.
 #[test]
 fn a_page_of_a_bad_gateway_is_tried_again_and_told_in_a_line() {
     let list = json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []});
@@ -203,11 +203,11 @@ fn a_page_of_a_bad_gateway_is_tried_again_and_told_in_a_line() {
 }
 
 /// A kubeconfig: a line for its cluster and one for its user, in YAML, and whether kubectl reads
-/// events with it. S is the address of the server, CA its authority in base64, T a token; files of
-/// the same names are beside it, and some others.
+/// events with it. S is the address of the server, CA its authority in base64, T a token. Files of
+/// these names, and some others, are beside the kubeconfig.
 #[rustfmt::skip]
 const KUBECONFIGS: &[(&str, &str, bool)] = &[
-    // The address.
+    // Addresses.
     ("{server: https://S, certificate-authority-data: CA}", "{token: T}", true),
     ("{server: HTTPS://S/, certificate-authority-data: CA}", "{token: T}", true),
     ("{server: 'https://S?a=b#c', certificate-authority-data: CA}", "{token: T}", true),
@@ -222,7 +222,7 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{certificate-authority-data: CA}", "{token: T}", false),
     ("{server: 7, certificate-authority-data: CA}", "{token: T}", false),
     ("{server: 'https://u:p@S', certificate-authority-data: CA}", "{token: T}", false),
-    // The authority.
+    // Certificate authorities.
     ("{server: https://S, certificate-authority: ca}", "{token: T}", true),
     ("{server: https://S, certificate-authority: ./ca, certificate-authority-data: ''}", "{token: T}", true),
     ("{server: https://S, certificate-authority: '', certificate-authority-data: CA}", "{token: T}", true),
@@ -245,12 +245,12 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{server: https://S, certificate-authority-data: CA, disable-compression: true}", "{token: T}", true),
     ("{server: https://S, certificate-authority-data: CA, extensions: [{name: minikube.sigs.k8s.io, extension: {a: 1}}, {name: x}]}", "{token: T}", true),
     ("{server: https://S, certificate-authority-data: CA, unknown: [1]}", "{token: T, unknown: {a: 1}}", true),
-    // The proxy.
+    // Proxies.
     ("{server: https://S, certificate-authority-data: CA, proxy-url: ''}", "{token: T}", true),
     ("{server: https://S, certificate-authority-data: CA, proxy-url: 'http://127.0.0.1:1'}", "{token: T}", false),
     ("{server: https://S, certificate-authority-data: CA, proxy-url: 'ftp://127.0.0.1'}", "{token: T}", false),
     ("{server: https://S, certificate-authority-data: CA, proxy-url: '127.0.0.1:1'}", "{token: T}", false),
-    // The token.
+    // Tokens.
     ("{server: https://S, certificate-authority-data: CA}", "{tokenFile: token}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{tokenFile: token-with-newline}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{token: stale, tokenFile: token-with-newline}", true),
@@ -265,7 +265,7 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{server: https://S, certificate-authority-data: CA}", "{token: \"a\\nb\"}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{token: stale, token: T}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{}", false),
-    // Names and passwords, certificates.
+    // Names and passwords, and client certificates.
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, username: '', password: '', client-certificate: '', client-key: '', client-certificate-data: ''}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, username: a}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{tokenFile: token, username: a}", false),
@@ -282,7 +282,7 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, as: ''}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, as-groups: [a]}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, as-uid: '1'}", false),
-    // Programs.
+    // Credential programs.
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program, interactiveMode: Never, args: [v1]}}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: ./program, args: [v1beta1], env: null}}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: ./program, args: [v1]}}", false),
@@ -298,7 +298,7 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{server: https://S, certificate-authority-data: CA}", "{auth-provider: {name: other}}", false),
 ];
 
-/// Lines of whole kubeconfigs, with the good cluster and user as `GOOD`.
+/// Lines of complete kubeconfigs, with `GOOD` for the valid cluster and user.
 #[rustfmt::skip]
 const WHOLE: &[(&str, bool)] = &[
     ("GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]", true),
@@ -412,7 +412,7 @@ echo "{{\"apiVersion\": \"client.authentication.k8s.io/$version\", \"kind\": \"E
         if (ran.code == Some(0)) != works || ran.stderr.contains("panic") {
             wrong.push(format!("tidings: {what}: {ran:?}"));
         }
-        // A refusal is no place for secrets.
+        // An error contains no secrets.
         if !works && (ran.stderr.contains(&token) || ran.stderr.contains("470123")) {
             wrong.push(format!("tidings tells a secret: {what}: {ran:?}"));
         }
@@ -436,7 +436,7 @@ echo "{{\"apiVersion\": \"client.authentication.k8s.io/$version\", \"kind\": \"E
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A kubeconfig with this user, of a stub or a server.
+/// A kubeconfig with this user, for a stub or a server.
 fn kubeconfig(server: &str, cluster: &Value, user: &Value) -> String {
     let mut cluster = cluster.clone();
     cluster["server"] = server.into();
@@ -449,7 +449,7 @@ fn kubeconfig(server: &str, cluster: &Value, user: &Value) -> String {
     .to_string()
 }
 
-/// The server of a cluster, and its entry in a kubeconfig without the address.
+/// The server of a cluster, its kubeconfig entry without the address, and the token.
 fn parts_of(cluster: &Cluster) -> (String, Value, String) {
     let found = kube::config::Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let found = serde_json::to_value(&found).unwrap();
@@ -460,7 +460,7 @@ fn parts_of(cluster: &Cluster) -> (String, Value, String) {
     (server, entry, token.to_owned())
 }
 
-/// A program that notes each run, does something, and prints a token.
+/// A program that records each run, runs a command, and prints a token.
 #[cfg(unix)]
 fn program(folder: &Path, does: &str, token: &str) -> Value {
     let noted = folder.join("noted");
@@ -486,8 +486,8 @@ fn runs(folder: &Path) -> usize {
     count
 }
 
-/// kubectl does the same: the program is run once, what it says is shown, and standard input is the
-/// command's.
+/// kubectl does the same: it runs the program once, shows its standard error, and keeps standard
+/// input for itself.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
@@ -544,12 +544,12 @@ async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
     let ran = piped(command(&["import", "-"]), &lines_of(&events));
     assert!(ran.stdout.contains("40 created"), "{ran:?}");
     assert_eq!(runs(folder.path()), 1);
-    // The program that is refused is run once more, and not by each of the requests.
+    // The program whose credentials are rejected is run once more, and not once for each request.
     with("true", "expired");
     let ran = piped(command(&["import", "-"]), &lines_of(&events));
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert_eq!(runs(folder.path()), 2);
-    // The next token is known.
+    // The second token is accepted.
     let second = format!(
         "[ $(wc -l < '{}') = 1 ] || exec echo '{{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {{\"token\": \"{token}\"}}}}'",
         folder.path().join("noted").display()
@@ -558,7 +558,7 @@ async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
     let ran = piped(command(&["import", "-"]), &lines_of(&events));
     assert_eq!(runs(folder.path()), 2);
     assert!(!ran.stderr.contains(&token), "{ran:?}");
-    // Nothing of what is printed is told.
+    // No output of the program is shown.
     with(&format!("echo {token}; exit 3"), &token);
     let ran = piped(command(&["events", "-A"]), "");
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -566,7 +566,7 @@ async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
         ran.stderr.contains("\"sh\"") && !ran.stderr.contains(&token),
         "{ran:?}"
     );
-    // One that is not there is named, with the hint of its kubeconfig.
+    // A missing program is named, with its kubeconfig's installation hint.
     let user = json!({"exec": {
         "apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-program", "interactiveMode": "Never",
         "installHint": "Install it:\n  apt install it\n",
@@ -578,8 +578,8 @@ async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
     }
 }
 
-/// What openssl req -x509 makes, and a certificate of an authority that is not named: the serving
-/// certificate itself is trusted, and nothing else.
+/// The certificate that openssl req -x509 makes, and one whose authority is not named: only the
+/// serving certificate itself is trusted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_serving_certificate_is_its_own_authority() {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -637,7 +637,8 @@ async fn a_serving_certificate_is_its_own_authority() {
             command.args(["--kubeconfig", path, "get", "events", "-A"]);
             command.env("HOME", folder.path()).stdin(Stdio::null());
             let ran: Ran = command.output().unwrap().into();
-            // An equal name and key is a chain for Go, as the signature is good.
+            // A certificate with the same name and key is a valid chain in Go, because the
+            // signature is valid.
             if what != "the same key" {
                 assert_eq!(ran.code == Some(0), works, "{what}: {ran:?}");
             }
@@ -646,7 +647,7 @@ async fn a_serving_certificate_is_its_own_authority() {
     }
 }
 
-/// Requests go below the address that was given, and with its credentials nowhere else.
+/// Requests stay below the given path, and credentials are sent nowhere else.
 #[test]
 fn requests_stay_below_the_path_of_the_server() {
     const ABOVE: &str = "/k8s/clusters/c-1";
@@ -685,7 +686,7 @@ fn requests_stay_below_the_path_of_the_server() {
                     status("404 Not Found", 404)
                 }
             });
-            // A cluster is named by its kubeconfig only.
+            // A cluster is named in its kubeconfig only.
             let folder = tempfile::tempdir().unwrap();
             let config = folder.path().join("config");
             let server = format!("http://{}{path}", stub.address);
@@ -706,7 +707,7 @@ fn requests_stay_below_the_path_of_the_server() {
             let root = format!("{expected}/clusters");
             let paths = stub.paths();
             assert!(paths.contains(&root), "{path} {verb:?}: {paths:?}");
-            // Not over plain HTTP.
+            // No credentials are sent over plain HTTP.
             let asked = stub.asked.lock().unwrap();
             assert!(
                 asked.iter().all(|one| one.authorization.is_none()),
@@ -760,7 +761,7 @@ fn a_user_who_may_read_one_group_of_events_reads_that() {
     }
 }
 
-/// Which proxy failed is told, without its password.
+/// The error names the failed proxy, without its password.
 #[test]
 fn a_proxy_is_named_when_it_fails() {
     for (no_proxy, is_asked) in [("", true), ("other.example", true), ("10.0.0.0/8", false)] {

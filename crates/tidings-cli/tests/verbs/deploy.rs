@@ -1,4 +1,4 @@
-//! The files of `deploy/`: the API accepts the manifests, the program has their flags, and the
+//! The files of `deploy/`: the API accepts the manifests, the program accepts their flags, and the
 //! server has every metric that they name.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(folder().join(path)).unwrap()
 }
 
-/// Every YAML file below a folder.
+/// All YAML files below a folder.
 fn manifests(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -38,7 +38,7 @@ fn manifests(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Flags of the arguments in a manifest.
+/// The flags in the arguments of a manifest.
 fn flags(file: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(file).unwrap();
     let words = text
@@ -120,7 +120,7 @@ fn the_roles_are_those_the_program_asks_for() {
         let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
         let access = documents(&folder().join("kubernetes").join(file));
         assert!(access.contains(&printed), "{printed} is not in {access:?}");
-        // The archive reads the uid of one namespace, by which it knows the cluster.
+        // The archive reads the uid of one namespace, by which it recognises the cluster.
         let rules = printed["rules"].as_array().unwrap().iter();
         for rule in rules.filter(|rule| rule["resources"][0] == "namespaces") {
             assert_eq!(rule["resourceNames"], serde_json::json!(["kube-system"]));
@@ -179,12 +179,12 @@ fn pods_are_restricted() {
     }
     let image = read("Containerfile");
     assert!(image.contains("FROM scratch") && image.contains("USER 65532:65532"));
-    // Its build has the features that the manifests use.
+    // The image's build has the features that the manifests use.
     let toolchain = format!("/rust:{}-alpine ", env!("CARGO_PKG_RUST_VERSION"));
     assert!(image.contains(&toolchain), "no {toolchain}");
 }
 
-/// Every rule of every policy says from where or to where, and on which ports.
+/// Every rule of every network policy states its peers and ports.
 #[test]
 fn network_policies_name_their_peers() {
     let kubernetes = folder().join("kubernetes");
@@ -231,7 +231,7 @@ fn network_policies_name_their_peers() {
     assert_eq!(policies, 3);
 }
 
-/// Every client is authenticated by the cluster.
+/// Every client is authenticated by the cluster, and the server has no token of its own.
 #[test]
 fn in_a_cluster_there_is_no_token_of_the_servers_own() {
     let config = &documents(&folder().join("kubernetes/base/config.yaml"))[0];
@@ -250,7 +250,7 @@ fn in_a_cluster_there_is_no_token_of_the_servers_own() {
     }
 }
 
-/// The archive takes the files of its manifest.
+/// The archive accepts the files of its manifest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_archive_takes_its_files() {
     let config = &documents(&folder().join("kubernetes/archive/config.yaml"))[0];
@@ -362,7 +362,7 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
         text.contains("tidings_archive_seconds_since_progress{cluster=\"prod\"}"),
         "{text}"
     );
-    // The labels in the rules are those of the server.
+    // The rules use the server's labels.
     assert!(
         text.lines()
             .any(|line| line.starts_with("apiserver_request_total{")
@@ -399,7 +399,7 @@ fn systemd_takes_the_units() {
         }
         verify_unit(name, &unit);
     }
-    // They differ in what they run and where, and in nothing else.
+    // The units differ only in the command and its folders.
     let same = |name: &str| {
         let unit = read(name);
         let (_, rest) = unit.split_once("Restart=").unwrap();
@@ -413,7 +413,7 @@ fn systemd_takes_the_units() {
 fn verify_unit(name: &str, unit: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
-    // The program is not installed where the test runs.
+    // The program is not installed on the test's machine.
     std::fs::write(
         &file,
         unit.replace("/usr/local/bin/tidings", env!("CARGO_BIN_EXE_tidings")),
@@ -432,7 +432,7 @@ fn verify_unit(name: &str, unit: &str) {
     }
 }
 
-/// Clients refuse an authority's certificate as that of a server.
+/// Clients refuse an authority's certificate as a serving certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_accept_the_certificate_the_document_makes() {
     let document = read("README.md");
@@ -471,7 +471,7 @@ async fn clients_accept_the_certificate_the_document_makes() {
     server.shutdown().await;
 }
 
-/// kubectl's rendering of the folders, accepted by the API.
+/// kubectl renders the folders, and the API accepts the result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_api_takes_the_manifests() {
     let Some(kubectl) = programs::kubectl() else {
@@ -494,8 +494,8 @@ async fn the_api_takes_the_manifests() {
     let [archive, embedded, etcd, monitoring] =
         ["archive", "embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
-    // Kustomize adds the common label to selectors of pods. A policy still has the peers of its
-    // file.
+    // Kustomize adds the common label to pod selectors. The peers of a policy are still those of
+    // its file.
     for (objects, policies) in [(&archive, 1), (&embedded, 1), (&etcd, 2)] {
         let objects: Vec<Value> = objects
             .split("\n---\n")
@@ -521,7 +521,7 @@ async fn the_api_takes_the_manifests() {
     let Some(cluster) = KubeApiserver::start() else {
         return;
     };
-    // A dry run creates no namespace for later objects.
+    // A dry run does not create the namespace that later objects need.
     let made = cluster.kubectl(&kubectl, &["create", "namespace", "tidings"], "");
     assert_eq!(made.code, Some(0), "{made:?}");
     for (name, objects) in [("archive", archive), ("embedded", embedded), ("etcd", etcd)] {

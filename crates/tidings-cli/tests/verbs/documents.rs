@@ -1,9 +1,9 @@
-//! Every command line in the documents is run, or, if it cannot be, is accepted by the program.
+//! Every command line in the documents is run or, if it cannot be, its flags are checked.
 //!
-//! Lines after `$ ` in `console` blocks are run, each document as one session of a shell, in a
-//! folder with the files that the document mentions. Lines in `sh` blocks need a cluster, a
-//! registry or root. Those of tidings must have valid flags, and those that only read a cluster's
-//! events or record one are run on our own cluster.
+//! Lines after `$ ` in `console` blocks are run, each document as one shell session, in a folder
+//! with the files that the document mentions. Lines in `sh` blocks need a cluster, a registry or
+//! root. Those of tidings must have valid flags. Those that only read a cluster's events, or record
+//! one, are run on our own cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,7 +48,7 @@ fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     lines
 }
 
-/// A session. A server takes a free port, and the session waits for its line.
+/// Runs a session. A server listens on a free port, and the session waits for the line it prints.
 fn session(text: &str) -> String {
     let mut script = String::from("set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n");
     for line in blocks(text, "console")
@@ -168,7 +168,7 @@ async fn command_lines_for_elsewhere_are_understood() {
     assert!(checked > ran && ran > 5, "{checked} were found, {ran} ran");
 }
 
-/// Targets of the documents exist.
+/// Links in the documents lead to existing targets.
 #[test]
 fn links_lead_somewhere() {
     for name in DOCUMENTS.iter().copied().chain(["docs/command.md"]) {

@@ -17,7 +17,7 @@ use super::kube_apiserver::KubeApiserver;
 const EVENTS: usize = 300;
 const OBJECTS: usize = 100;
 
-/// Counts what the server admits, and what it refuses for its rate.
+/// Counts the events that the server admits, and those it refuses for their rate.
 struct Counted {
     sink: KubeSink,
     admitted: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl Sink for Counted {
     }
 }
 
-/// It takes a minute, at the server's pace.
+/// The backlog takes a minute at the server's pace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backlog_behind_kube_apiserver_s_own_limit_arrives_with_few_refusals() {
     let limits = json!([{"type": "User", "qps": 5, "burst": 20, "cacheSize": 100}]);

@@ -1,4 +1,4 @@
-//! `tidings events`, `describe` and `top`: output, order, forms, and errors.
+//! `tidings events`, `describe` and `top`: output, order, formats, and errors.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ async fn the_timeline_is_in_the_order_of_what_was_seen_last() {
             "ScalingReplicaSet FailedMount",
         ),
         (&["-n", "shop", "--for", "widget/web"], ""),
-        // None of these exists any more, and this server has only events anyway.
+        // None of these objects exists any more, and this server serves only events.
         (
             &["-n", "shop", "--for", "deploy/web", "--tree"],
             "ScalingReplicaSet SuccessfulCreate Pulled BackOff",
@@ -136,7 +136,7 @@ async fn every_form() {
         ]),
         ["BackOff=7"]
     );
-    // A program gets a list, even if it is empty.
+    // For a program the output is a list, even if it is empty.
     let empty = cluster.run(&["events", "-n", "bank", "-o", "json"]);
     assert_eq!(
         serde_json::from_str::<Value>(&empty.stdout).unwrap()["items"],
@@ -355,7 +355,8 @@ async fn what_cannot_be_shown_is_said_with_a_next_step() {
     }
 }
 
-/// Whatever the kubeconfig says: a man in the middle has no certificate of a named authority.
+/// The authorities of the command line apply whatever the kubeconfig says: a man in the middle has
+/// no certificate of a named authority.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn authorities_of_the_command_line_are_asked() {
     let (cluster, other) = (Cluster::start().await, Cluster::start().await);
@@ -386,7 +387,7 @@ async fn authorities_of_the_command_line_are_asked() {
     }
 }
 
-/// As kubectl does it, and a kubeconfig that is there and broken is told.
+/// Several kubeconfigs are merged as in kubectl, and a broken one is an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_kubeconfigs_of_the_environment_are_read_together() {
     let cluster = Cluster::start().await;
@@ -408,7 +409,7 @@ async fn the_kubeconfigs_of_the_environment_are_read_together() {
     }
 }
 
-/// Whatever is requested first: events, a kind, or members of a family.
+/// A silent server is noticed, whatever is requested first: events, a kind, or members of a family.
 #[test]
 fn a_server_that_accepts_and_says_nothing_is_found_out() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -434,7 +435,7 @@ fn a_server_that_accepts_and_says_nothing_is_found_out() {
     }
 }
 
-/// From our own server, the last few are read without the others.
+/// From our own server, the last few events are read without the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_reads_no_more_than_it_says() {
     let cluster = Cluster::with(&rollout()).await;
@@ -446,7 +447,7 @@ async fn a_limit_reads_no_more_than_it_says() {
         line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
             .unwrap_or(0)
     };
-    // With conditions, a page of the latest is enough if it has the wanted ones.
+    // With conditions, a page of the latest events is enough if it has the selected ones.
     let others: Vec<Value> = (0..800)
         .map(|number| {
             let seconds = 4000 + number;
@@ -458,7 +459,7 @@ async fn a_limit_reads_no_more_than_it_says() {
         (
             &["--limit=2"] as &[&str],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"] as &[&str],
-            // Twenty more, which may be of the same second as the last one.
+            // Twenty more are read, which may be of the same second as the last one.
             22..=22,
         ),
         (
@@ -469,18 +470,18 @@ async fn a_limit_reads_no_more_than_it_says() {
         (
             &["--types=Warning", "--limit=1"],
             &["event/api.1"],
-            // It is the last of all.
+            // The event is the last of all.
             21..=21,
         ),
         (
-            // Earlier events are not wanted anyway.
+            // Earlier events are not selected in any case.
             &["--types=Warning", "--limit=3", "--since=65m"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
             23..=523,
         ),
         (
-            // They are not among the latest, so everything is read; the server looks ahead for the
-            // end of a list.
+            // The selected events are not among the latest, so everything is read. The server looks
+            // ahead for the end of a list.
             &["--types=Warning", "--limit=3"],
             &["event/web-5d4f8c7b9-x7k2p.1", "event/api.1"],
             523 + 805..=523 + 2 * 805,
@@ -488,7 +489,7 @@ async fn a_limit_reads_no_more_than_it_says() {
         (
             &["--for=pod/web-api-0", "--limit=3"],
             &["event/api.1"],
-            // By the index of objects.
+            // The events are found by the index of objects.
             1..=2,
         ),
     ] {

@@ -39,7 +39,7 @@ async fn what_is_exported_can_be_imported() {
     assert_eq!(names, ["api.1", "web-5d4f8c7b9-x7k2p.1"]);
 }
 
-/// It may be a log that others write to as well.
+/// The file may be a log that others write to as well.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_behind_standard_output_is_written_to_and_not_replaced() {
@@ -75,7 +75,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-    // The server ends in the middle: a line is incomplete.
+    // The server ends during the export, which leaves an incomplete line.
     let port = cluster.stop().await;
     let ran = cluster.run(&["export", "-A", path]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -87,7 +87,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
     std::fs::write(&part, &whole[..whole.len() / 2]).unwrap();
     cluster.go_on(port).await;
 
-    // It does not continue a file of other events.
+    // An export of other events does not continue the file.
     for other in [&["-n", "shop"] as &[&str], &["-A", "--types=Warning"]] {
         let ran = cluster.run(&[&["export", "--resume", path], other].concat());
         assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -121,7 +121,7 @@ async fn an_interrupted_export_goes_on_where_it_ended() {
         assert_eq!((ran.code, ran.stderr), (Some(0), said));
     }
 
-    // Its origin is unknown.
+    // The file has no note that tells its origin.
     std::fs::write(&part, &whole).unwrap();
     let ran = cluster.run(&["export", "-A", "--resume", path]);
     assert_eq!(ran.code, Some(2), "{ran:?}");

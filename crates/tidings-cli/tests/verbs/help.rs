@@ -53,7 +53,7 @@ fn help() {
     }
 }
 
-/// docs/command.md has the help of every verb.
+/// docs/command.md contains the help of every verb.
 #[test]
 fn the_reference_is_what_help_says() {
     let mut text = String::from(
@@ -82,7 +82,7 @@ fn the_reference_is_what_help_says() {
     check("../../docs/command.md", &text);
 }
 
-/// Every verb has its exit codes, and examples.
+/// The help of every verb has exit codes and examples.
 #[test]
 fn help_has_examples_and_exit_codes() {
     for verb in VERBS.into_iter().filter(|verb| !verb.is_empty()) {
@@ -102,7 +102,7 @@ fn completions_of_every_shell_know_the_verbs() {
             assert!(ran.stdout.contains(verb), "{shell} does not know {verb}");
         }
     }
-    // bash accepts it.
+    // bash accepts the generated script.
     let script = format!(
         "{}\ncomplete -p tidings",
         run(&["completions", "bash"]).stdout

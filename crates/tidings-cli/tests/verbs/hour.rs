@@ -21,7 +21,7 @@ use super::kube_apiserver::KubeApiserver;
 use super::support::Cluster;
 use tidings_testing::hours::{AFTERWARDS, HOURS, Hour};
 
-/// The pod whose events show that earlier ones were processed. They are not written.
+/// The pod of events that are not written; they show that earlier events were processed.
 const BARRIER: &str = "barrier";
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Requests {
     in_flight: AtomicUsize,
 }
 
-/// Counts what is written.
+/// A sink that counts the writes.
 struct Counted {
     sink: KubeSink,
     requests: Arc<Requests>,
@@ -78,8 +78,8 @@ fn pod(name: &str, version: usize) -> Reference {
     })
 }
 
-/// Plays one hour, about pods whose names begin with `prefix`. Returns how many creates and patches
-/// it took, and how many events were recorded.
+/// Plays one hour, about pods whose names begin with `prefix`. Returns the number of creates and
+/// patches, and the number of recorded events.
 async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), usize) {
     let (clock, hand) = Clock::manual("2026-01-01T00:00:00Z".parse().unwrap());
     let options = BroadcasterOptions::default()
@@ -96,7 +96,7 @@ async fn play(config: &Config, hour: &Hour, prefix: &str) -> ((usize, usize), us
     });
     let recorder = broadcaster.recorder(EventSource::component("hour"));
     let answered = async || {
-        // The sink's task, on the same thread, gets its turn, and begins the due writes.
+        // The sink's task, on the same thread, gets its turn and begins the due writes.
         tokio::task::yield_now().await;
         while requests.in_flight.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
@@ -175,7 +175,7 @@ async fn an_hour_costs_a_server_no_more_than_with_client_go_and_every_event_is_c
     .await;
 }
 
-/// Waits for the namespace of the hours: kube-apiserver creates it after it begins to answer.
+/// Waits until the hours' namespace exists: kube-apiserver creates it after it begins to answer.
 pub(crate) async fn namespace(kubeconfig: Kubeconfig) {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;

@@ -1,5 +1,5 @@
-//! `tidings import` against the Event API server: the events of the files are in the cluster, and
-//! all others are accounted for.
+//! `tidings import` into the Event API server: the events of the files are in the cluster, and all
+//! others are counted.
 
 use std::io::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn import(folder: &TempDir, kubeconfig: &Path, arguments: &[&str], input: &str) 
         .spawn()
         .expect("tidings runs");
     let mut stdin = child.stdin.take().expect("it has a standard input");
-    // It may end without reading it.
+    // The program may end without reading its input.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap().into()
@@ -36,7 +36,7 @@ async fn server(folder: &TempDir) -> Running {
     start(&folder.path().join("server"), 0).await
 }
 
-/// Every event of the cluster, without values of the server, in the order of names.
+/// Every event of the cluster, without the fields that the server sets, in the order of names.
 async fn stored(kubeconfig: &Path) -> Vec<Value> {
     let client = client(kubeconfig).await;
     let request = http::Request::get("/api/v1/events")
@@ -60,7 +60,7 @@ fn write(folder: &TempDir, name: &str, text: &str) {
     std::fs::write(folder.path().join(name), text).expect("a file is written");
 }
 
-/// A core/v1 event as in a list, with all fields.
+/// A core/v1 event with all fields, as a list contains it.
 fn event(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "labels": {"a": "b"}, "annotations": {"c": "d\n"}},
@@ -74,7 +74,7 @@ fn event(name: &str) -> Value {
     })
 }
 
-/// An events.k8s.io/v1 event, and the core/v1 form of it.
+/// An events.k8s.io/v1 event, and its core/v1 form.
 fn event_of_events_v1(name: &str) -> (Value, Value) {
     let metadata = json!({"name": name, "namespace": "shop"});
     let about = json!({"kind": "Pod", "namespace": "shop", "name": "web"});
@@ -265,7 +265,7 @@ async fn exit_codes_tell_a_wrong_command_from_a_server_that_is_not_there() {
     );
 }
 
-/// Sixteen are created at a time, and an object's events still in their order.
+/// Sixteen events are created at a time, and still those of one object in their order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_events_of_an_object_keep_their_order() {
     let folder = TempDir::new().expect("a folder");
@@ -288,7 +288,7 @@ async fn the_events_of_an_object_keep_their_order() {
     let list: Value = client.request(request).await.expect("a list");
     let items = list["items"].as_array().expect("items");
     assert_eq!(items.len(), 200);
-    // The list is in the order of names, which is that of the file for each object.
+    // The list is in the order of names, which for each object is the order of the file.
     let revision = |event: &Value| -> u64 {
         let text = event["metadata"]["resourceVersion"].as_str();
         text.and_then(|text| text.parse().ok()).expect("a number")
@@ -303,7 +303,7 @@ async fn the_events_of_an_object_keep_their_order() {
     server.shutdown().await;
 }
 
-/// A bundle as it was sent, with something of everything.
+/// A support bundle with all kinds of content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_changed_or_is_missing_is_said() {
     let folder = TempDir::new().expect("a folder");
@@ -392,7 +392,7 @@ async fn what_was_changed_or_is_missing_is_said() {
     server.shutdown().await;
 }
 
-/// Without a cluster.
+/// Captures are read without a cluster.
 #[test]
 fn captures_are_read_without_a_server() {
     let folder = TempDir::new().expect("a folder");
@@ -439,7 +439,7 @@ fn captures_are_read_without_a_server() {
         (Some(0), 2),
         "{ran:?}"
     );
-    // All of the capture, whenever it was.
+    // The whole capture is counted, whatever its times.
     let ran = run(&["top", "--file", &bundle, "--file", &more]);
     assert!(
         ran.code == Some(0) && ran.stdout.contains("3 events"),

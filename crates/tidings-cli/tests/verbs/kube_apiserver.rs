@@ -13,25 +13,25 @@ use tidings_testing::{etcd, free_port, programs};
 
 use super::support::{Cluster, Ran, event, lines_of, rollout, tidings};
 
-/// Maximum time to start one on a slow machine.
+/// Maximum time to start a kube-apiserver on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A kube-apiserver with an etcd, ended with the test.
 pub(crate) struct KubeApiserver {
     folder: TempDir,
     server: String,
-    // The server ends before its store.
+    // Declared first, so that the server ends before its store.
     _process: Process,
     _etcd: etcd::Cluster,
 }
 
 impl KubeApiserver {
-    /// Starts them, if both programs exist.
+    /// Starts both programs, if they exist.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(None)
     }
 
-    /// The same, with these limits of EventRateLimit.
+    /// Starts both programs, with these limits of EventRateLimit.
     #[expect(
         clippy::disallowed_methods,
         reason = "waiting for a program of others to be ready"
@@ -214,7 +214,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ran.stdout
     };
     create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}));
-    // Admission requires an account for pods, and no controller creates one here.
+    // Admission requires a service account for pods, and no controller creates one here.
     create(
         &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "shop"}}),
     );
@@ -232,7 +232,8 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     let owner = Some(("ReplicaSet", "oddly-named", replica_set.as_str()));
     create(&object("Pod", "v1", "some-pod", owner, &template["spec"]));
 
-    // Writes, reads, filters, follows a family, and describes like kubectl.
+    // Events are written, read and filtered, a family is followed, and objects are described as by
+    // kubectl.
     for (object, reason) in [
         ("pod/some-pod", "Killing"),
         ("deploy/web", "Scaled"),
@@ -290,7 +291,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ]),
         [uid]
     );
-    // A kind that only discovery knows.
+    // A kind that is known only from discovery.
     let ran = cluster.run(&["record", "flowschema/exempt", "--reason=Seen", "-m=x"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(
@@ -301,7 +302,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         ]),
         ["flowcontrol.apiserver.k8s.io/v1"]
     );
-    // It is cluster-scoped, so its events are not in the usual namespaces.
+    // The object is cluster-scoped, so its events are not in the usual namespaces.
     let kubeconfig = cluster.folder.path().join("kubeconfig");
     let context = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "c", "user": {}}],
@@ -339,7 +340,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         without_ages(&described[at..])
     );
 
-    // Out of it, and into it.
+    // An export from the cluster, and an import into it.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.jsonl.gz");
     let file = file.to_str().unwrap();
@@ -385,7 +386,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
     }
 }
 
-/// The plugin, found and called by kubectl.
+/// kubectl finds the plugin and runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_runs_it_as_a_plugin() {
     let Some(kubectl) = programs::kubectl() else {
@@ -422,7 +423,7 @@ async fn kubectl_runs_it_as_a_plugin() {
     );
 }
 
-/// The structure of every manifest, checked even without an API server.
+/// The documents of a manifest. Their structure is checked even without an API server.
 pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.split("\n---\n")

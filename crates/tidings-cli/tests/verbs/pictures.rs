@@ -10,7 +10,7 @@ use super::support::{Cluster, ago};
 use super::terminal::shown;
 
 const COLUMNS: u16 = 140;
-/// The size of a letter in pixels.
+/// The width of a character in pixels.
 const WIDTH: f32 = 8.4;
 const HEIGHT: f32 = 19.0;
 
@@ -79,7 +79,8 @@ fn events() -> Vec<Value> {
             "reason": reason, "message": message,
             "type": if is_warning { "Warning" } else { "Normal" },
             "source": {"component": component},
-            // Half a minute from the next minute: a slow run prints the same.
+            // The times are half a minute from a full minute, so that a slow run prints the same
+            // ages.
             "firstTimestamp": ago(first * 60 + 30), "lastTimestamp": ago(last * 60 + 30),
             "count": count,
         });
@@ -129,7 +130,7 @@ async fn pictures_are_what_the_program_prints() {
     }
 }
 
-/// Lines of a terminal as a picture.
+/// Draws lines of a terminal as SVG.
 fn draw(command: &str, lines: &[String]) -> String {
     let rows = lines.len() + 1;
     let (width, height) = (

@@ -19,7 +19,7 @@ struct Guarded {
     _server: tidings_server::Running,
 }
 
-/// A server on which `ann` has these roles.
+/// Starts a server on which `ann` has these roles.
 async fn guarded(roles: &str) -> Guarded {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("roles.yaml"), roles).unwrap();
@@ -43,7 +43,7 @@ async fn guarded(roles: &str) -> Guarded {
 }
 
 impl Guarded {
-    /// The program, as the user of this token.
+    /// A command of the program with this token.
     fn command(&self, token: &str, arguments: &[&str]) -> Command {
         let mut command = tidings(arguments);
         command
@@ -54,7 +54,7 @@ impl Guarded {
         command
     }
 
-    /// Whether ann succeeds, and the messages.
+    /// Whether ann succeeds, and the messages of the run.
     fn can(&self, arguments: &[&str]) -> (bool, String) {
         let ran = self.command("t-ann", arguments).output().unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
@@ -68,7 +68,7 @@ impl Guarded {
         assert!(ran.unwrap().status.success());
     }
 
-    /// Whether ann sees existing and new events.
+    /// Whether ann's watch shows existing and new events.
     fn can_watch(&self) -> bool {
         let mut process = self
             .command("t-ann", &["events", "-n=shop", "-w", "-o=name"])
@@ -82,13 +82,13 @@ impl Guarded {
             self.import("second");
             lines.next().is_some()
         };
-        // It may have ended already.
+        // The process may have ended already.
         let _ = process.kill();
         let _ = process.wait();
         can
     }
 
-    /// Whether the library can write an event and its repetition for ann.
+    /// Whether the library, as ann, can write an event and its repetition.
     async fn can_record_twice(&self, options: SinkOptions) -> bool {
         let kubeconfig = self.folder.path().join("data/kubeconfig");
         let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
@@ -141,7 +141,7 @@ fn named(name: &str) -> Value {
     event(name, ("Pod", "web"), "Pulled", 5)
 }
 
-/// The printed roles for ann, and the same without one verb, for each verb.
+/// The printed roles for ann, and for each verb the same roles without that verb.
 fn roles(uses: &str, scope: &[&str]) -> (String, Vec<String>) {
     let ran = run(&[&["rbac", uses, "--user", "ann"], scope].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -188,7 +188,7 @@ async fn each_use_needs_exactly_what_is_printed_for_it() {
     }
 }
 
-/// Without permission to read the object, its uid is missing, which is reported.
+/// Without permission to read the object, the event has no uid, which is reported.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_only_record_records_without_the_uid() {
     let guarded = guarded(&roles("record", &["-n=shop"]).0).await;

@@ -160,7 +160,7 @@ async fn a_server_that_is_away_is_waited_for() {
     let mut cluster = Cluster::start().await;
     for (object, code, said) in [
         ("pod/web", 0, "pod/web does not exist"),
-        // Its kind is looked up, too.
+        // The kind of a related object is looked up, too.
         ("widget/left", 1, "has no such kind"),
     ] {
         let port = cluster.stop().await;

@@ -1,4 +1,4 @@
-//! `tidings archive --objects` and `tidings sealed` as programs: an archive that is killed again
+//! `tidings archive --objects` and `tidings sealed` as processes: an archive that is killed again
 //! and again seals every version once.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use tidings_testing::serving::client;
 
 use super::support::{Cluster, event, metrics_of_archive, run, tidings};
 
-/// What a slow machine may need for anything here.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn text(path: &Path) -> &str {
@@ -38,7 +38,7 @@ fn command(cluster: &Cluster, data: &Path, url: &str) -> Command {
     command
 }
 
-/// Waits until a number of versions is sealed.
+/// Waits until this number of versions is sealed.
 #[track_caller]
 fn until_sealed(url: &str, versions: usize) {
     let beginning = format!("prod: {versions} versions in ");
@@ -51,7 +51,7 @@ fn until_sealed(url: &str, versions: usize) {
     });
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 #[expect(
     clippy::disallowed_methods,
@@ -92,7 +92,7 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
         assert_eq!(checked.code, Some(0), "{checked:?}");
         assert!(checked.stdout.contains("are there"), "{checked:?}");
     }
-    // Paths that an engine can open.
+    // The printed paths can be opened by a query engine.
     let files = run(&["sealed", &url, "--cluster=prod", "--files"]).stdout;
     let files: Vec<_> = files.lines().map(Path::new).collect();
     assert!(
@@ -100,7 +100,7 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
         "{files:?}"
     );
 
-    // A reader that has enough ends it, as with the other verbs.
+    // A closed pipe ends the output, as with the other verbs.
     let (reader, output) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = tidings(&["sealed", &url, "--files"]);
@@ -117,7 +117,7 @@ async fn an_archive_that_is_killed_seals_every_version_once() {
     );
 }
 
-/// Runs a command of tidings against a server, and kubectl if it is at hand.
+/// Runs a command of tidings against a server, and kubectl if it is available.
 fn ask(kubeconfig: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let ran = run(&[arguments, &["--kubeconfig", kubeconfig]].concat());
     (ran.code, ran.stdout + &ran.stderr)
@@ -132,7 +132,7 @@ fn kubectl(kubeconfig: &str, arguments: &[&str]) -> Option<(Option<i32>, String)
     Some((ran.status.code(), said))
 }
 
-/// The resourceVersion of the list of all events, and of its first event.
+/// The resourceVersions of the list of all events and of its first event.
 async fn numbers(kubeconfig: &str) -> (String, String) {
     let client = client(Path::new(kubeconfig)).await;
     let request = http::Request::get("/api/v1/events").body(Vec::new());
@@ -146,8 +146,8 @@ async fn numbers(kubeconfig: &str) -> (String, String) {
     (number(&list), number(&list["items"][0]))
 }
 
-/// What a watch from a number says, as long as that is: names and numbers of new events, and the
-/// code of an error.
+/// The first `times` results of a watch from a resourceVersion: names and resourceVersions of new
+/// events, and the code of an error.
 async fn watched(kubeconfig: &str, from: &str, times: usize) -> Vec<(String, String)> {
     let client = client(Path::new(kubeconfig)).await;
     let path = format!("/api/v1/events?watch=true&resourceVersion={from}");
@@ -265,7 +265,7 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
         }
     }
 
-    // What is sealed from now on is found, by this reader and by another one.
+    // Newly sealed events are found by this reader and by another one.
     import(20..30);
     until_sealed(&url, 30);
     let (other, of_other) = serve(&folder.path().join("other"));
@@ -280,7 +280,7 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
     }
 }
 
-/// Lists are in the order of objects, so that names may come in any.
+/// Lists are in the order of objects, so that names may come in any order.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sealed_event_is_exported_and_counted_whatever_its_name_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -309,7 +309,7 @@ async fn every_sealed_event_is_exported_and_counted_whatever_its_name_is() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("2 occurrences of 2 events"), "{said}");
 
-    // What comes behind an event is not told by its name.
+    // A name does not tell which events come after it.
     let resumed = ["export", "-n=shop", "--for=pod/b", "--resume", text(&file)];
     let interrupted = [&resumed[..], &["--token=wrong"]].concat();
     let (code, said) = ask(kubeconfig.trim(), &interrupted);
@@ -322,8 +322,8 @@ async fn every_sealed_event_is_exported_and_counted_whatever_its_name_is() {
     reader.signal("KILL");
 }
 
-/// What the archive has not sealed yet is shown by a reader that asks for it, also after the
-/// archive was away and is back at another address.
+/// A reader shows an archive's pending versions, also after the archive was down and is back at
+/// another address.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_to_be_sealed_is_served_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -340,7 +340,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
     let data = folder.path().join("data");
     let sealing = archive(&cluster, &data, &url);
     until_sealed(&url, 20);
-    // Killed, and waited for: it has the folder until it is gone.
+    // The test waits for the killed archive, which locks the folder until it has ended.
     drop(sealing);
     let following = || {
         let kubeconfig = cluster.kubeconfig();
@@ -348,7 +348,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
         command
             .args(["--kubeconfig", text(&kubeconfig)])
             .args(["--data-dir", text(&data)])
-            // It seals at its start, and then not in this test.
+            // The archive seals at its start, and then not during this test.
             .args(["--objects", &url, "--seal-after=1h"])
             .stderr(Stdio::null());
         let (process, kubeconfig) = Process::start_and_hear(&mut command).unwrap();
@@ -381,7 +381,8 @@ async fn what_waits_to_be_sealed_is_served_too() {
         sealed,
         "nothing was sealed meanwhile"
     );
-    // A watch continues from a list, and from what it said last.
+    // A watch continues from a list's resourceVersion, and from the last one that the watch
+    // returned.
     let (list, first) = numbers(kubeconfig).await;
     import(30..32);
     let mut said = watched(kubeconfig, &list, 2).await;
@@ -392,7 +393,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
     import(32..33);
     let said = watched(kubeconfig, &last, 1).await;
     assert_eq!(said[0].0, "web-32.1");
-    // The number of a listed event is its version at the source: no watch continues there.
+    // A listed event has its resourceVersion at the source, from which no watch can continue.
     let said = watched(kubeconfig, &first, 1).await;
     assert_eq!(said[0].0, "410");
     let metrics = metrics_of_archive(Path::new(kubeconfig), "prod").await;
@@ -403,7 +404,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
     ] {
         assert!(metrics.contains(expected), "{metrics}");
     }
-    // What was shown is shown further, and it is said that it may not be all.
+    // The last known versions are still shown, with a note that they may not be all.
     hot.signal("KILL");
     let state = |state: &str| {
         let verbose = ["get", "--raw", "/readyz?verbose"];
@@ -424,7 +425,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
     }
 }
 
-/// Address, region and credentials come from the environment.
+/// Address, region and credentials of the bucket come from the environment.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_in_a_bucket_is_written_and_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -487,7 +488,7 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
     process.signal("KILL");
     std::fs::remove_dir_all(data(1)).unwrap();
 
-    // What is written while nothing follows is there, and nothing is there twice.
+    // Events written while nothing was following are sealed, and each version once.
     import(20..40);
     let start = |number| {
         let mut command = command(&cluster, &data(number), &url);
@@ -496,7 +497,7 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
     };
     let process = start(2);
     until_sealed(&url, 40);
-    // Once it is begun, the option makes no difference.
+    // After the folder has taken over, the option makes no difference.
     process.signal("KILL");
     import(40..50);
     let process = start(2);
@@ -514,12 +515,12 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
         "the source has all that was missed"
     );
 
-    // The third one has events of its own.
+    // The third folder has events of its own.
     let other = format!("file://{}/other", folder.path().display());
     let mut own = archive(&cluster, &data(3), &other);
     until_sealed(&other, 50);
     own.signal("KILL");
-    // It has the folder until it is gone.
+    // The process locks the folder until it has ended.
     own.wait();
     let mut refused = command(&cluster, &data(3), &url);
     let refused = refused.arg("--objects-continue").stderr(Stdio::piped());

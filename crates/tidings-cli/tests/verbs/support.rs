@@ -27,7 +27,8 @@ impl From<Output> for Ran {
     }
 }
 
-/// The program in an isolated environment: without a kubeconfig, a cluster or a terminal.
+/// A command of the program in an isolated environment: without a kubeconfig, a cluster or a
+/// terminal.
 pub(crate) fn tidings(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
     command
@@ -40,7 +41,7 @@ pub(crate) fn tidings(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end.
+/// Runs the program until it ends.
 pub(crate) fn run(arguments: &[&str]) -> Ran {
     tidings(arguments).output().unwrap().into()
 }
@@ -61,7 +62,7 @@ impl Cluster {
         }
     }
 
-    /// A server with these events.
+    /// Starts a server with these events.
     pub(crate) async fn with(events: &[Value]) -> Self {
         let cluster = Self::start().await;
         cluster.import(events);
@@ -72,7 +73,7 @@ impl Cluster {
         self.folder.path().join("data/kubeconfig")
     }
 
-    /// Runs a verb against it.
+    /// Runs a verb against the server.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.command(arguments).output().unwrap().into()
     }
@@ -108,7 +109,7 @@ impl Cluster {
         metrics(&self.kubeconfig()).await
     }
 
-    /// Ends the server; its folder stays.
+    /// Ends the server, and returns its port; its folder stays.
     pub(crate) async fn stop(&mut self) -> u16 {
         let server = self.server.take().unwrap();
         let port = server.address().port();
@@ -157,7 +158,7 @@ pub(crate) fn lines_of(events: &[Value]) -> String {
     lines.join("\n")
 }
 
-/// The time a number of seconds ago, in the form of an event.
+/// The time this number of seconds ago, as events write it.
 #[expect(
     clippy::disallowed_methods,
     reason = "what the program prints depends on the time it is"
@@ -187,8 +188,8 @@ pub(crate) fn event(name: &str, object: (&str, &str), reason: &str, seconds: i64
     })
 }
 
-/// Ages of minutes, half a minute from the next: a slow test prints the same. A rollout: a
-/// deployment, its replica set, its pods, all gone by now, and a bystander.
+/// A rollout: a deployment, its replica set and its pods, all deleted by now, and an unrelated
+/// object. Ages are half a minute from a full minute, so that a slow test prints the same.
 pub(crate) fn rollout() -> Vec<Value> {
     let mut back_off = event(
         "web-5d4f8c7b9-x7k2p.1",

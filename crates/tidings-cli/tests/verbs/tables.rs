@@ -1,5 +1,5 @@
-//! Tables show what one looks for: times where ages say nothing, names with their ends on narrow
-//! terminals, and the line that was looked for.
+//! Tables show the distinguishing parts: times where ages are equal, names with their ends on
+//! narrow terminals, and the matching line of a message.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ async fn an_incident_of_two_weeks_ago_is_told_in_times() {
     ] {
         for line in cluster.lines(arguments) {
             assert!(is_time(&line), "{line}");
-            // What is shown can be asked for.
+            // A printed time can be passed to --since.
             let since = format!("--since={}", &line[..20]);
             let found = cluster.lines(&["events", "-n", "shop", &since, "-o", "name", "--limit=9"]);
             assert!(!found.is_empty(), "{line}");
@@ -60,7 +60,7 @@ async fn an_incident_of_two_weeks_ago_is_told_in_times() {
         ages.iter().all(|line| line.starts_with("14d   ")),
         "{ages:?}"
     );
-    // One row has nothing to be told from.
+    // A single row need not be distinguished from others.
     let one = cluster.lines(&["events", "-n", "shop", "--no-headers", "--limit=1"]);
     assert!(one[0].starts_with("14d   "), "{one:?}");
     for pod in ["pod/web-5d4f8c7b9-x7k2p", "pod/web-5d4f8c7b9-q2w4e"] {
@@ -76,7 +76,7 @@ async fn an_incident_of_two_weeks_ago_is_told_in_times() {
         .iter()
         .filter(|line| line.split("   ").any(|cell| is_time(cell.trim())));
     assert_eq!(times.count(), 2, "{top:?}");
-    // The zone of this machine is that of the variable.
+    // The variable TZ sets the zone of this machine.
     let mut command =
         cluster.command(&["events", "-n", "shop", "--no-headers", "--timestamps=local"]);
     let output = command.env("TZ", "NPT-5:45").output().unwrap();
@@ -88,7 +88,7 @@ async fn an_incident_of_two_weeks_ago_is_told_in_times() {
     assert_eq!(same(first), same(&utc[0][..20]));
 }
 
-/// An age that is printed is accepted where a time is asked for.
+/// A printed age is accepted as a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_printed_is_accepted() {
     let old = event(
@@ -141,7 +141,7 @@ async fn a_narrow_terminal_shows_what_tells_rows_apart() {
             for part in ["x7k2p", "q2w4e"] {
                 assert!(text.contains(part), "{columns}: no {part} in\n{text}");
             }
-            // Each row has its second.
+            // Each row shows another second.
             let times: std::collections::BTreeSet<_> = text
                 .split_whitespace()
                 .filter(|word| is_time(word))
@@ -158,7 +158,7 @@ async fn a_narrow_terminal_shows_what_tells_rows_apart() {
     }
 }
 
-/// Who asks for another time than a capture is of is told what there is.
+/// If no event of a capture is in the selected time, the message gives the capture's period.
 #[test]
 fn a_capture_without_what_is_wanted_says_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ fn a_capture_without_what_is_wanted_says_what_it_has() {
     assert!(said.contains(hint), "{said}");
 }
 
-/// Without a terminal, too.
+/// The matching line is also shown without a terminal.
 #[test]
 fn the_line_that_was_looked_for_is_the_line_that_is_shown() {
     let folder = tempfile::tempdir().unwrap();

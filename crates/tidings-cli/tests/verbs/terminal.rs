@@ -1,5 +1,5 @@
-//! On a terminal: fitting lines and colours. Into a pipe: neither. The terminal is a
-//! pseudo-terminal of a known width.
+//! Output to a terminal has fitted lines and colours; output to a pipe has neither. The terminal is
+//! a pseudo-terminal of a known width.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::support::{Cluster, event, rollout};
 
-/// A terminal of a given width: output of a program to the second is read from the first.
+/// A pseudo-terminal of a given width: the first end reads what a program writes to the second.
 fn terminal(columns: u16) -> (File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn shown(
         .spawn()
         .unwrap();
     let mut bytes = Vec::new();
-    // A terminal without writers returns an error, not an end.
+    // A terminal without writers returns an error instead of an end.
     let _ = ours.read_to_end(&mut bytes);
     assert!(process.wait().unwrap().success());
     String::from_utf8(bytes)
@@ -72,10 +72,10 @@ async fn lines_fit_and_warnings_stand_out() {
                 "{columns}: {plain}"
             );
         }
-        // A row takes a line where there is room for one, and a message is never out of sight.
+        // A row takes one line if there is room for it, and a message is always visible.
         assert_eq!(
             lines.len(),
-            // That something is cut is a line as well.
+            // The note that something was cut is a line, too.
             [(200, 3), (100, 4)]
                 .into_iter()
                 .find(|(wide, _)| columns == *wide)
@@ -123,7 +123,7 @@ async fn colours_are_for_those_who_want_them() {
     ])));
 }
 
-/// What a terminal does not only print.
+/// Whether a terminal would interpret or hide a character instead of printing it.
 fn is_unseen(character: char) -> bool {
     let unseen = [
         '\u{202e}',
@@ -136,11 +136,11 @@ fn is_unseen(character: char) -> bool {
     unseen.contains(&character) || character.is_control() && character != '\t'
 }
 
-/// Writers of events cannot write to the terminals of their readers.
+/// Authors of events cannot send escape sequences to their readers' terminals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_wrote_is_no_command_to_the_terminal() {
-    // Escape, its one-character form, delete, bell, backspace, a return to the line's beginning.
-    // And what is not seen: another direction, no width, a tag.
+    // Escape, its one-character form, delete, bell, backspace and carriage return; and characters
+    // that are invisible: a change of direction, no width, a tag.
     let commands = "a\u{202e}\u{2066}\u{200b}\u{feff}\u{61c}\u{e0041}\
                     \u{1b}]0;title\u{7}\u{9b}2J\u{7f}\u{8}\u{90}b\rc\td\ne";
     let mut written = event("web.1", ("Pod", "web"), "BackOff", 5);
@@ -179,10 +179,10 @@ async fn what_others_wrote_is_no_command_to_the_terminal() {
             assert!(!line.contains(is_unseen), "{arguments:?}: {line:?}");
         }
     }
-    // A program gets every character.
+    // A program gets every character unchanged.
     let piped = cluster.run(&["events", "-A", "-o", "jsonpath={.items[*].message}"]);
     assert_eq!(piped.stdout, commands);
-    // On a terminal JSON means the same.
+    // The escaped JSON has the same meaning.
     let lines = shown(&cluster, 200, &["events", "-A", "-o", "jsonl"], &[]);
     let event: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(event["message"], commands);

@@ -12,10 +12,10 @@ use tidings_testing::process::Process;
 
 use super::support::{Cluster, event, tidings};
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The answer to a GET over plain HTTP, with these headers.
+/// Sends a GET over plain HTTP with these headers; returns the answer.
 fn get(address: &str, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
@@ -27,14 +27,14 @@ fn get(address: &str, path: &str, headers: &str) -> String {
     answer
 }
 
-/// Address and path of a link.
+/// The address and path of a link.
 fn parts(link: &str) -> (&str, String) {
     let rest = link.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_once('/').unwrap();
     (address, format!("/{path}"))
 }
 
-/// Opens a link, and returns the cookie.
+/// Opens a link, and returns the session's cookie.
 fn enter(link: &str) -> String {
     let (address, path) = parts(link);
     let answer = get(address, &path, "");
@@ -88,7 +88,7 @@ async fn a_timeline_shows_a_cluster_and_leaves_nothing_behind() {
     }
 }
 
-/// Refuses the request of a connection, in these words.
+/// Refuses the request of a connection with this message.
 fn refuse(stream: TcpStream, message: &str) -> std::io::Result<()> {
     let mut request = BufReader::new(stream);
     let mut line = String::new();
@@ -105,20 +105,20 @@ fn refuse(stream: TcpStream, message: &str) -> std::io::Result<()> {
     request.get_mut().write_all(answer.as_bytes())
 }
 
-/// The address of an API server that refuses everything so.
+/// Starts an API server that refuses everything with this message; returns its address.
 fn refusing(message: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            // A client that is gone needs no answer.
+            // A client that has disconnected needs no answer.
             std::thread::spawn(move || refuse(stream, message));
         }
     });
     format!("http://{address}")
 }
 
-/// What a server says may be meant for a terminal.
+/// A server's message may contain escape sequences.
 #[test]
 fn what_a_cluster_says_is_a_line_of_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ fn what_a_cluster_says_is_a_line_of_text() {
     let errors = BufReader::new(timeline.stderr.take().unwrap());
     std::thread::spawn(move || {
         let lines = errors.lines().map_while(Result::ok);
-        // The test has read enough where it is gone.
+        // The test may have ended reading.
         lines.map_while(|line| sender.send(line).ok()).count()
     });
     let said = loop {

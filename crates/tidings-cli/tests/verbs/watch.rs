@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::support::{Cluster, event};
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program, watching.
+/// A running `tidings events -w`.
 struct Watching {
     process: Child,
     lines: Receiver<String>,
@@ -22,7 +22,7 @@ impl Watching {
         Self::start_as(cluster, "name", &[&["-w"], arguments].concat())
     }
 
-    /// The same in another form.
+    /// Starts a watch with another output format.
     fn start_as(cluster: &Cluster, form: &str, arguments: &[&str]) -> Self {
         let arguments = [&["events", "-A", "-o", form], arguments].concat();
         let mut process = cluster
@@ -54,7 +54,7 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -86,7 +86,7 @@ async fn every_event_is_printed_once_through_restarts() {
     for round in 0..3 {
         let port = cluster.stop().await;
         let note = watching.notes.recv_timeout(PATIENCE).unwrap();
-        // The server may have ended the watch properly; then only the next one is cut.
+        // The server may have ended the watch properly; then only the next watch is cut.
         assert!(note.starts_with("the watch was interrupted"), "{note}");
         cluster.go_on(port).await;
         cluster.import(&[named(&format!("away.{round}"))]);
@@ -98,7 +98,7 @@ async fn every_event_is_printed_once_through_restarts() {
         cluster.import(&[named(&format!("back.{round}"))]);
         assert_eq!(watching.next(), format!("event/back.{round}"));
     }
-    // No line is left over.
+    // No further line was printed.
     assert_eq!(
         watching.lines.try_iter().collect::<Vec<_>>(),
         Vec::<String>::new()
@@ -119,7 +119,7 @@ async fn what_is_not_wanted_is_not_printed_either() {
     assert_eq!(watching.next(), "event/f");
 }
 
-/// Those that are there count, and none is shown beyond what is wanted.
+/// Existing events count, and no more than the requested number are shown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_ends_when_enough_was_shown() {
     let cluster = Cluster::with(&[
@@ -157,7 +157,7 @@ async fn a_watch_of_what_comes_counts_only_that() {
     let form = "custom-columns=NAME:.metadata.name";
     let arguments = ["--watch-only", "--until-count=1"];
     let mut watching = Watching::start_as(&cluster, form, &arguments);
-    // Printed when it is known what comes next.
+    // The heading is printed when the first event is known.
     assert_eq!(watching.next(), "NAME");
     cluster.import(&[named("after")]);
     assert_eq!(watching.next(), "after");

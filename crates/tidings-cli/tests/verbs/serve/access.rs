@@ -1,6 +1,6 @@
-//! Permissions on the command's server, with an unmodified kubectl; secrets in its log; and its end
-//! after two signals. Without a kubectl on the PATH (or named by `KUBECTL`) the tests that need one
-//! report it and pass.
+//! Permissions on the command's server, tested with an unmodified kubectl; secrets in its log; and
+//! its end after two signals. Without a kubectl on the PATH (or named by `KUBECTL`) the tests that
+//! need one report that and pass.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -95,7 +95,7 @@ fn kubectl_auth() {
     };
     let server = Server::start(tempfile::tempdir().unwrap(), &[]);
     let (admin, reader) = ("t-0123-admin", "t-4567-reader");
-    // The output of both streams, and whether it succeeded.
+    // Columns: the token, the arguments, the output of both streams, and whether the run succeeds.
     for (token, args, said, success) in [
         (
             reader,
@@ -206,7 +206,7 @@ fn kubectl_auth() {
 /// A cluster that answers reviews.
 struct Reviewing {
     address: SocketAddr,
-    /// Its certificate in PEM; it has no TLS without one.
+    /// The cluster's certificate in PEM; without one it has no TLS.
     authority: Option<String>,
     token_reviews: Arc<AtomicUsize>,
 }
@@ -247,7 +247,7 @@ impl Reviewing {
         reviewing
     }
 
-    /// Writes a kubeconfig of it, which names its authority or not.
+    /// Writes a kubeconfig for the cluster, which optionally names its authority.
     fn write(&self, path: &Path, names_authority: bool) {
         let cluster = match &self.authority {
             None => json!({"server": format!("http://{}", self.address)}),
@@ -364,7 +364,7 @@ fn a_cluster_is_asked_and_no_secret_is_logged() {
     );
 }
 
-/// Anyone on the way could read the token.
+/// Others on the network could read the token.
 #[test]
 fn no_callers_token_is_sent_to_a_cluster_that_is_not_verified() {
     let (secure, plain) = (Reviewing::start(true), Reviewing::start(false));
@@ -429,7 +429,7 @@ fn a_second_signal_ends_at_once() {
     let name = ServerName::try_from("localhost").unwrap();
     let session = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = rustls::StreamOwned::new(session, TcpStream::connect(address).unwrap());
-    // A body that never arrives keeps the server from ending.
+    // A body that never arrives delays the server's end.
     stream
         .write_all(
             b"POST /api/v1/namespaces/shop/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer t-0123-admin\r\n\

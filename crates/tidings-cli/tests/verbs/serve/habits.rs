@@ -1,4 +1,4 @@
-//! kubectl's habits: what kubectl and the command are asked alike, they answer alike.
+//! kubectl's habits: kubectl and the command give the same answers to the same arguments.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn succeeded(output: &Output) -> (bool, String) {
     (output.status.success(), stdout)
 }
 
-/// A server with events that differ in labels, counts, reasons, types and objects.
+/// Starts a server with events that differ in labels, counts, reasons, types and objects.
 fn server() -> Option<Server> {
     let server = Server::start()?;
     let events = [
@@ -139,7 +139,7 @@ fn selectors_orders_and_templates_are_those_of_kubectl() {
         let (is_well, theirs) = succeeded(&{ theirs }.output().unwrap());
         let ran = ours(&server, &[&["events"], arguments].concat());
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-        // What could be printed before a mistake is not compared.
+        // Output before an error is not compared.
         let expected = (is_well, if is_well { theirs } else { String::new() });
         assert_eq!(succeeded(&ran), expected, "{arguments:?}: {said}");
     }
@@ -151,7 +151,7 @@ fn selectors_orders_and_templates_are_those_of_kubectl() {
         ends.map(str::to_owned).collect()
     };
     assert_eq!(ends(&labelled), ends(&theirs));
-    // kubectl prints it with the template and all events.
+    // kubectl's error contains the template and all events.
     let failed = ours(&server, &["events", "-A", "-o", "jsonpath={.items[4]}"]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(

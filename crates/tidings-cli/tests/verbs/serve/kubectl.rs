@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use tidings_testing::process::Process;
 use tidings_testing::programs;
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that is ended with the test.
+/// A server process that ends with the test.
 pub(super) struct Server {
     process: Process,
     pub(super) folder: TempDir,
@@ -81,7 +81,7 @@ impl Server {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Ends it cleanly, and returns the folder.
+    /// Ends the server cleanly, and returns its folder.
     fn end(mut self) -> (TempDir, PathBuf) {
         self.process.signal("TERM");
         assert_eq!(self.process.wait().code(), Some(0));
@@ -105,7 +105,7 @@ pub(super) fn event(name: &str) -> Value {
     })
 }
 
-/// The words of each line without the first columns, which are ages.
+/// The words of each line without the first `skip` columns, which are ages.
 fn words(text: &str, skip: usize) -> Vec<String> {
     text.lines()
         .map(|line| {
@@ -163,7 +163,7 @@ fn create_get_patch_delete() {
         server.kubectl(&["events", "-n", "shop", "--for", "deploy/web"]),
         ""
     );
-    // The request of `describe pod`.
+    // The request that `kubectl describe pod` makes.
     let selector = "involvedObject.name=web,involvedObject.namespace=shop,involvedObject.uid=u-web";
     assert!(
         server
@@ -269,7 +269,7 @@ fn create_get_patch_delete() {
     );
 }
 
-/// As `kubectl apply --server-side` works with a kube-apiserver.
+/// Server-side apply, as `kubectl apply --server-side` works with a kube-apiserver.
 #[test]
 fn server_side_apply() {
     let Some(server) = Server::start() else {
@@ -293,7 +293,7 @@ fn server_side_apply() {
     ]);
     assert_eq!(shown, "kubectl Apply");
 
-    // Another manager takes a field.
+    // Another manager takes over a field.
     let patch = ["patch", "event", "web.1", "-n", "shop", "--type=merge"];
     let change = ["--field-manager=other", "-p", r#"{"count":99}"#];
     server.kubectl(&[&patch[..], &change].concat());
@@ -325,8 +325,8 @@ fn server_side_apply() {
     ];
     assert_eq!(server.kubectl(&count), "3");
 
-    // From client-side to server-side apply: fields applied before are not in conflict, and are
-    // taken over.
+    // From client-side to server-side apply: fields applied before do not conflict, and are taken
+    // over.
     let mut second = event("web.2");
     let file = server.file("second.json", &second);
     server.kubectl(&["apply", "-f", &file]);
@@ -363,7 +363,7 @@ fn server_side_apply() {
     assert_eq!(server.kubectl(&annotate), "event/web.2 annotated\n");
 }
 
-/// What `kubectl get -o yaml` prints is of `kind: List`, whose objects kubectl checks by itself.
+/// `kubectl get -o yaml` prints a `kind: List`, whose objects kubectl validates itself.
 #[test]
 fn files_of_lists() {
     let Some(server) = Server::start() else {

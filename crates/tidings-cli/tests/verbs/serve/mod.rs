@@ -23,7 +23,7 @@ use tidings_testing::serving::{client, event};
 
 use super::support::run;
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Server {
@@ -36,10 +36,10 @@ impl Server {
         Self::try_start(args, &[]).unwrap_or_else(|said| panic!("it did not start: {said}"))
     }
 
-    /// The same with variables of the environment.
+    /// Starts a server with variables of the environment.
     ///
     /// # Errors
-    /// The error if it did not start.
+    /// Returns the output of a server that does not start.
     fn try_start(args: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidings"));
         let command = command.arg("serve").args(args);
@@ -64,7 +64,7 @@ impl Server {
         self.process.signal("TERM");
     }
 
-    /// Waits for its end, and returns its log.
+    /// Waits for the server's end, and returns its log.
     fn end(mut self) -> String {
         self.terminate();
         let said = self.process.errors();
@@ -77,7 +77,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A server has several files: an error says which flag it is about.
+/// A server reads several files; an error names the flag of the missing one.
 #[test]
 fn a_file_that_is_not_there_is_named_with_its_flag() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +213,7 @@ async fn a_clean_end_under_load_loses_no_acknowledged_write() {
         names.push(name.unwrap().unwrap());
     }
     let ended = tokio::task::spawn_blocking(move || server.end());
-    // All writers notice its end.
+    // All writers notice the server's end.
     for writer in writers {
         tokio::time::timeout(PATIENCE, writer)
             .await

@@ -1,5 +1,5 @@
 //! kube-rs's watcher and reflector, and a watch that always continues at its position, while the
-//! server is killed, connections are cut and history is compacted. In the end they must agree with
+//! server is killed, connections are cut and history is compacted. At the end they must agree with
 //! the store.
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Timeout of each step on a slow machine.
+/// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Delay before another attempt without a server.
+/// Delay before another attempt while there is no server.
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const WRITERS: usize = 4;
 /// Writes acknowledged between two faults.
@@ -72,12 +72,12 @@ impl Server {
         assert!(!line.is_empty(), "it did not start");
     }
 
-    /// Kills it.
+    /// Kills the server.
     fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Its events, reached through a port.
+    /// The server's events, reached through a port.
     async fn events(&self, port: u16) -> Api<Event> {
         let mut config = config(&self.kubeconfig()).await;
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
@@ -85,7 +85,7 @@ impl Server {
     }
 }
 
-/// A proxy for watchers: it passes everything on, and can cut all connections or accept none.
+/// A proxy between watchers and the server. It can cut all connections, or accept none.
 struct Proxy {
     port: u16,
     accepts: Arc<AtomicBool>,
@@ -106,7 +106,7 @@ impl Proxy {
                     continue;
                 }
                 let mut cuts = cuts.clone();
-                // Earlier cuts do not count.
+                // Earlier cuts do not affect a new connection.
                 cuts.mark_unchanged();
                 tokio::spawn(async move {
                     let Ok(mut server) = TcpStream::connect(("127.0.0.1", to)).await else {
@@ -114,7 +114,7 @@ impl Proxy {
                     };
                     let passing = tokio::io::copy_bidirectional(&mut client, &mut server);
                     tokio::select! {
-                        // In any case both sides see the end.
+                        // Both sides see the end of the connection in either case.
                         _ = passing => {}
                         _ = cuts.changed() => {}
                     }
@@ -129,12 +129,13 @@ impl Proxy {
     }
 }
 
-/// Creates, patches and deletes events until told to stop, whatever happens to the server.
+/// Tasks that create, patch and delete events until they are stopped, whatever happens to the
+/// server.
 struct Writers {
     stop: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
     acknowledged: mpsc::UnboundedReceiver<u64>,
-    /// Acknowledged versions.
+    /// The resourceVersions of acknowledged writes.
     versions: BTreeSet<u64>,
 }
 
@@ -171,7 +172,7 @@ impl Writers {
         }
     }
 
-    /// Ends them, and returns all acknowledged versions.
+    /// Stops the tasks, and returns all acknowledged resourceVersions.
     async fn end(mut self) -> BTreeSet<u64> {
         self.stop.store(true, Ordering::Release);
         for task in self.tasks {
@@ -200,7 +201,7 @@ async fn write(
     loop {
         match events.create(&PostParams::default(), &event).await {
             Ok(event) => break tell(&event),
-            // Done by an attempt whose answer was lost.
+            // An earlier attempt succeeded, whose answer was lost.
             Err(kube::Error::Api(status)) if status.code == 409 => break,
             Err(_) => tokio::time::sleep(BETWEEN_TRIES).await,
         }
@@ -239,7 +240,7 @@ fn contents<'a>(events: impl IntoIterator<Item = &'a Event>) -> Contents {
     events.into_iter().map(entry).collect()
 }
 
-/// The server's list, with its version.
+/// The server's list, with its resourceVersion.
 async fn listed(events: &Api<Event>) -> (Contents, u64) {
     let list = events.list(&ListParams::default()).await.unwrap();
     let version = list.metadata.resource_version.unwrap().parse().unwrap();
@@ -291,7 +292,7 @@ impl Reflected {
         }
     }
 
-    /// Waits until the store holds this.
+    /// Waits until the store's content is `expected`.
     async fn comes_to(&mut self, expected: &Contents) {
         let found = |store: &Store<Event>| {
             let state = store.state();
@@ -318,8 +319,8 @@ impl Drop for Reflected {
     }
 }
 
-/// Follows the changes after a version, always continuing after the last one, and passes each on;
-/// ends with the error that the server sends.
+/// Follows the changes after a resourceVersion, always continuing after the last one, and passes
+/// each on. Ends with the error that the server sends.
 fn follow(events: Api<Event>, after: u64) -> mpsc::UnboundedReceiver<(String, Event)> {
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -331,7 +332,7 @@ fn follow(events: Api<Event>, after: u64) -> mpsc::UnboundedReceiver<(String, Ev
                 continue;
             };
             let mut watched = std::pin::pin!(watched);
-            // An error is a cut connection.
+            // An error means a cut connection.
             while let Ok(Some(event)) = watched.try_next().await {
                 let (kind, event) = match event {
                     WatchEvent::Added(event) => ("ADDED", event),
@@ -415,12 +416,12 @@ async fn watchers_miss_and_double_nothing_through_kills_cuts_and_compaction() {
     assert!(missed.is_empty(), "acknowledged, but not seen: {missed:?}");
     for reflected in &mut reflected {
         reflected.comes_to(&expected).await;
-        // An absent server is no reason for a new list.
+        // A server that is down does not cause a new list.
         assert_eq!(reflected.begun(), 1);
     }
     drop(followed);
 
-    // They are away while history is written and forgotten.
+    // The watchers are disconnected while history is written and compacted.
     proxy.accepts.store(false, Ordering::Release);
     proxy.cut();
     let mut writers = Writers::start(&direct, "away");
