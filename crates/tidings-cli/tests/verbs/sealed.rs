@@ -414,7 +414,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
         assert_eq!(code, Some(0), "{said}");
         said.contains(state).then_some(()).ok_or(said)
     };
-    until(|| state("not known what waits to be sealed"));
+    until(|| state("the pending versions are not known"));
     until_shown(33);
     import(33..35);
     let (hot, _) = following();

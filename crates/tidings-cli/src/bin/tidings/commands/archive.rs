@@ -337,7 +337,7 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn tell_forgotten(name: &str) {
-    tracing::info!(cluster = name, "what was kept of the cluster is removed");
+    tracing::info!(cluster = name, "the cluster and its events are removed");
 }
 
 /// A running archive: the clusters it follows and serves.
@@ -575,7 +575,7 @@ fn complain(refused: &mut Refused, setting: &ClusterSetting, said: Option<u64>, 
         tracing::error!(
             cluster = setting.name,
             error = why,
-            "the cluster cannot be followed as it is set; it is tried again"
+            "the cluster cannot be followed as configured; it is tried again"
         );
     }
 }
@@ -647,7 +647,7 @@ impl Archive {
                 Some(Err(error)) => {
                     let error = error.to_string();
                     if complaint != error {
-                        tracing::error!(error, "the former clusters are followed further");
+                        tracing::error!(error, "the clusters of the former file are still followed");
                         complaint = error;
                     }
                 }

@@ -126,7 +126,7 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
                 complete_until: until.min().map(UnixMillis),
             };
         }
-        Err(error) => tracing::debug!(%error, "what is kept was not counted"),
+        Err(error) => tracing::debug!(%error, "the stored events could not be counted"),
     }
 }
 

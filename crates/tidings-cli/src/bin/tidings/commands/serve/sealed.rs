@@ -189,7 +189,7 @@ impl Sealed {
                     Err(error @ LookError::None { .. }) => return Some((name, error)),
                     Err(error) if was_well => {
                         let cluster = name;
-                        tracing::warn!(cluster, %error, "not known whether more was sealed");
+                        tracing::warn!(cluster, %error, "new manifests cannot be read");
                     }
                     Ok(()) if !was_well => {
                         tracing::info!(cluster = name, "the storage answers again");
@@ -215,7 +215,7 @@ impl Sealed {
         let new = match self.find().await {
             Ok(new) => new,
             Err(error) => {
-                tracing::debug!(%error, "not known whether there are new clusters");
+                tracing::debug!(%error, "new clusters cannot be looked for");
                 return;
             }
         };
@@ -299,7 +299,7 @@ impl tidings_server::Past for Past {
             Duration::from_millis(since)
         });
         let unheard = heard.and_then(|heard| heard.failure);
-        let unheard = unheard.map(|why| format!("not known what waits to be sealed: {why}"));
+        let unheard = unheard.map(|why| format!("the pending versions are not known: {why}"));
         following.why = self.0.failure().or(unheard);
         following.events = coverage.events;
         following.versions = coverage.events;

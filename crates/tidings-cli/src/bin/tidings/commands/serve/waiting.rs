@@ -130,11 +130,11 @@ pub(super) async fn keep_hearing(cluster: SealedCluster, source: Arc<Source>, in
             Ok(()) => {
                 *lock(&source.answered_at) = Some(crate::clock::now());
                 if !was_well {
-                    tracing::info!(cluster = name, "what waits to be sealed is known again");
+                    tracing::info!(cluster = name, "the pending versions are known again");
                 }
             }
             Err(error) if was_well => {
-                tracing::warn!(cluster = name, %error, "not known what waits to be sealed");
+                tracing::warn!(cluster = name, %error, "the pending versions are not known");
             }
             Err(_) => {}
         }
