@@ -647,7 +647,10 @@ impl Archive {
                 Some(Err(error)) => {
                     let error = error.to_string();
                     if complaint != error {
-                        tracing::error!(error, "the clusters of the former file are still followed");
+                        tracing::error!(
+                            error,
+                            "the clusters of the former file are still followed"
+                        );
                         complaint = error;
                     }
                 }
