@@ -3,8 +3,8 @@
 //!
 //! # A whole server
 //!
-//! [`start()`] opens the embedded store in a folder, makes a certificate and a token on first use,
-//! and listens:
+//! [`start()`] opens the embedded store in a folder, makes a certificate and a token at the first
+//! start, and listens:
 //!
 //! ```
 //! use tidings_server::{StartOptions, start};
@@ -66,13 +66,14 @@
 //!
 //! # An archive
 //!
-//! [`start_clusters`] serves the kept events of several clusters that something else follows, each
-//! with its whole API at `/clusters/NAME`: read and deleted, not written. What an archive knows
-//! beyond the last versions is behind the trait [`Past`].
+//! [`start_clusters`] serves the stored events of several clusters that other code follows, each
+//! with its whole API at `/clusters/NAME`: events can be read and deleted, not written. The trait
+//! [`Past`] gives access to an archive's history beyond the last versions.
 //!
 //! # What it does not do
 //!
-//! - Namespaces are not objects: they are a setting ([`Namespaces`]), by default every valid name.
+//! - Namespaces are not objects but a setting ([`Namespaces`]); by default every valid name is a
+//!   namespace.
 
 mod admission;
 mod api;

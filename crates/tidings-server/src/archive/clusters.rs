@@ -1,7 +1,7 @@
-//! The served clusters. They are looked up for every request and rarely change: a change makes a
-//! new table, and requests keep the table they began with.
+//! The table of served clusters. It is looked up for every request and rarely changes. A change
+//! makes a new table, and requests keep the table they began with.
 //!
-//! They have one order wherever they are listed: that which was given, and behind it by name. A
+//! Clusters have one order wherever they are listed: the given order, and after that by name. A
 //! cluster that is removed and added again has its former place.
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +24,7 @@ use crate::clock::monotonic;
 /// The prefix of a cluster's paths.
 pub(super) const PREFIX: &str = "/clusters/";
 
-/// The name of the cluster that a path is about, whether or not it is served.
+/// The cluster's name in a path, whether or not the cluster is served.
 pub(super) fn name_in(path: &str) -> Option<&str> {
     let rest = path.strip_prefix(PREFIX).filter(|rest| !rest.is_empty())?;
     Some(rest.split_once('/').map_or(rest, |(name, _)| name))
@@ -34,18 +34,18 @@ pub(super) fn name_in(path: &str) -> Option<&str> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// Its name is not a DNS label.
+    /// The cluster's name is not a DNS label.
     #[error("{name:?} cannot be a cluster's name: {why}")]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What is accepted.
+        /// Says which names are accepted.
         why: String,
     },
     /// A cluster of that name is served already.
     #[error("there is a cluster {name:?} already")]
     Exists {
-        /// The name.
+        /// The cluster's name.
         name: String,
     },
     /// The maximum number of clusters is served already.
@@ -54,51 +54,52 @@ pub enum ClusterError {
         /// [`ApiOptions::max_clusters`](crate::ApiOptions::max_clusters).
         max: usize,
     },
-    /// Its options contradict those of the archive.
+    /// The cluster's options contradict those of the archive.
     #[error("cluster {name:?}: {why}")]
     Options {
-        /// Its name.
+        /// The cluster's name.
         name: String,
-        /// Which, and why.
+        /// Which option, and why.
         why: &'static str,
     },
-    /// The kubeconfig could not be written. The cluster was added or removed anyway.
+    /// The kubeconfig could not be written. The cluster was added or removed nevertheless.
     #[error("{}: {source}", path.display())]
     Kubeconfig {
-        /// Where it is.
+        /// The path of the kubeconfig.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// See the module documentation.
+/// The table of served clusters, and the clusters that should be served and are not.
 pub(crate) struct Clusters {
     /// The server of the root paths. It has no events.
     pub(crate) root: Arc<ApiServer>,
     table: RwLock<Arc<Table>>,
-    /// The number of the cluster that was added last, by which shared caches tell it from others.
+    /// The number of the cluster that was added last. Shared caches distinguish clusters by their
+    /// numbers.
     last: AtomicU64,
-    /// Clusters that are not served, and should be.
+    /// Clusters that should be served and are not.
     missing: RwLock<BTreeMap<String, Missing>>,
 }
 
-/// A cluster that is not served, and should be.
+/// A cluster that should be served and is not.
 struct Missing {
     since: Instant,
     why: String,
 }
 
-/// Clusters by name, and their order.
+/// The served clusters by name, and their order.
 #[derive(Clone, Default)]
 struct Table {
     clusters: BTreeMap<String, Arc<Served>>,
-    /// The places of names, served or not. Others are behind them.
+    /// The sort positions of names, served or not. Other names come last.
     places: HashMap<String, usize>,
 }
 
 impl Table {
-    /// The place of a cluster among the others; that of those without one is behind all.
+    /// The sort position of a cluster; clusters without one come last.
     fn place(&self, name: &str) -> usize {
         self.places.get(name).copied().unwrap_or(usize::MAX)
     }
@@ -110,7 +111,7 @@ impl Table {
     }
 }
 
-/// A cluster that is served.
+/// A served cluster.
 pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) server: Arc<ApiServer>,
@@ -128,7 +129,7 @@ impl Clusters {
         }
     }
 
-    /// Begins to serve a cluster.
+    /// Adds a cluster to the table.
     pub(crate) fn add(&self, cluster: FollowedCluster) -> Result<(), ClusterError> {
         let name = cluster.name.clone();
         if let Some(why) = check_dns1123_label(&name).into_iter().next() {
@@ -162,8 +163,8 @@ impl Clusters {
         Ok(())
     }
 
-    /// Stops serving a cluster: its watches end, and other open requests are finished. Returns
-    /// false if no cluster has that name.
+    /// Removes a cluster: its watches end, and other open requests are finished. Returns false if
+    /// no cluster has that name.
     pub(crate) fn remove(&self, name: &str) -> bool {
         let mut current = self.table.write();
         let mut table = Table::clone(&current);
@@ -175,8 +176,7 @@ impl Clusters {
         served.is_some()
     }
 
-    /// Sets the order of the clusters, by their names, whether they are served yet or not. Returns
-    /// whether it was another one.
+    /// Sets the order of clusters by name, served or not. Returns whether it changed.
     pub(crate) fn set_order(&self, names: Vec<String>) -> bool {
         let places = names.into_iter().enumerate();
         let places: HashMap<_, _> = places.map(|(place, name)| (name, place)).collect();
@@ -190,8 +190,8 @@ impl Clusters {
         is_new
     }
 
-    /// Replaces the clusters that are not served and should be, by names, and why. One that was
-    /// missing before is missing since then.
+    /// Replaces the clusters that should be served and are not, by name, each with the reason. A
+    /// cluster that was missing before keeps the time since when it is.
     pub(crate) fn set_missing(&self, clusters: BTreeMap<String, String>) {
         let mut missing = self.missing.write();
         let clusters = clusters.into_iter().map(|(name, why)| {
@@ -202,8 +202,8 @@ impl Clusters {
         *missing = clusters.collect();
     }
 
-    /// How each cluster is followed. Those that are not served and should be are among them, as
-    /// clusters that are followed badly.
+    /// The state of following for each cluster. A missing cluster is included, with its reason as
+    /// the problem.
     pub(super) fn followings(&self) -> Vec<(String, Following)> {
         let table = self.table();
         let served = table.clusters.values().filter_map(|served| {
@@ -228,13 +228,13 @@ impl Clusters {
         all
     }
 
-    /// The names, in the order of the clusters.
+    /// The clusters' names, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let served = self.all().into_iter();
         served.map(|served| served.name.clone()).collect()
     }
 
-    /// The names, and the users whose requests are passed on, in that order.
+    /// The clusters' names in order, each with the user whose requests are proxied.
     pub(crate) fn users(&self) -> Vec<(String, Option<String>)> {
         let of = |served: &Arc<Served>| {
             let followed = served.server.followed.as_ref();
@@ -244,7 +244,7 @@ impl Clusters {
         self.all().iter().map(of).collect()
     }
 
-    /// The clusters that are served, in their order.
+    /// The served clusters, in order.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.table().in_order()
     }

@@ -17,8 +17,8 @@ use crate::api::chain;
 use crate::http::request::is_at_or_below;
 use crate::http::status::Status;
 
-/// Paths of the root, with everything below them, even if the API of a single cluster is at the
-/// root.
+/// Path prefixes of the root, which are not those of a cluster even if a single cluster's API is
+/// also at the root.
 const ROOT: [&str; 5] = ["/clusters", "/healthz", "/livez", "/metrics", "/readyz"];
 
 struct Dispatch {
@@ -26,8 +26,8 @@ struct Dispatch {
     root: TowerToHyperService<Router>,
 }
 
-/// Passes each request to its cluster, or to the root, which also answers where no cluster has the
-/// name: it asks for credentials first, as a cluster does.
+/// Sends each request to its cluster. The root answers requests for unknown clusters, after asking
+/// for credentials like a cluster does.
 pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
     let root = TowerToHyperService::new(root);
     Router::new()
@@ -68,7 +68,7 @@ fn is_roots(path: &str) -> bool {
     ROOT.into_iter().any(|root| is_at_or_below(path, root))
 }
 
-/// The URI without the beginning of its path.
+/// The URI without the first `len` bytes of its path.
 fn below(uri: &Uri, len: usize) -> Option<Uri> {
     let rest = uri.path_and_query()?.as_str().get(len..)?;
     let rest = match rest.as_bytes().first() {

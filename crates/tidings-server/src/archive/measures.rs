@@ -1,4 +1,5 @@
-//! Metrics of each followed cluster. The number of series is bounded, as the number of clusters is.
+//! Metrics of each followed cluster. The number of series is bounded, because the number of
+//! clusters is.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,8 +11,7 @@ use super::clusters::{Clusters, Served};
 use crate::api::followed::{Asked, Following};
 use crate::metrics::Text;
 
-/// Appends the metrics of the clusters. One that should be served and is not has those of its
-/// following.
+/// Appends the metrics of all clusters. A missing cluster has only those about its following.
 pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     write_following(&clusters.followings(), text);
     let clusters = clusters.all();
@@ -156,7 +156,7 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     }
 }
 
-/// How clusters are followed, or why they are not.
+/// Appends the metrics about the following of clusters.
 fn write_following(all: &[(String, Following)], text: &mut Text) {
     write_each(
         all,
@@ -190,7 +190,7 @@ fn write_following(all: &[(String, Following)], text: &mut Text) {
     }
 }
 
-/// A metric with a value of each cluster that has one: its name, kind and meaning.
+/// Appends a metric with a value for each cluster that has one.
 fn write_each(
     all: &[(String, Following)],
     (name, kind, help): (&str, &str, &str),
@@ -205,7 +205,7 @@ fn write_each(
     }
 }
 
-/// What was asked of object storages, where there are any.
+/// Appends metrics of requests to object storages, for clusters that have one.
 fn write_asked(clusters: &[Arc<Served>], text: &mut Text) {
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref()?;

@@ -1,9 +1,9 @@
-//! The archive of several followed clusters, as one server: `/clusters/NAME/` is the API of a
-//! cluster's events, and the root has health, metrics and the list of clusters.
+//! The API server of an archive with several followed clusters. `/clusters/NAME/` is the API of a
+//! cluster's events; the root has health, metrics and the list of clusters.
 //!
-//! Each cluster has its own `ApiServer` and router, so that requests below its prefix depend only
-//! on its store and permissions. The prefix is removed before the path is used for anything else.
-//! The API of a single cluster is also served at the root.
+//! Each cluster has its own `ApiServer` and router, so requests below its prefix depend only on its
+//! store and permissions. The prefix is removed before the path is used for anything else. The API
+//! of a single cluster is also served at the root.
 
 mod clusters;
 mod dispatch;

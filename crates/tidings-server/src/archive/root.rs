@@ -1,5 +1,5 @@
-//! The root of an archive: list of clusters, health, version and metrics, and the answer to a
-//! request for a cluster that is not served.
+//! The root of an archive: the list of clusters, health, version and metrics, and the answer to
+//! requests for unknown clusters.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::negotiate::Media;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// The root's routes, wrapped in the same chain as a cluster's.
+/// The root's routes, wrapped in the same chain of steps as a cluster's.
 pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
     let mut api = Router::new()
         .route("/", any(paths))
@@ -43,7 +43,7 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .with_state(Arc::clone(&clusters.root))
 }
 
-/// What is said of a path that is neither the root's nor that of a cluster.
+/// The Status for a path that belongs neither to the root nor to a cluster.
 fn not_served(path: &str) -> Status {
     name_in(path).map_or_else(Status::name_a_cluster, Status::no_such_cluster)
 }
@@ -79,8 +79,8 @@ async fn check_one(
     health::report_one(failure(&root, &clusters, check).await)
 }
 
-/// Why a check fails, if it does. The check of the store fails only if the stores of all clusters
-/// do; the first of them is named.
+/// Why a check fails; `None` if it passes. The check of the store fails only if the stores of all
+/// clusters fail; the first of them is named.
 async fn failure(root: &ApiServer, clusters: &Clusters, check: &str) -> Option<String> {
     if check != "store" {
         return health::failure(root, check).await;
@@ -103,7 +103,7 @@ async fn measure(
     metrics::answer(text)
 }
 
-/// GET /clusters: the names, in the order of the clusters.
+/// GET /clusters: the clusters' names, in order.
 async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
     let names = clusters.names();
     let list = json!({
@@ -117,7 +117,7 @@ async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
     encoded(StatusCode::OK, Media::Json, json)
 }
 
-/// Any method of /: the served paths.
+/// Any method of /: the paths that the root serves.
 async fn paths() -> Response {
     let paths = [
         "/clusters",

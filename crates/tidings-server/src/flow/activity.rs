@@ -48,9 +48,9 @@ pub(crate) struct Activity {
 struct OpenRequest {
     /// The request's deadline.
     end: Instant,
-    /// The deadline for reading a message of the request's stream, if one is unread.
+    /// The deadline for reading the stream's next message, if one is unread.
     unread_until: Option<Instant>,
-    /// Whether it was answered over HTTP/2 while no request of the connection had valid
+    /// Whether the request was answered over HTTP/2 while no request of the connection had valid
     /// credentials.
     answered_stranger: bool,
 }
@@ -251,7 +251,7 @@ mod tests {
         let open = Open::new(&activity, longest, true);
         open.lasts(Duration::from_secs(3600));
         let overdue = |within| timeout(within, activity.overdue(longest, Duration::ZERO));
-        // A message that is read in time.
+        // A message that is read in time does not end the connection.
         open.set_unread(true);
         open.set_unread(false);
         assert!(overdue(longest * 10).await.is_err());
@@ -261,7 +261,8 @@ mod tests {
         assert!(activity.all_are_overdue());
     }
 
-    /// One that is read kept the connection, with all that is held for the others, for a day.
+    /// An answer that was read kept the connection open for a day, with all memory of unread
+    /// answers.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_read_does_not_keep_those_that_are_not() {
         let connections = Arc::new(Connections::new(10, 0));
@@ -277,7 +278,7 @@ mod tests {
         let told = clock::timer();
         assert!(overdue(UNREAD_MAX).await.is_ok());
         assert!(told.elapsed() <= UNREAD_MAX + longest);
-        // It was read meanwhile.
+        // The message was read meanwhile.
         drop(unread);
         assert!(overdue(UNREAD_MAX).await.is_err());
     }

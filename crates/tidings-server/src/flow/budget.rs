@@ -1,15 +1,16 @@
 //! The memory budget of answers, from before they are read until their last byte is sent.
 //!
 //! A request takes a share before it reads: the most that it may hold. It gives parts of the share
-//! back as it learns that it needs less. It gives the rest back when the last byte of its answer
-//! was handed to the system, or its client is gone. Invariants:
+//! back as it learns that it needs less. It gives back the rest when the last byte of its answer
+//! was handed to the system, or its client has disconnected. Invariants:
 //!
 //! - The shares of a pool never exceed the pool.
 //! - A request that waits for a share holds none, so requests cannot block each other for ever. A
 //!   request that needs more than it has gives its share back first, and reads again.
 //! - Waiting requests are served in order of arrival, for a bounded time. The queue is bounded,
 //!   too.
-//! - A user holds a part of a pool only. A request beyond it waits for that user's other requests.
+//! - Each user's shares of a pool are bounded. A further request waits for that user's other
+//!   requests.
 //!
 //! There are several pools, so that large answers and clients that do not read delay no small
 //! answer.
@@ -62,12 +63,12 @@ impl Pool {
         }
     }
 
-    /// Bytes of it that the shares of one user may have together: there is room for a share of
-    /// another one beside them. A share that is larger is the only one of its user.
+    /// Maximum bytes of one user's shares of the pool together. It leaves room for a share of
+    /// another user. A larger share is the user's only one.
     fn user_bytes_max(self) -> usize {
         match self {
             Self::Small => 18 << 20,
-            // Several pictures at once: they end by themselves, and a timeline may have one user.
+            // Room for several views at once: they end soon, and a timeline may have only one user.
             Self::Views => 72 << 20,
             Self::Large | Self::Streams => 24 << 20,
         }
@@ -95,7 +96,7 @@ impl NoRoom {
 #[derive(Debug)]
 struct Room {
     free: Arc<Semaphore>,
-    /// Maximum units of all shares together.
+    /// Units of all shares of the pool together.
     units: usize,
     waiting: AtomicUsize,
     waiting_units: AtomicUsize,
@@ -106,7 +107,7 @@ struct Room {
 #[derive(Debug)]
 pub(crate) struct Budget {
     rooms: [Room; 4],
-    /// Those who hold a share or wait for one, by name.
+    /// The users who hold a share or wait for one, by name.
     users: Mutex<HashMap<Box<str>, Weak<Parts>>>,
     wait: Duration,
     refused: Counters<[Label; 2]>,
@@ -148,13 +149,14 @@ impl Budget {
         of_pool(&self.rooms, pool)
     }
 
-    /// The parts of a user.
+    /// The parts of the pools that a user may hold.
     pub(crate) fn parts_of(&self, user: &str) -> Arc<Parts> {
         let mut users = self.users.lock();
         if let Some(parts) = users.get(user).and_then(Weak::upgrade) {
             return parts;
         }
-        // As many are looked at as were added since.
+        // Removes users who hold nothing. Done when the map is full, so each removal is paid for by
+        // an insertion.
         if users.len() == users.capacity() {
             users.retain(|_, parts| parts.strong_count() > 0);
         }
@@ -163,7 +165,7 @@ impl Budget {
         parts
     }
 
-    /// Takes a share for a user, or waits for one. A share is no larger than its pool. Dropping the
+    /// Takes a share for a user, or waits for it. A share is no larger than its pool. Dropping the
     /// future leaves the queue.
     ///
     /// # Errors
@@ -190,7 +192,8 @@ impl Budget {
         let units = room.units_of(bytes);
         let _waiting = Waiting::begin(room, units as usize)?;
         let acquired = async {
-            // Within the pool, only those of different users wait for each other.
+            // First within the user's part: only requests of different users then wait for each
+            // other in the pool.
             let part = Arc::clone(user.free(pool)).acquire_many_owned(part_of(pool, units));
             let part = part.await?;
             let permit = Arc::clone(&room.free).acquire_many_owned(units).await?;
@@ -203,11 +206,12 @@ impl Budget {
         }
     }
 
-    /// Takes a share if there is one at once, and no other request waits for it.
+    /// Takes a share if it is free at once and no other request waits for it.
     pub(crate) fn try_take(&self, pool: Pool, bytes: usize, user: &Arc<Parts>) -> Option<Share> {
         let room = self.room(pool);
         let units = room.units_of(bytes);
-        // While requests wait, this cannot succeed, as the first of them gets all that is released.
+        // While requests wait, this cannot succeed, because the first of them gets all that is
+        // released.
         let part = Arc::clone(user.free(pool)).try_acquire_many_owned(part_of(pool, units));
         let part = part.ok()?;
         let permit = Arc::clone(&room.free).try_acquire_many_owned(units).ok()?;
@@ -248,7 +252,7 @@ impl Budget {
 }
 
 impl Room {
-    /// The units of a share of this many bytes.
+    /// The number of units in a share of this many bytes.
     fn units_of(&self, bytes: usize) -> u32 {
         let units = bytes.div_ceil(UNIT).clamp(1, self.units);
         u32::try_from(units).unwrap_or(u32::MAX)
@@ -289,7 +293,7 @@ fn of_pool<T>([small, large, views, streams]: &[T; 4], pool: Pool) -> &T {
     }
 }
 
-/// What is left to a user of each pool.
+/// The free units of a user's part of each pool.
 #[derive(Debug)]
 pub(crate) struct Parts([Arc<Semaphore>; 4]);
 
@@ -306,7 +310,7 @@ impl Parts {
     }
 }
 
-/// The units of a user's part that a share takes.
+/// The units of a user's part that a share takes, at most the whole part.
 fn part_of(pool: Pool, units: u32) -> u32 {
     let max = pool.user_bytes_max() / UNIT;
     units.min(u32::try_from(max).unwrap_or(u32::MAX))
@@ -342,7 +346,7 @@ impl Share {
         }
     }
 
-    /// Bytes that hold the share until they are sent.
+    /// Wraps bytes so that they hold the share until they are sent.
     pub(crate) fn of(mut self, bytes: Bytes) -> Bytes {
         self.shrink(bytes.len());
         Bytes::from_owner(Owned { bytes, _by: self })
@@ -361,7 +365,7 @@ impl<T> AsRef<[u8]> for Owned<T> {
     }
 }
 
-/// The share of one request, which all parts of its answer hold together.
+/// The share of one request. All parts of its answer hold it together.
 #[derive(Clone, Debug)]
 pub(crate) struct Held(Option<Arc<Holding>>);
 
@@ -370,14 +374,14 @@ struct Holding {
     budget: Arc<Budget>,
     user: Arc<Parts>,
     share: Mutex<Option<Share>>,
-    /// Bytes of the answer that were made and are not sent.
+    /// Bytes of the answer that were made and are not sent yet.
     unsent: AtomicUsize,
-    /// Nothing more is made.
+    /// Whether the answer is complete, so that no more bytes are made.
     is_made: AtomicBool,
 }
 
 impl Holding {
-    /// What is not needed any more is given back, once nothing more is made.
+    /// Once the answer is complete, reduces the share to the bytes not sent yet.
     fn shrink_to_unsent(&self) {
         if self.is_made.load(Ordering::Acquire)
             && let Some(share) = &mut *self.share.lock()
@@ -387,7 +391,7 @@ impl Holding {
     }
 }
 
-/// Bytes of an answer, which hold its share among others.
+/// Bytes of an answer, which hold its share together with the others.
 struct Unsent {
     bytes: Bytes,
     held: Arc<Holding>,
@@ -409,7 +413,7 @@ impl Drop for Unsent {
 }
 
 impl Held {
-    /// The share of a request that is not counted.
+    /// The share of a request whose memory is not counted.
     pub(crate) const NOTHING: Self = Self(None);
 
     pub(crate) fn new(budget: &Arc<Budget>, share: Share) -> Self {
@@ -422,8 +426,8 @@ impl Held {
         })))
     }
 
-    /// The answer is made, or is not made any further: what its client has yet to take is all that
-    /// is held, however long it takes.
+    /// Records that the answer is complete or aborted. From now on it holds only the bytes that its
+    /// client has not read, however long that takes.
     pub(crate) fn made(&self) {
         if let Some(held) = &self.0 {
             held.is_made.store(true, Ordering::Release);
@@ -454,7 +458,7 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// Those of [`Budget::take`].
+    /// The errors of [`Budget::take`].
     pub(crate) async fn exchange(&self, pool: Pool, bytes: usize) -> Result<(), NoRoom> {
         let Some(held) = &self.0 else { return Ok(()) };
         drop(held.share.lock().take());
@@ -463,7 +467,7 @@ impl Held {
         Ok(())
     }
 
-    /// Bytes that hold the share, among others, until they are sent.
+    /// Wraps bytes so that they hold the share, together with others, until they are sent.
     pub(crate) fn of(&self, bytes: Bytes) -> Bytes {
         match &self.0 {
             Some(held) => {
@@ -508,7 +512,7 @@ mod tests {
     enum Step {
         /// A request of a user begins.
         Take(Pool, usize, &'static str),
-        /// One learns that it needs less.
+        /// A request learns that it needs less memory.
         Shrink(usize, usize),
         /// A request is answered.
         GiveBack(usize),
@@ -529,8 +533,8 @@ mod tests {
 
     type Of = (Pool, &'static str);
 
-    /// Polls all that wait, in the order in which they came. Those of a pool and a user that get
-    /// their share are the first of these.
+    /// Polls all waiting requests in order of arrival. Of those of one pool and user, the first get
+    /// their shares.
     fn poll(waiting: &mut Vec<(Of, Taking)>, held: &mut Vec<(Of, Share)>) {
         let mut blocked = Vec::new();
         for (of, mut taking) in std::mem::take(waiting) {
@@ -683,7 +687,7 @@ mod tests {
         assert_eq!(free(&budget, Pool::Small), all);
     }
 
-    /// Nobody else could be answered.
+    /// Without a bound for each user, no other user's request could be answered.
     #[tokio::test(start_paused = true)]
     async fn a_user_whose_answers_are_not_read_leaves_room_for_others() {
         let budget = budget();
@@ -708,14 +712,15 @@ mod tests {
             held.pop();
             assert!(waits.now_or_never().unwrap().is_ok());
         }
-        // Nothing is remembered of those who hold nothing.
+        // Users who hold nothing are forgotten.
         for number in 0..10_000 {
             budget.parts_of(&number.to_string());
         }
         assert!(budget.users.lock().len() < 100);
     }
 
-    /// The rest of the share was held with the last chunk, as long as its client liked.
+    /// Formerly the last chunk held the rest of the share, for as long as its client did not read
+    /// it.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_made_holds_what_is_not_sent() {
         let budget = budget();

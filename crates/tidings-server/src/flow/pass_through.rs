@@ -75,7 +75,7 @@ pub struct PassThroughOptions {
     pub proxy: Option<Uri>,
 }
 
-/// One of the clients. The way to a server is a part of a client's type.
+/// One of the clients. The kind of connection is part of a client's type.
 #[derive(Clone)]
 enum Clients {
     Direct(Secured<HttpConnector>),
@@ -451,7 +451,7 @@ mod tests {
     const FOLDER: &str = "TIDINGS_TEST_ROOTS";
 
     type Certified = rcgen::CertifiedKey<rcgen::KeyPair>;
-    /// What was observed, in order.
+    /// What a server observed, in order.
     type Seen = Arc<Mutex<Vec<String>>>;
 
     fn certified(name: &str) -> Certified {

@@ -25,8 +25,8 @@ pub(crate) enum Level {
     /// Reviews of oneself. They may ask a cluster, which may take long and must not delay other
     /// requests.
     Reviews,
-    /// Logins to the timeline. Anyone may begin one, send its body as slowly as is allowed, and
-    /// have a cluster asked. No other request may wait for that.
+    /// Logins to the timeline. Anyone may begin one, send its body slowly, and cause a question to
+    /// a cluster. No other request may wait for that.
     Logins,
     /// Requests with a long body, in addition to their place among the others.
     LongBodies,

@@ -13,7 +13,7 @@ pub(crate) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 ///
 /// # Errors
 ///
-/// Those of [`read_body_as`].
+/// The errors of [`read_body_as`].
 pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Status> {
     read_body_as(body, bytes_max, usize::MAX, async || Ok(())).await
 }
@@ -24,7 +24,7 @@ pub(crate) async fn read_body(body: Body, bytes_max: usize) -> Result<Bytes, Sta
 ///
 /// # Errors
 ///
-/// 413 for a longer body, 400 if the client disconnects before its end, and those of `grow`.
+/// 413 for a longer body, 400 if the client disconnects before its end, and the errors of `grow`.
 pub(crate) async fn read_body_as(
     body: Body,
     bytes_max: usize,

@@ -173,7 +173,7 @@ impl Query {
     ///
     /// # Errors
     ///
-    /// As [`write_options`](Self::write_options).
+    /// The errors of [`write_options`](Self::write_options).
     pub(crate) fn patch_options(&self, is_apply: bool) -> Result<WriteOptions, Status> {
         let mut errors = FieldErrors::default();
         if is_apply && self.get(params::FIELD_MANAGER).is_none() {

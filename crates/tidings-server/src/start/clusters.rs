@@ -1,4 +1,4 @@
-//! Starts a server of several followed clusters' events.
+//! Starts the API server of an archive with several followed clusters.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
 use crate::timeline::{self, Entrance, Timeline};
 
-/// A running server of an archive. Dropping it ends the server, too, but without waiting for
+/// A running server of an archive. Dropping it also ends the server, but without waiting for
 /// anything; see [`shutdown`](RunningClusters::shutdown).
 #[derive(Debug)]
 pub struct RunningClusters {
@@ -31,7 +31,7 @@ struct Kubeconfig {
     address: SocketAddr,
     credentials: Credentials,
     path: PathBuf,
-    /// Held while the file is written, so that the last file written has all changes.
+    /// Held while the file is written, so that the last written file has all changes.
     writing: Mutex<()>,
 }
 
@@ -56,30 +56,30 @@ impl Kubeconfig {
 }
 
 impl RunningClusters {
-    /// The address it listens on.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.running.address()
     }
 
     /// The path of a kubeconfig with a context for each cluster, readable by its owner only. The
     /// first cluster's context is the current one; see [`set_order`](Self::set_order). A second
-    /// context, `archive-NAME`, has names that no kubeconfig of the cluster has; see
-    /// [`FollowedCluster::passed_user`].
+    /// context of each cluster, `archive-NAME`, uses names that the cluster's own kubeconfig does
+    /// not have; see [`FollowedCluster::passed_user`].
     pub fn kubeconfig(&self) -> &Path {
         self.running.kubeconfig()
     }
 
-    /// The names of the clusters, in their order; see [`set_order`](Self::set_order).
+    /// The names of the clusters, in order; see [`set_order`](Self::set_order).
     pub fn clusters(&self) -> Vec<String> {
         self.written.clusters.names()
     }
 
-    /// Sets the order of the clusters wherever they are listed, by their names, whether they are
-    /// served yet or not, and writes the kubeconfig if that is another one. Clusters without a
-    /// place are behind the others, by name. Default: that of the first clusters.
+    /// Sets the order of the clusters wherever they are listed, by name, whether or not they are
+    /// served yet. Writes the kubeconfig if the order changed. Clusters without a place come last,
+    /// by name. Default: the order of the first clusters.
     ///
     /// # Errors
-    /// [`ClusterError::Kubeconfig`].
+    /// [`ClusterError::Kubeconfig`] if it cannot be written.
     pub async fn set_order(&self, names: Vec<String>) -> Result<(), ClusterError> {
         if !self.written.clusters.set_order(names) {
             return Ok(());
@@ -100,7 +100,7 @@ impl RunningClusters {
     /// requests are finished. Its store is not closed. Returns false if no cluster has that name.
     ///
     /// # Errors
-    /// [`ClusterError::Kubeconfig`].
+    /// [`ClusterError::Kubeconfig`] if it cannot be written.
     pub async fn remove(&self, name: &str) -> Result<bool, ClusterError> {
         let removed = self.written.clusters.remove(name);
         if removed {
@@ -109,9 +109,9 @@ impl RunningClusters {
         Ok(removed)
     }
 
-    /// Tells which clusters should be served and are not, by names, and why: health and metrics
-    /// have them from then on, as clusters that are not started. Replaces what was told before; the
-    /// time for which a cluster is missing continues. At most
+    /// Sets the clusters that should be served and are not, by name, each with the reason. Health
+    /// and metrics then show them, as clusters that are not followed. Replaces the previous ones; a
+    /// cluster that was missing before keeps its time. At most
     /// [`max_clusters`](crate::ApiOptions::max_clusters) are shown.
     pub fn set_missing(&self, clusters: BTreeMap<String, String>) {
         self.written.clusters.set_missing(clusters);
@@ -139,13 +139,13 @@ impl RunningClusters {
 /// Starts a server of followed clusters' events, which is ready when this returns. Needs a tokio
 /// runtime.
 ///
-/// `/clusters/NAME` has the whole API of a cluster's events; with exactly one cluster, so has the
-/// root. The root has health, version, metrics and the list of clusters, `/clusters`. Events can be
-/// read and deleted, not written. Connections, requests in flight, caches of encoded events, counts
-/// and the audit log are shared by all clusters.
+/// `/clusters/NAME` has the whole API of a cluster's events. With exactly one cluster, the root has
+/// it, too. The root has health, version, metrics and the list of clusters, `/clusters`. Events can
+/// be read and deleted, not written. Connections, requests in flight, caches of encoded events,
+/// counts and the audit log are shared by all clusters.
 ///
-/// Of more than [`max_clusters`](crate::ApiOptions::max_clusters), the first are served. The others
-/// are missing, as [`set_missing`](RunningClusters::set_missing) describes it.
+/// If there are more than [`max_clusters`](crate::ApiOptions::max_clusters), the first ones are
+/// served. The others are missing, as described at [`set_missing`](RunningClusters::set_missing).
 ///
 /// [`StartOptions::storage`] is not used. The options' tokens, client certificates and permissions
 /// are valid for the root and for every cluster; see [`FollowedCluster::access`].
@@ -156,7 +156,7 @@ pub async fn start_clusters(
     options: StartOptions,
     clusters: Vec<FollowedCluster>,
 ) -> Result<RunningClusters, StartError> {
-    // The root has no events.
+    // The root has no events of its own.
     let prepared = Prepared::of(Arc::new(MemoryStore::default()), options).await?;
     let asked = |cluster: &FollowedCluster| cluster.access.is_some();
     // Clusters that are added later are not known yet.
@@ -169,7 +169,7 @@ pub async fn start_clusters(
         let name = cluster.name.clone();
         match all.add(cluster) {
             Ok(()) => {}
-            // It keeps no other from being served.
+            // A cluster too many does not prevent the others from being served.
             Err(error @ ClusterError::TooMany { .. }) => {
                 tracing::error!(cluster = name, %error, "the cluster is not served");
                 missing.insert(name, error.to_string());

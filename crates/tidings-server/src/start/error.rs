@@ -10,16 +10,16 @@ use crate::archive::ClusterError;
 use crate::auth::TokenFileError;
 use crate::start::tls::TlsError;
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// A file or folder could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The store could not be opened.
@@ -29,49 +29,49 @@ pub enum StartError {
     #[cfg(feature = "etcd")]
     #[error("cannot open the event store on etcd: {0}")]
     Etcd(#[from] tidings_store::etcd::OpenError),
-    /// The token file is not usable.
+    /// The token file is invalid.
     #[error("{}: {source}", path.display())]
     TokenFile {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file.
         source: TokenFileError,
     },
-    /// A file of certificates or permissions is not usable.
+    /// A file of certificates or permissions is invalid.
     #[error("{}: {why}", path.display())]
     SecurityFile {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file.
         why: String,
     },
     /// Two options contradict each other.
     #[error("{why}")]
     Options {
-        /// Which, and why.
+        /// Which options, and why.
         why: &'static str,
     },
     /// A followed cluster cannot be served.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// The server's certificate is not usable.
+    /// The server's certificate is invalid.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The system gave no randomness for a token.
+    /// The operating system returned no randomness for a token.
     #[error("no random bytes for a token: {0}")]
     Random(#[from] getrandom::Error),
 }
 
 impl StartError {
-    /// Turns a system error into one about this file or folder.
+    /// Wraps a system error with the path of the affected file or folder.
     pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         |source| Self::File { path, source }

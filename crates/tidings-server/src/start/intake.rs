@@ -1,9 +1,9 @@
-//! Counts of bytes that an HTTP/1.1 connection receives, compared with the data of its requests.
+//! Compares the bytes that an HTTP/1.1 connection receives with the data of its requests.
 //!
 //! Invariants:
-//! - Most of a received body has to be data: a client that sends little but chunk headers is
-//!   refused. hyper limits chunk extensions and trailers, but not leading zeros and blanks.
-//! - A body in chunks of a byte is allowed, as it is by Go's net/http.
+//! - Most of a received body must be data: a client that sends little but chunk headers is refused.
+//!   hyper limits chunk extensions and trailers, but not leading zeros and blanks.
+//! - A body in chunks of one byte is allowed, as in Go's net/http.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,16 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// Bytes of overhead allowed for each chunk, and for each byte of its data; as `chunkedReader` of
-/// Go's net/http.
+/// Bytes of overhead allowed for each chunk, and for each byte of its data; the values of Go's
+/// `chunkedReader`.
 const OVERHEAD_OF_CHUNK: usize = 16;
 const OVERHEAD_OF_BYTE: usize = 2;
-/// Maximum bytes of further overhead; also as in Go.
+/// Maximum bytes of further overhead; Go's value.
 const EXCESS_MAX: usize = 16 * 1024;
 
 /// The counts of a connection.
-// The task of a connection sees the end of a body before it sees the answer, which follows from it.
-// So the order of these values needs nothing stronger.
+// The connection's task sees the end of a body before it sees the answer to it. So these values
+// need no stronger memory order.
 #[derive(Clone, Debug)]
 pub(super) struct Intake(Arc<Counts>);
 
@@ -31,14 +31,14 @@ pub(super) struct Intake(Arc<Counts>);
 struct Counts {
     /// Whether bytes were received since the last request that was read completely.
     unread: AtomicBool,
-    /// Bytes received since then, less data and its allowed overhead.
+    /// Bytes received since then, minus data and its allowed overhead.
     excess: AtomicUsize,
     excess_max: usize,
 }
 
 impl Intake {
-    /// Counts for a connection whose reader has a buffer of `buffer_max` bytes, which may be full
-    /// while as many more are passed to the request.
+    /// Makes the counts of a connection. Its reader's buffer has `buffer_max` bytes, and may be
+    /// full while as many more are passed to the request.
     pub(super) fn new(buffer_max: usize) -> Self {
         let ahead_max = buffer_max.saturating_mul(2);
         Self(Arc::new(Counts {
@@ -51,7 +51,7 @@ impl Intake {
     /// Counts received bytes.
     ///
     /// # Errors
-    /// Too much of a body is overhead.
+    /// Too much of the body is overhead.
     pub(super) fn came(&self, bytes: usize) -> io::Result<()> {
         let counts = &self.0;
         counts.unread.store(true, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Intake {
         Ok(())
     }
 
-    /// The head of a request was read.
+    /// Records that the head of a request was read.
     fn body_begins(&self) {
         self.0.excess.store(0, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl Intake {
         let _ = excess.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// A request was read completely.
+    /// Records that a request was read completely.
     pub(super) fn request_ends(&self) {
         self.0.unread.store(false, Ordering::Relaxed);
         self.0.excess.store(0, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Intake {
     }
 }
 
-/// A request's body that counts its data when it is read.
+/// A request's body, which counts its data as it is read.
 pub(super) struct Received {
     body: Incoming,
     intake: Intake,
@@ -121,7 +121,7 @@ impl Body for Received {
         {
             self.intake.data(data.len());
         }
-        // A body of known length ends with its last byte, any other after it.
+        // A body of known length ends with its last byte, any other body after it.
         if frame.is_none() || self.body.is_end_stream() {
             self.intake.request_ends();
         }
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_data_is_bounded() {
         let intake = Intake::new(BUFFER);
-        // Chunks of a byte, for ever: six bytes each.
+        // Chunks of one byte, for ever: each takes six bytes.
         for _ in 0..MAX {
             intake.came(6).unwrap();
             intake.data(1);
@@ -159,7 +159,7 @@ mod tests {
             came.is_err()
         });
         assert_eq!(refused, Some((MAX - 36) / (36 - 19) + 1));
-        // Another request begins anew.
+        // The counts of another request begin anew.
         intake.request_ends();
         intake.came(MAX).unwrap();
         intake.body_begins();

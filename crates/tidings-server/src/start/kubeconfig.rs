@@ -5,21 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base64::Engine;
 use serde_json::Value;
 
-/// The user of a server's token, and of that of an archive. The second one is also read together
-/// with the kubeconfigs of other clusters, which may have an admin.
+/// The user names of a server's token and of an archive's token. An archive's kubeconfig may be
+/// read together with those of other clusters, which may have a user `admin`.
 const USER: &str = "admin";
 const USER_OF_ARCHIVE: &str = "tidings-archive";
 
-/// The server's authority, and a token for clients.
+/// What the kubeconfig contains about the server: its certificate authority, and a token for
+/// clients.
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) authority_pem: String,
-    /// Without a token, the kubeconfig has only the server's address and authority, and clients add
-    /// their own credentials.
+    /// The token. Without one, the kubeconfig has only the server's address and authority, and
+    /// clients add their own credentials.
     pub(super) token: Option<String>,
 }
 
-/// A context: its name, and those of its cluster and user.
+/// A context: its name, and the names of its cluster and user.
 type Context = (String, String, String);
 
 /// The kubeconfig of a single server.
@@ -30,14 +31,14 @@ pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) ->
     text(&clusters, &contexts, USER, credentials)
 }
 
-/// A kubeconfig with a context for each followed cluster, by its name; the first is the current
+/// The kubeconfig of an archive, with a context for each followed cluster; the first is the current
 /// one.
 ///
-/// It may be read together with the kubeconfigs of the followed clusters, and then of two entries
-/// of a kind that have the same name the first one counts. So a cluster also has a context
-/// archive-NAME, whose cluster, and that of the other context, is called so, too, unless that is
-/// the name of another followed cluster. With the name of a user, this context is for the
-/// credentials which that user has in these kubeconfigs.
+/// The kubeconfig may be read together with the clusters' own kubeconfigs. Of several entries with
+/// one name, client-go then uses the first. So each cluster also has a context archive-NAME. Both
+/// contexts refer to a cluster entry of that name, unless another followed cluster is called so. If
+/// the cluster has a `passed_user`, the context archive-NAME has that user, whose credentials are
+/// in the cluster's own kubeconfig.
 pub(super) fn kubeconfig_of_clusters(
     address: SocketAddr,
     credentials: &Credentials,
@@ -73,7 +74,7 @@ fn reached(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(host, address.port())
 }
 
-/// The text, for clusters with these names and URLs, contexts, and the user who has the token. A
+/// Writes a kubeconfig of clusters (names and URLs), contexts, and the user who has the token. A
 /// name that YAML could misread is written as a JSON string, which is valid YAML.
 fn text(
     clusters: &[(String, String)],
@@ -128,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// Context, cluster and user, and where the cluster is.
+    /// Each context with its cluster, its user, and the cluster's URL.
     fn contexts(kubeconfig: &Kubeconfig) -> Vec<[String; 4]> {
         let contexts = kubeconfig.contexts.iter().map(|named| {
             let context = named.context.as_ref().unwrap();
@@ -173,7 +174,7 @@ mod tests {
         ];
         assert_eq!(contexts(&found), expected);
         assert_eq!(found.current_context.as_deref(), Some("prod"));
-        // Clusters are also chosen by the names that they have in the archive.
+        // Clusters can also be selected by their names in the archive.
         let clusters = found.clusters.iter().map(|cluster| cluster.name.as_str());
         let clusters: Vec<_> = clusters.collect();
         assert_eq!(clusters, ["prod", "archive-prod", "edge", "archive-edge"]);
@@ -191,7 +192,7 @@ mod tests {
         assert!(found[1][3].ends_with("/clusters/prod"));
     }
 
-    /// Entries of the first file count.
+    /// Of several entries with one name, the first file's is used.
     #[test]
     fn behind_the_kubeconfig_of_the_cluster_itself_each_context_leads_where_it_says() {
         let own = "

@@ -29,10 +29,10 @@ const TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum dropped bytes: the longest head that any server accepts. The rest stays unread, but the
 /// client still has the time to read the answer.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Bytes dropped at a time.
+/// Bytes read and dropped at a time.
 const PIECE: usize = 16 * 1024;
 
-/// A connection with a lingering close, if a request was not read completely.
+/// A connection that lingers before it closes if a request was not read completely.
 pub(super) struct Lingering<IO> {
     stream: TlsStream<IO>,
     intake: Intake,
@@ -46,7 +46,7 @@ enum Closing {
 }
 
 impl<IO> Lingering<IO> {
-    /// `intake` counts received bytes here, and their use elsewhere.
+    /// Makes a connection; `intake` counts the bytes received here and those passed to requests.
     pub(super) fn new(stream: TlsStream<IO>, intake: Intake) -> Self {
         Self {
             stream,
@@ -178,10 +178,11 @@ mod tests {
     use super::*;
     use crate::start::tls::Identity;
 
-    /// What lies between the two sides.
+    /// Capacity of the pipe between the two sides.
     const PIPE: usize = 64 * 1024;
 
-    /// A server that has read the first bytes of a request, whose client has sent no more yet.
+    /// A server that has read the first bytes of a request, and its client, which has sent no more
+    /// yet.
     async fn connected(
         is_whole: bool,
     ) -> (Lingering<DuplexStream>, client::TlsStream<DuplexStream>) {
@@ -240,7 +241,7 @@ mod tests {
         let (mut server, mut client) = connected(false).await;
         let began = clock::timer();
         let sent = async {
-            // More than lies in between: it is taken.
+            // More bytes than the pipe holds are accepted.
             client.write_all(&vec![b'x'; 4 * PIPE]).await.unwrap();
             let mut answer = String::new();
             client.read_to_string(&mut answer).await.unwrap();

@@ -1,8 +1,8 @@
-//! The timeline of a person at their own machine: on the loopback interface, over plain HTTP, and
-//! with no other way in than a link that is good once.
+//! Serves the timeline to a person at their own machine: on the loopback interface, over plain
+//! HTTP, and only through a link that can be used once.
 //!
-//! A browser that is led to this address by another name, or asks without the cookie that the link
-//! gave it, gets nothing of any event.
+//! A request under another host name, or without the cookie that the link sets, gets nothing about
+//! any event.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::auth::{self, Authenticator, MASTERS, Token, User};
 use crate::clock::SystemClock;
 use crate::timeline::{self, Entrance, PREFIX, Timeline};
 
-/// Whom the link lets in.
+/// The user of the link's session.
 const USER: &str = "timeline";
 
 /// A timeline that is served on the loopback interface. Dropping it without
-/// [`shutdown`](RunningTimeline::shutdown) ends it too, but waits for nothing.
+/// [`shutdown`](RunningTimeline::shutdown) also ends it, but without waiting for anything.
 pub struct RunningTimeline {
     address: SocketAddr,
     code: String,
@@ -38,7 +38,7 @@ pub struct RunningTimeline {
     task: JoinHandle<()>,
 }
 
-/// Without the code.
+/// Leaves out the secret code.
 impl std::fmt::Debug for RunningTimeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunningTimeline")
@@ -48,13 +48,13 @@ impl std::fmt::Debug for RunningTimeline {
 }
 
 impl RunningTimeline {
-    /// The address it listens on.
+    /// The address on which the timeline listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The link that lets in a browser, once, for as long as this is served. Who has it sees all
-    /// events that are served here.
+    /// The link that gives one browser access, for as long as the timeline is served. Whoever opens
+    /// it first sees all served events.
     pub fn link(&self) -> String {
         format!("http://{}{PREFIX}/enter?code={}", self.address, self.code)
     }
@@ -62,7 +62,7 @@ impl RunningTimeline {
     /// Ends all connections.
     pub async fn shutdown(mut self) {
         if let Some(stop) = self.stop.take() {
-            // An error means the task is over already.
+            // An error means that the task has ended already.
             let _ = stop.send(());
         }
         if let Err(error) = (&mut self.task).await {
@@ -71,9 +71,8 @@ impl RunningTimeline {
     }
 }
 
-/// Starts the timeline of followed clusters on the loopback interface; a port of 0 takes a free
-/// one. Nothing else is served, and [`RunningTimeline::link`] is the only way in. Needs a tokio
-/// runtime.
+/// Starts the timeline of followed clusters on the loopback interface; port 0 chooses a free one.
+/// Nothing else is served, and [`RunningTimeline::link`] is the only access. Needs a tokio runtime.
 ///
 /// # Errors
 /// [`StartError`] says which address or cluster was wrong.
@@ -82,12 +81,12 @@ pub async fn start_timeline(
     clusters: Vec<FollowedCluster>,
     options: ApiOptions,
 ) -> Result<RunningTimeline, StartError> {
-    // Only this process knows it.
+    // Only this process knows the token.
     let token = random::token()?;
     let user = User::new(USER, "", [MASTERS.to_owned()]);
     let credentials = bearer(&token)?;
     let authenticator = Authenticator::new(vec![Token { token, user }]);
-    // The root has no events.
+    // The root has no events of its own.
     let store = Arc::new(MemoryStore::default());
     let server = ApiServer::new(store, Arc::new(SystemClock), authenticator, options);
     let all = Arc::new(Clusters::new(Arc::new(server)));
@@ -101,11 +100,11 @@ pub async fn start_timeline(
     start(port, root, credentials, make).await
 }
 
-/// Starts the timeline of one server on the loopback interface, as [`start_timeline`] does that of
+/// Starts the timeline of one server on the loopback interface, as [`start_timeline`] does for
 /// clusters. The link gives the access of the token's user.
 ///
 /// # Errors
-/// [`StartError`] says which address was wrong, or that the token can be in no header.
+/// [`StartError`] says which address was wrong, or that the token cannot be sent in a header.
 pub async fn start_timeline_of_server(
     port: u16,
     server: &Arc<ApiServer>,
@@ -147,7 +146,7 @@ fn bearer(token: &str) -> Result<HeaderValue, StartError> {
     })
 }
 
-/// Accepts and serves until it is stopped.
+/// Accepts and serves connections until it is stopped.
 async fn serve(
     listener: TcpListener,
     server: Arc<ApiServer>,
@@ -158,7 +157,7 @@ async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            // A dropped sender ends it as well.
+            // A dropped sender stops it, too.
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,

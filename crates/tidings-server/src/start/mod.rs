@@ -54,9 +54,10 @@ pub struct StartOptions {
     /// A file of tokens in kube-apiserver's CSV form; a file without tokens is valid and lets no
     /// client in. Default: the server's own token.
     pub token_auth_file: Option<PathBuf>,
-    /// Whether the server has a token of its own, of `system:masters`, if there is no token file.
-    /// It is made on first start, kept in the data folder, and written into the kubeconfig. If not,
-    /// a token in the folder is ignored, and the kubeconfig has no credentials. Default: yes.
+    /// Whether the server has its own token, of `system:masters`, if there is no token file. The
+    /// token is made at the first start, stored in the data folder, and written into the
+    /// kubeconfig. Without it, a token in the folder is ignored, and the kubeconfig has no
+    /// credentials. Default: yes.
     pub admin_token: bool,
     /// Authentication, authorization and TLS.
     pub security: SecurityOptions,
@@ -85,7 +86,7 @@ impl StartOptions {
     }
 }
 
-/// A running server. Dropping it ends the server, too, but without waiting for anything; see
+/// A running server. Dropping it also ends the server, but without waiting for anything; see
 /// [`shutdown`](Running::shutdown).
 #[derive(Debug)]
 pub struct Running {
@@ -95,23 +96,23 @@ pub struct Running {
     reload: mpsc::Sender<ReloadRequest>,
     task: JoinHandle<()>,
     server: Arc<ApiServer>,
-    /// Its first token.
+    /// The first of the server's tokens.
     token: Option<Token>,
 }
 
 impl Running {
-    /// The address it listens on.
+    /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The path of a kubeconfig for it, readable by its owner only.
+    /// The path of the server's kubeconfig, readable by its owner only.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Also serves this server's timeline on the loopback interface, over plain HTTP, with a link
-    /// that gives access with the server's first token, once.
+    /// Also serves this server's timeline on the loopback interface, over plain HTTP. Its link can
+    /// be used once, and gives the access of the server's first token.
     ///
     /// # Errors
     /// [`StartError`]: there is no token, or no address to listen on.
@@ -132,7 +133,7 @@ impl Running {
     /// Stops accepting, ends watches cleanly, finishes requests in flight and closes the store.
     pub async fn shutdown(mut self) {
         if let Some(stop) = self.stop.take() {
-            // An error means the task is over already.
+            // An error means that the task has ended already.
             let _ = stop.send(());
         }
         if let Err(error) = (&mut self.task).await {
@@ -167,11 +168,11 @@ pub async fn start(options: StartOptions) -> Result<Running, StartError> {
     start_with_store(store, options).await
 }
 
-/// Like [`start`], over a store that is open already; [`StartOptions::storage`] is not used. The
-/// data folder then holds only certificates, tokens and the kubeconfig.
+/// Like [`start`], with an open store; [`StartOptions::storage`] is not used. The data folder then
+/// holds only certificates, tokens and the kubeconfig.
 ///
 /// # Errors
-/// As [`start`].
+/// The errors of [`start`].
 pub async fn start_with_store(
     store: Arc<dyn Store>,
     options: StartOptions,
@@ -250,8 +251,8 @@ impl Prepared {
         })
     }
 
-    /// Warns in the log if no client can be authenticated, or none may do anything. `are_asked`:
-    /// whether there are clusters to ask apart from those of the options.
+    /// Warns in the log if no client can be authenticated, or if none may do anything. `are_asked`:
+    /// whether clusters other than those of the options review tokens and permissions.
     fn warn_of_closed_doors(&self, are_asked: bool) {
         let options = &self.options;
         if are_asked {
@@ -278,7 +279,7 @@ impl Prepared {
         }
     }
 
-    /// The credentials for the kubeconfig.
+    /// What the kubeconfig contains about the server.
     fn credentials(&self) -> Credentials {
         Credentials {
             authority_pem: self.security.authority_pem.clone(),
@@ -339,7 +340,7 @@ fn parse_tokens(path: &Path, bytes: &[u8]) -> Result<Vec<Token>, StartError> {
     })
 }
 
-/// The server's own token, made on first start.
+/// The server's own token, which is made at the first start.
 fn own_tokens(path: &Path) -> Result<Vec<Token>, StartError> {
     if path.exists() {
         let bytes = fs::read(path).map_err(StartError::file(path))?;

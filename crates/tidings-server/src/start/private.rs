@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Makes a folder, and those above it, that only its owner can enter. One that is there stays as it
-/// is.
+/// Creates a folder and its parents, private to their owner. An existing folder is left unchanged.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -14,7 +13,7 @@ pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Writes a file only its owner can read, whole or not at all.
+/// Writes a file that only its owner can read, completely or not at all.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");

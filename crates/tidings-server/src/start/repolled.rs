@@ -1,12 +1,12 @@
-//! A connection that is polled again at once when it has woken itself.
+//! Polls a connection again at once if it has woken itself.
 //!
-//! hyper hands on one chunk of a body at a time and wakes its own task for the next. Left to the
-//! runtime, a body in chunks of a byte would cost a turn of the scheduler, and a look at every
-//! deadline of the connection, for each byte.
+//! hyper passes on one chunk of a body at a time and wakes its own task for the next. Left to the
+//! runtime, each byte of a body in chunks of one byte would cost a turn of the scheduler and a
+//! check of all deadlines of the connection.
 //!
 //! Invariants:
-//! - No wake-up is lost: one that comes while the connection is polled leads to another poll.
-//! - A connection that wakes itself without end gives up its turn after [`ROUNDS_MAX`] polls.
+//! - No wake-up is lost: a wake-up during a poll causes another poll.
+//! - A connection that wakes itself for ever gives up its turn after [`ROUNDS_MAX`] polls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,18 +16,18 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::task::AtomicWaker;
 
-/// Polls of one turn. With more of them a turn would hardly cost less for each, and others would
-/// wait longer: in one poll hyper answers up to 16 requests that were sent ahead.
+/// Maximum polls in one turn. More polls would hardly make a turn cheaper for each request, and
+/// other connections would wait longer: hyper answers up to 16 pipelined requests in one poll.
 const ROUNDS_MAX: usize = 8;
 
-/// No poll is under way, and no waker has asked for one.
+/// No poll is in progress, and no waker has asked for one.
 const RESTS: u8 = 0;
-/// A poll is under way, and no waker has asked for another.
+/// A poll is in progress, and no waker has asked for another.
 const POLLED: u8 = 1;
 /// A waker has asked for a poll.
 const WOKEN: u8 = 2;
 
-/// Wakes a task, unless it is just polling what is to be polled.
+/// Wakes a task, unless the task is being polled.
 struct Alarm {
     state: AtomicU8,
     task: AtomicWaker,
@@ -39,14 +39,14 @@ impl Wake for Alarm {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // What the waker did before is seen by the poll that follows.
+        // Acquire and release: the poll that follows sees what the waker did before.
         if self.state.swap(WOKEN, Ordering::AcqRel) == RESTS {
             self.task.wake();
         }
     }
 }
 
-/// What polls one future again. Another future needs another one.
+/// Polls one future repeatedly. Each future needs its own value.
 pub(super) struct Repolled {
     alarm: Arc<Alarm>,
     waker: Waker,
@@ -62,7 +62,7 @@ impl Repolled {
         Self { alarm, waker }
     }
 
-    /// Polls until the future is ready, or rests, or has had its turn.
+    /// Polls until the future is ready, sleeps, or has used up its turn.
     pub(super) fn poll<F: Future>(
         &self,
         mut future: Pin<&mut F>,
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often its task is woken.
+    /// A task that counts its wake-ups.
     #[derive(Default)]
     struct Task(AtomicUsize);
 
@@ -106,8 +106,8 @@ mod tests {
         }
     }
 
-    /// The result of one turn of a future that wakes itself so often, how often it was polled, and
-    /// how often its task was woken.
+    /// The result of one turn of a future that wakes itself `wakes` times, the number of polls, and
+    /// the wake-ups of its task.
     fn turn(wakes: usize) -> (Poll<()>, usize, usize) {
         let task = Arc::new(Task::default());
         let waker = Waker::from(Arc::clone(&task));
@@ -179,7 +179,7 @@ mod tests {
                 return Poll::Ready(());
             }
             asked += 1;
-            // Woken during this poll, or soon after.
+            // The waker is called during this poll or soon afterwards.
             sender.send(context.waker().clone()).unwrap();
             Poll::Pending
         }));

@@ -1,15 +1,15 @@
 //! Authentication, authorization and TLS from options and files, and the reload of replaced files.
 //!
 //! Files that belong together take effect together. New content is tried at every check until it is
-//! usable: a certificate may be written before its key. A missing or unusable file changes nothing;
-//! this is logged and counted, once for each content. A file without tokens or permissions is
-//! usable: it revokes the former ones.
+//! valid, because a certificate may be written before its key. A missing or invalid file changes
+//! nothing; this is logged and counted, once for each content. A file without tokens or permissions
+//! is valid: it revokes the former ones.
 //!
 //! A file that is renamed into place is always read completely. A file that is written in place may
-//! be read in part: it may be empty, which revokes everything, or end before the names that a rule
-//! is limited to, which grants more than is meant. So a change that was not reported to the server
-//! takes effect only if it is the same at a second look. Where writing pauses for longer than that,
-//! what there is counts until the next check.
+//! be read in part. It may be empty, which revokes everything, or end before the names that
+//! restrict a rule, which grants more than intended. So a change found by polling takes effect only
+//! if a second read, a second later, finds the same content. If the writer pauses for longer,
+//! partial content is in force until the next check.
 
 use std::error::Error;
 use std::fs;
@@ -30,7 +30,7 @@ use crate::start::tls::{Identity, Tls, TlsError};
 
 /// Maximum bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Time between two looks at a file that changed.
+/// Time between the two reads of a changed file.
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// Authentication, authorization and TLS. The names are those of kube-apiserver's flags where it
@@ -114,15 +114,15 @@ struct Files {
 pub(crate) struct Watched {
     paths: Vec<PathBuf>,
     in_force: Vec<Vec<u8>>,
-    /// Changed content that was seen once.
+    /// Changed content that was read once.
     seen_once: Option<Vec<Vec<u8>>>,
     /// The last content that was reported as unusable.
     reported: Option<Result<Vec<Vec<u8>>, String>>,
 }
 
 impl SecurityOptions {
-    /// Reads the files. `tokens` are those in force, of the token file if there is one; `own` makes
-    /// a certificate if the options name none.
+    /// Reads the files. `tokens` are those in force, from the token file if there is one; `own`
+    /// makes a certificate if the options name none.
     pub(crate) fn load(
         &self,
         token_file: Option<Watched>,
@@ -194,7 +194,7 @@ impl SecurityOptions {
     }
 }
 
-/// A certificate and its key.
+/// Parses a certificate and its key.
 fn parse_identity(files: &[Vec<u8>]) -> Result<Identity, TlsError> {
     Identity::from_pem(file(files, 0), file(files, 1))
 }
@@ -205,7 +205,7 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
 }
 
 impl Security {
-    /// The task that reloads the files from now on.
+    /// Makes the task that reloads the files from now on.
     pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
         FileWatcher {
             server,
@@ -222,24 +222,24 @@ pub(crate) struct FileWatcher {
     files: Files,
 }
 
-/// A request to check the files now; the answer is whether all of them are in force.
+/// A request to check the files now; the answer says whether all of them are in force.
 pub(crate) type ReloadRequest = oneshot::Sender<bool>;
 
-/// Why files are looked at.
+/// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// On request: they are written completely.
+    /// A request: the files are written completely.
     Asked,
-    /// After an interval: what writes them may not have finished.
+    /// The interval is over: the files may be half written.
     Regular,
 }
 
-/// The result of a look at files; of several, the last in this order counts.
+/// The result of a check. Of several, the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Looked {
     InForce,
     Unusable,
-    /// They changed, and have to be looked at again.
+    /// The files changed, and must be read again.
     Changing,
 }
 
@@ -282,7 +282,8 @@ impl FileWatcher {
         }
     }
 
-    /// Looks at the files, which may be on slow disks. `None`: it is not possible any more.
+    /// Checks the files on another thread, because disks may be slow. `None` if the runtime is
+    /// shutting down.
     async fn look(mut self, look: Look) -> Option<(Self, Looked)> {
         let looked = tokio::task::spawn_blocking(move || {
             let looked = self.reload(look);
@@ -359,7 +360,7 @@ impl Watched {
         file(&self.in_force, 0)
     }
 
-    /// Applies changed content, unless it has to be seen once more.
+    /// Applies changed content, unless it must be read once more.
     fn reload(
         &mut self,
         counters: &AccessCounters,
@@ -465,7 +466,7 @@ mod tests {
         };
         for (text, how, expected) in [
             ("old", Regular, (InForce, vec![])),
-            // It is emptied and written in parts.
+            // The file is emptied and then written in parts.
             ("", Regular, (Changing, vec![])),
             ("verbs: [get]", Regular, (Changing, vec![])),
             ("verbs: [get], names: [a]", Regular, (Changing, vec![])),
@@ -475,7 +476,7 @@ mod tests {
                 (InForce, vec!["verbs: [get], names: [a]".to_owned()]),
             ),
             ("verbs: [get], names: [a]", Regular, (InForce, vec![])),
-            // Changed for a moment, and later in the same way again.
+            // The content changes for a moment, and later in the same way again.
             ("", Regular, (Changing, vec![])),
             ("verbs: [get], names: [a]", Regular, (InForce, vec![])),
             ("", Regular, (Changing, vec![])),
@@ -483,7 +484,7 @@ mod tests {
             ("unusable", Regular, (Changing, vec![])),
             ("unusable", Regular, (Unusable, vec![])),
             ("unusable", Regular, (Unusable, vec![])),
-            // It is complete, as it is asked for.
+            // On request, the content counts as complete.
             ("new", Asked, (InForce, vec!["new".to_owned()])),
         ] {
             assert_eq!(look(text, how), expected, "{text:?} {how:?}");

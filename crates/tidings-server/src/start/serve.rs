@@ -1,12 +1,11 @@
-//! Connections: accepted, put behind TLS, served, and ended in good order.
+//! Accepts connections, adds TLS, serves requests, and ends connections in good order.
 //!
-//! No client holds one without using it: the handshake, the first request, and the pause between
-//! two requests each have a deadline, in either protocol. A request that is being answered, a watch
-//! above all, keeps its connection until its time is over; if the client has not taken the rest
-//! some time after that, the connection is ended. Connections on which no request has shown good
-//! credentials have a limit of time of their own, and one answer where HTTP/2 is spoken; the number
-//! of connections is bounded in `connections.rs`, and how one of HTTP/1.1 is closed is in
-//! `lingering.rs`.
+//! No client can hold a connection without using it. The handshake, the first request, and the
+//! pause between two requests each have a deadline, over HTTP/1.1 and HTTP/2. A request in
+//! progress, above all a watch, keeps its connection until its own deadline. If the client has not
+//! read the rest some time after that, the connection is ended. Connections on which no request had
+//! valid credentials have a deadline and, over HTTP/2, only one answer. `connections.rs` bounds the
+//! number of connections, and `lingering.rs` closes those of HTTP/1.1.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -46,37 +45,36 @@ use crate::start::repolled::Repolled;
 use crate::start::tls::Tls;
 use crate::timeline;
 
-/// A silent connection is probed this often, by HTTP/2 pings and by TCP, and dropped if no answer
-/// comes.
+/// Interval at which a silent connection is probed, by HTTP/2 pings and by TCP. Without an answer
+/// it is dropped.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
-/// Maximum of open requests on one HTTP/2 connection; kube-apiserver's own value.
+/// Maximum open requests on one HTTP/2 connection; kube-apiserver's value.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// Go adds this to the limit of a request's head, in bytes.
+/// Bytes that Go adds to the limit of a request's head.
 const HEAD_SLACK: usize = 4096;
-/// The limit of a request's head is no lower and no higher: hyper needs 8 KiB, and kube-apiserver
-/// takes 1 MiB.
+/// Bounds of the limit of a request's head: hyper needs 8 KiB, and kube-apiserver accepts 1 MiB.
 const HEAD_BYTES: RangeInclusive<usize> = 8 * 1024..=1024 * 1024;
-/// Maximum of bytes of one request's body that a client may send before they are read;
-/// kube-apiserver's own value.
+/// Maximum bytes of one request's body that a client may send before they are read;
+/// kube-apiserver's value.
 const HTTP2_STREAM_WINDOW: u32 = 256 * 1024;
-/// The same for all bodies of one connection.
+/// Maximum bytes of all bodies of one connection that may be sent before they are read.
 const HTTP2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Maximum of requests that a client has taken back before they were looked at. One more ends the
+/// Maximum requests that a client has reset before the server handled them. One more ends the
 /// connection.
 const HTTP2_PENDING_RESETS_MAX: usize = 20;
-/// Maximum of requests of one connection, over all its life, that were refused for errors of the
-/// protocol. One more ends the connection. This is the library's own value.
+/// Maximum requests of one connection, over its whole lifetime, that were refused for protocol
+/// errors. One more ends the connection. The library's own value.
 const HTTP2_ERRORS_MAX: usize = 1024;
-/// A client without credentials has about this long to end a connection once it is told to.
+/// Time for a client without credentials to end its connection after it was told to.
 const LINGER: Duration = Duration::from_secs(1);
-/// When accepting fails (no file descriptors left, say), it is tried again after this.
+/// Wait before accepting is tried again, for example when no file descriptors are left.
 pub(super) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// What answers requests.
+/// The services that answer requests.
 #[derive(Clone)]
 pub(super) struct Served {
     api: TowerToHyperService<Router>,
-    /// The timeline, where there is one.
+    /// The timeline's service, if there is one.
     timeline: Option<TowerToHyperService<Router>>,
 }
 
@@ -88,7 +86,7 @@ impl Served {
         }
     }
 
-    /// What answers requests for a path.
+    /// The service that answers requests for a path.
     fn of(&self, path: &str) -> &TowerToHyperService<Router> {
         let is_timeline = is_at_or_below(path, timeline::PREFIX);
         let timeline = self.timeline.as_ref();
@@ -96,8 +94,8 @@ impl Served {
     }
 }
 
-/// Serves the API over TLS until `shutdown` resolves; then ends watches, finishes what is in flight
-/// and returns.
+/// Serves the API over TLS until `shutdown` resolves. Then ends watches, finishes requests in
+/// flight and returns.
 pub async fn serve(
     listener: TcpListener,
     server: Arc<ApiServer>,
@@ -109,7 +107,7 @@ pub async fn serve(
     serve_api(listener, server, served, tls.into(), shutdown).await;
 }
 
-/// Like [`serve`], an API that has the server's limits and ends with it.
+/// Like [`serve`], for an API that has the server's limits and ends with it.
 pub(super) async fn serve_api(
     listener: TcpListener,
     server: Arc<ApiServer>,
@@ -126,7 +124,7 @@ pub(super) async fn serve_api(
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
-            // Those that ended are forgotten.
+            // Finished connections are removed.
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -173,7 +171,7 @@ pub(super) async fn serve_api(
     }
 }
 
-/// One connection, from the handshake to its end.
+/// Serves one connection, from the handshake to its end.
 async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -185,10 +183,11 @@ async fn connection(
     let options = &server.options;
     let stranger_until =
         clock::deadline(clock::timer(), options.unauthenticated_connection_timeout);
-    // Watch events are small and must not wait for more. Should it fail, the handshake will, too.
+    // Watch events are small and must not wait for more data. If this fails, the handshake will
+    // fail, too.
     let _ = stream.set_nodelay(true);
-    // Detects clients that disappeared without closing the connection, also when there is nothing
-    // to send, as on a quiet watch.
+    // Detects clients that disappeared without closing the connection, even if there is nothing to
+    // send, as on a quiet watch.
     let keepalive = TcpKeepalive::new()
         .with_time(KEEP_ALIVE)
         .with_interval(KEEP_ALIVE);
@@ -251,15 +250,15 @@ async fn connection(
     }
 }
 
-/// Longest line and headers of a request together, in bytes, over either protocol. Longer ones are
-/// answered with 431, and a URI of more than 65,534 bytes with 414. A connection whose head is not
-/// complete holds no more memory for it.
+/// Maximum bytes of a request's first line and headers, over HTTP/1.1 and HTTP/2. Longer ones are
+/// answered with 431, and a URI of more than 65,534 bytes with 414. A connection whose head is
+/// incomplete holds no more memory than this.
 fn head_bytes_max(asked: usize) -> usize {
     asked.clamp(*HEAD_BYTES.start(), *HEAD_BYTES.end()) + HEAD_SLACK
 }
 
-/// Serves a connection until its client ends it, has nothing to ask for too long, shows no
-/// credentials for too long, or the server stops.
+/// Serves a connection until its client ends it, is idle for too long, shows no valid credentials
+/// for too long, or the server stops.
 async fn drive<C>(
     connection: C,
     activity: &Activity,
@@ -297,8 +296,9 @@ async fn drive<C>(
                 if untaken || activity.all_are_overdue() {
                     return;
                 }
-                // Other answers on the connection are still read: they continue for a while, and
-                // new requests need another connection. What is not taken holds memory.
+                // Other answers on the connection are still being read, and continue for a while;
+                // new requests need another connection. Unread answers hold memory, so this time is
+                // bounded.
                 untaken = true;
                 overdue.set(activity.overdue(longest, UNREAD_MAX));
             }
@@ -330,7 +330,7 @@ async fn drive<C>(
     }
 }
 
-/// The API, as one connection sees it.
+/// The API service for one connection.
 struct Connected {
     served: Served,
     certificate: Option<Arc<PeerCertificate>>,
@@ -340,7 +340,7 @@ struct Connected {
     activity: Arc<Activity>,
     intake: Intake,
     request_timeout: Duration,
-    /// A client has this long to take what is left of an answer whose time is over.
+    /// Time for a client to read the rest of an answer after the request's deadline.
     grace: Duration,
 }
 
@@ -392,9 +392,9 @@ impl Service<Request<Incoming>> for Connected {
 /// An answer's body.
 struct Answer {
     body: Body,
-    /// Whether it lasts, as a watch does.
+    /// Whether the answer is a stream, such as a watch.
     is_stream: bool,
-    /// Of a stream: whether the next message was not asked for since the last one.
+    /// For a stream: whether the last message is not read yet, as the next one was not requested.
     is_unread: bool,
     open: Open,
 }

@@ -17,14 +17,13 @@ use crate::start::private::create_private_dir;
 pub enum Storage {
     /// In its data folder.
     Embedded(EmbeddedOptions),
-    /// In etcd, laid out as a kube-apiserver does it, so that both can serve the same etcd (feature
-    /// `etcd`).
+    /// In etcd, in kube-apiserver's layout, so that both can serve the same etcd (feature `etcd`).
     #[cfg(feature = "etcd")]
     Etcd(EtcdOptions),
 }
 
 impl Default for Storage {
-    /// The embedded store with its defaults.
+    /// The embedded store with its default options.
     fn default() -> Self {
         Self::Embedded(EmbeddedOptions::default())
     }
@@ -49,8 +48,8 @@ impl Storage {
     pub(crate) async fn open(self, data_dir: &Path) -> Result<Arc<dyn Store>, StartError> {
         match self {
             Self::Embedded(options) => {
-                // No other user of the machine may read events, even if the folder around them
-                // existed before.
+                // No other user of the machine may read the events, even if the data folder existed
+                // before.
                 let folder = data_dir.join("store");
                 private_dir(&folder)?;
                 Ok(Arc::new(EmbeddedStore::open(folder, options)?))
@@ -65,9 +64,9 @@ impl Storage {
     }
 }
 
-/// What the store on etcd, which keeps bytes only, finds an event by: give it to
-/// [`EtcdStore::open`](tidings_store::etcd::EtcdStore::open). A value that is no event is found by
-/// its key alone.
+/// Describes a stored value to the store on etcd, which knows only bytes: pass it to
+/// [`EtcdStore::open`](tidings_store::etcd::EtcdStore::open). A value that is not an event can be
+/// found by its key only.
 #[cfg(feature = "etcd")]
 pub fn describe(value: &[u8]) -> Description {
     let value = bytes::Bytes::copy_from_slice(value);
@@ -76,7 +75,7 @@ pub fn describe(value: &[u8]) -> Description {
         .unwrap_or_default();
     Description {
         index,
-        // The lease says it.
+        // The expiry is that of the lease.
         expires_at: None,
     }
 }

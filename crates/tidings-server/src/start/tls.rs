@@ -1,7 +1,7 @@
-//! The server's certificate. At first start a certificate authority of the server's own is made and
-//! kept in the data folder, so that clients which trust it still do after a restart; at every start
-//! it issues a new serving certificate. If a certificate is given (`--tls-cert-file`), it is only
-//! read.
+//! The server's certificate. At the first start the server makes its own certificate authority and
+//! stores it in the data folder, so that clients which trust it still do after a restart. At every
+//! start the authority issues a new serving certificate. A given certificate (`--tls-cert-file`) is
+//! only read.
 
 use std::fs;
 use std::io;
@@ -21,32 +21,32 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::auth::certificate::ClientAuthority;
 use crate::start::private::{create_private_dir, write_private};
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The kept key is not usable.
+    /// The stored key of the authority is invalid.
     #[error("{}: not a usable private key ({source}); remove the folder to have a new authority made", path.display())]
     Key {
-        /// Where it is.
+        /// The path of the key.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the key.
         source: rcgen::Error,
     },
-    /// A file in PEM form is not usable.
+    /// A file in PEM form is invalid.
     #[error("not a usable {what}: {why}")]
     Pem {
-        /// What it should hold.
+        /// What the file should contain.
         what: &'static str,
-        /// What is wrong with it.
+        /// The error in the file.
         why: String,
     },
     /// A certificate could not be made.
@@ -57,8 +57,8 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// What connections are accepted with. It can be replaced while they are; those that are open keep
-/// theirs.
+/// The TLS configuration of new connections. It can be replaced while the server runs; open
+/// connections keep theirs.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
@@ -74,13 +74,13 @@ impl Tls {
         self.0.read().clone()
     }
 
-    /// Accepts connections with this from now on.
+    /// Sets the configuration for connections accepted from now on.
     pub fn replace(&self, config: Arc<ServerConfig>) {
         *self.0.write() = config;
     }
 }
 
-/// A certificate to serve with, its key, and what clients trust it by.
+/// A serving certificate, its key, and the authority by which clients trust it.
 pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -88,7 +88,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Loads or makes the authority in `folder` and makes a certificate for these names and
+    /// Loads or makes the authority in `folder`, and issues a certificate for these names and
     /// addresses.
     pub(crate) fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
         let (authority_pem, key) = authority(folder)?;
@@ -107,7 +107,7 @@ impl Identity {
         })
     }
 
-    /// Reads a certificate, with those that vouch for it behind it, and its key, both in PEM form.
+    /// Reads a certificate, followed by its intermediates, and its key, both in PEM form.
     pub(crate) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let pem = |what, error: pem::Error| TlsError::Pem {
             what,
@@ -130,8 +130,8 @@ impl Identity {
         })
     }
 
-    /// What to accept connections with. Certificates of clients are asked for if there is an
-    /// authority for them.
+    /// Makes the TLS configuration. Client certificates are requested if there is an authority for
+    /// them.
     pub(crate) fn config(
         &self,
         clients: Option<&ClientAuthority>,
@@ -149,7 +149,7 @@ impl Identity {
     }
 }
 
-/// The names and addresses a server bound to this address is reached by.
+/// The names and addresses by which clients reach a server bound to this address.
 pub(crate) fn names(bind_address: IpAddr) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let bound = bind_address.to_string();
@@ -180,7 +180,7 @@ fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
             create_private_dir(folder).map_err(at(folder))?;
             let key = KeyPair::generate()?;
             let certificate = authority_params().self_signed(&key)?.pem();
-            // The key comes last: it is what says that the pair is complete.
+            // The key is written last, because its existence shows that the pair is complete.
             write_private(&certificate_path, certificate.as_bytes())
                 .map_err(at(&certificate_path))?;
             write_private(&key_path, key.serialize_pem().as_bytes()).map_err(at(&key_path))?;
@@ -190,7 +190,8 @@ fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
     }
 }
 
-/// The authority but for its key: always the same, so that a kept key signs for a kept certificate.
+/// The parameters of the authority except for its key. They never change, so that a stored key
+/// matches a stored certificate.
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name("tidings-ca");
