@@ -33,11 +33,11 @@ pub(super) async fn authenticate(
 ) -> (Identity, Result<User, Status>) {
     let mut identity = Identity::default();
     let found = identify(server, parts).await;
-    // No longer needed, and now it cannot get into a log.
+    // The token is no longer needed, and now it cannot get into a log.
     parts.headers.remove(header::AUTHORIZATION);
     let user = match found {
         Ok((user, known_by)) => {
-            // A token is passed on only to the cluster that knew it.
+            // A token is sent on only to the cluster that knew it.
             if server.passes_through() {
                 parts.extensions.insert(known_by);
             }
@@ -57,7 +57,7 @@ pub(super) async fn authenticate(
     }
 }
 
-/// Finds the user whom the credentials of a request show, and notes it for its connection.
+/// Finds the user of a request by its credentials, and records it for the connection.
 ///
 /// # Errors
 /// 401 for an unknown user, 503 if the credentials cannot be checked.
@@ -100,7 +100,7 @@ async fn find(server: &ApiServer, parts: &request::Parts) -> Result<(User, Known
     })
 }
 
-/// The warning for a token after two spaces, which is not recognized and easily overlooked.
+/// The warning for a token after two spaces, which is ignored and easily overlooked.
 fn extra_space_warning(headers: &http::HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let start = value.get(..b"bearer  ".len())?;
@@ -121,14 +121,14 @@ async fn impersonated(
     for needed in &asked.needed {
         require(server, user, needed).await?;
     }
-    // What they may do is decided by whoever knows the user that acts.
+    // The cluster or server that knows the acting user decides about the impersonated user, too.
     let acting = asked.user.beside(user);
     let (user, acting_as) = (&user.name, &acting.name);
     tracing::debug!(user, acting_as, "impersonating");
     Ok(Some(acting))
 }
 
-/// Accepts requests that the user is allowed to make.
+/// Refuses requests that the user is not allowed to make.
 ///
 /// # Errors
 /// 403 if the request is not allowed, 503 if that cannot be checked.
@@ -137,7 +137,7 @@ pub(super) async fn authorize(
     user: &User,
     info: &RequestInfo,
 ) -> Result<(), Status> {
-    // A user who may list all events, or those of a namespace, needs nothing else to read an
+    // A user who may list all events, or those of a namespace, needs no other permission to read an
     // archive.
     let asked = match info.asked_namespace() {
         Some(namespace) => Attributes::list_events(namespace),
@@ -150,14 +150,14 @@ pub(super) async fn authorize(
         decision.is_ok_and(|decision| decision.allowed)
     };
     if info.is_versions() && !is_allowed(&decision) {
-        // Who may list an event may read what it was, too.
+        // A user who may list an event may read its earlier versions, too.
         let listed = decide(server, user, &Attributes::list_named(info)).await;
         if is_allowed(&listed) {
             decision = listed;
         }
     }
     let took = clock::monotonic().saturating_duration_since(began);
-    // Once for each request, as kube-apiserver does: additional questions, such as those of
+    // Counted once for each request, as in kube-apiserver: additional questions, such as those of
     // impersonation, are not counted.
     let permission = match &decision {
         Ok(decision) if decision.allowed => Permission::Allowed,
@@ -169,7 +169,7 @@ pub(super) async fn authorize(
     allow(user, &asked, decision)
 }
 
-/// Asks a cluster early about the create that a PUT or apply is likely to be. Otherwise the request
+/// Asks a cluster early about the create that a PUT or apply may become. Otherwise the request
 /// would ask while it holds a place in flight, and a slow cluster would soon block all places.
 pub(super) async fn preauthorize_create(
     server: &ApiServer,
@@ -189,8 +189,8 @@ pub(super) async fn preauthorize_create(
     }
 }
 
-/// A PUT or an apply of an event that does not exist creates it, which needs the permission to
-/// create.
+/// Checks the permission to create for a PUT or an apply of an event that does not exist, because
+/// it creates the event.
 ///
 /// # Errors
 /// 403 if the user may not create it.
@@ -208,7 +208,7 @@ async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Res
     allow(user, asked, decide(server, user, asked).await)
 }
 
-/// Whether a user may list the events of a namespace; of all, if it is empty.
+/// Whether a user may list the events of a namespace, or all events if `namespace` is empty.
 ///
 /// # Errors
 /// 503 if that cannot be checked.
@@ -224,7 +224,7 @@ pub(crate) async fn may_list(
     }
 }
 
-/// What is said to a user who may not list events.
+/// The Status for a user who may not list events.
 pub(crate) fn forbidden_to_list(user: &User) -> Status {
     forbidden(&user.name, &Attributes::list_events(""), "")
 }

@@ -1,8 +1,8 @@
-//! Requests with a long body are answered apart from all others, which therefore do not wait for
-//! the processor time of parsing, validation and encoding.
+//! Handles requests with a long body on separate threads. Other requests then do not wait while
+//! such a body is parsed, validated and encoded.
 //!
-//! The workers that drive connections are shared, and nothing interrupts a request there. So a long
-//! body is handled on a thread of its own, of which there are few. A request that finds none free
+//! The runtime's workers are shared by all connections, and no request on them can be interrupted.
+//! So a long body is handled on one of a few threads of its own. A request that finds none free
 //! keeps its place in flight and waits for its turn, as requests wait for those places.
 
 use std::convert::Infallible;
@@ -21,10 +21,10 @@ use crate::api::limits::too_many_requests;
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// Longest body that is handled on a worker, in bytes: the slowest to parse takes 20 ms.
+/// Maximum bytes of a body that is handled on a worker. The slowest to parse takes 20 ms.
 pub(super) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Answers a call, apart from others if its body is long.
+/// Answers a call, on a separate thread if its body is long.
 pub(super) async fn apart<A>(
     State(server): State<Arc<ApiServer>>,
     call: Call,
@@ -40,7 +40,7 @@ where
         server.metrics.terminated(call.info.labels, 429);
         return too_many_requests();
     };
-    // Dropped with this future, when the client no longer waits for the answer.
+    // This is dropped with the future, when the client no longer waits for the answer.
     let (_waited_for, left) = oneshot::channel::<Infallible>();
     let runtime = Handle::current();
     let answered = spawn_blocking(move || {
@@ -48,7 +48,7 @@ where
         let answer = Box::pin(answer(State(server), call));
         match runtime.block_on(select(left, answer)) {
             Either::Right((answer, _)) => answer.into_response(),
-            // The client is gone.
+            // The client has disconnected.
             Either::Left(_) => Status::timeout().into_response(),
         }
     });
@@ -110,7 +110,7 @@ mod tests {
             let see = Arc::clone(&seen);
             let answer = move |_, call: Call| async move {
                 assert_eq!(call.body.len(), len);
-                // An answer may wait for others, such as the store's committer.
+                // An answer may wait for other tasks, such as the store's committer.
                 tokio::task::yield_now().await;
                 *see.lock().unwrap() = Some(thread::current().id());
                 Ok(answered())
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_nobody_waits_for_is_given_up_and_gives_its_place_to_the_next() {
-        /// Whether the answer was dropped.
+        /// A future that records whether it was dropped.
         struct Dropped(Arc<AtomicBool>);
         impl Drop for Dropped {
             fn drop(&mut self) {
@@ -134,7 +134,7 @@ mod tests {
         }
         let server = server();
         let mut abandoned = Vec::new();
-        // As many as have a place, and two that wait.
+        // One for each thread, and two that wait.
         for _ in 0..thread::available_parallelism().unwrap().get() + 2 {
             let is_dropped = Arc::new(AtomicBool::new(false));
             let dropped = Dropped(Arc::clone(&is_dropped));

@@ -1,4 +1,4 @@
-//! PATCH of an event by server-side apply, which creates it if there is none.
+//! Server-side apply: a PATCH that creates the event if it does not exist.
 
 use serde_json::Value;
 use tidings_core::validate::go_quote;
@@ -9,7 +9,7 @@ use crate::http::status::Status;
 use tidings_api::managed::{self, ApplyError, Writer};
 use tidings_api::yaml;
 
-/// Upstream's words before a duplicate key.
+/// Upstream's message before a duplicate key.
 const KEYS_TWICE: &str =
     "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  ";
 
@@ -57,12 +57,13 @@ fn refusal(error: ApplyError) -> Status {
     match error {
         ApplyError::Unacceptable(why) => Status::bad_request(why),
         ApplyError::Conflicts(conflicts) => Status::apply_conflicts(&conflicts),
-        // 500 is what kube-apiserver answers to a configuration that does not fit the schema.
+        // kube-apiserver answers 500 to a configuration that does not fit the schema.
         _ => Status::internal(error),
     }
 }
 
-/// Reads a configuration, YAML or JSON, and the notes on duplicate keys, whose last value is used.
+/// Reads a configuration in YAML or JSON, and warnings about duplicate keys, whose last value is
+/// used.
 fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if body.trim_ascii().is_empty() {
         return Ok((Value::Null, Vec::new()));
@@ -70,13 +71,13 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
     if let Some(config) = yaml::plain_json(body) {
         return Ok((config, Vec::new()));
     }
-    // Of several documents the first one counts.
+    // Only the first of several documents is used.
     let body = yaml::first_document(body);
     let unreadable =
         |why: &dyn std::fmt::Display| Status::bad_request(format!("error decoding YAML: {why}"));
     let (mut config, duplicates): (Value, Vec<String>) = match lenient_yaml(body) {
         Ok((config, twice)) => (config, twice.iter().map(repeated).collect()),
-        // Not all JSON is YAML: its escapes of surrogate pairs are not.
+        // Some JSON is not YAML: its escapes of surrogate pairs are not.
         Err(why) => match serde_json::from_slice(body) {
             Ok(config) => (config, Vec::new()),
             Err(_) => return Err(unreadable(&why.strict)),
@@ -93,7 +94,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), Status> {
 fn settle_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
-            // No fraction, and no more digits than a float holds exactly.
+            // The float has no fraction, and no more digits than a float holds exactly.
             if let Some(float) = number.as_f64()
                 && number.is_f64()
                 && float.fract() == 0.0
@@ -108,7 +109,7 @@ fn settle_numbers(value: &mut Value) {
     }
 }
 
-/// The first duplicate key, in the words of kube-apiserver's parser.
+/// The first duplicate key, in kube-apiserver's words.
 fn repeated(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

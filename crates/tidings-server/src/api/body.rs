@@ -1,4 +1,4 @@
-//! Bodies: decoding the event that a client sent, and encoding an answer in the requested form.
+//! Reads the event in a request's body, and encodes answers in the requested form.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tidings_api::codec::{self, Api};
 use tidings_api::field_validation::FieldValidation;
 use tidings_api::table::{IncludeObject, Rows};
 
-/// The event of a request, and warnings for its sender.
+/// The event of a request, and warnings for the client.
 pub(crate) struct Sent {
     pub(crate) event: Event,
     pub(crate) warnings: Vec<String>,
@@ -61,7 +61,7 @@ struct Document {
     reading: Reading,
 }
 
-/// Why a body is not an event.
+/// The reason why a body is not an event.
 enum Refusal {
     /// Its kind cannot be read.
     Unrecognized(String),
@@ -70,7 +70,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    /// `transformDecodeError`.
+    /// The Status of kube-apiserver's `transformDecodeError`.
     fn status(&self, body: &[u8]) -> Status {
         Status::bad_request(match self {
             Self::Unrecognized(why) => format!(
@@ -117,7 +117,7 @@ fn json(api: Api, body: &[u8]) -> Result<Document, Refusal> {
             return Err(Refusal::Unrecognized(why));
         }
         if reading.complaint().is_none() {
-            // Some text is valid only to Go.
+            // Some text is valid only in Go.
             (result, reading) = read(api, &replace_what_is_no_text(body));
         }
     }
@@ -156,8 +156,8 @@ fn protobuf(api: Api, body: &Bytes) -> Result<Document, Refusal> {
 
 type Read = (Result<(TypeMeta, Event), String>, Reading);
 
-/// The document, or why it is refused. An event of the other version is read again as that version,
-/// because the two have different fields.
+/// The document, or the error. An event of the other version is read again as that version, because
+/// the two have different fields.
 fn settle(
     api: Api,
     result: Result<(TypeMeta, Event), String>,
@@ -170,7 +170,7 @@ fn settle(
     }
     let target = match &result {
         Ok((type_meta, _)) => Target::of(api, type_meta)?,
-        // Its kind decides about the error, wherever the reading ended.
+        // The kind decides about the error, wherever the reading stopped.
         Err(_) => Target::of(api, &type_meta())?,
     };
     let (result, reading) = if target.api == api {
@@ -189,13 +189,13 @@ fn settle(
     }
 }
 
-/// The version and kind of a document; by default those of the request's path.
+/// The version and kind of a document. The defaults are those of the request's path.
 #[derive(Clone)]
 struct Target {
     group_version: String,
     version: String,
     kind: String,
-    /// The fields by which it is read.
+    /// The API version by whose fields the document is read.
     api: Api,
     /// Whether that version is served.
     served: bool,
@@ -240,10 +240,10 @@ impl Target {
     }
 }
 
-/// The version of events that a document names.
+/// The API version of events that a document names.
 ///
 /// # Errors
-/// The words for a document that is not an event.
+/// The message for a document that is not an event.
 pub(super) fn named(api: Api, type_meta: &TypeMeta) -> Result<Api, String> {
     match Target::of(api, type_meta) {
         Ok(target) => Ok(target.api),

@@ -23,8 +23,8 @@ use crate::http::stored::Key;
 use tidings_api::codec::Api;
 use tidings_api::managed::manager_of;
 
-/// Attached to a request: the cluster's decision about the create that it is if its event does not
-/// exist.
+/// An extension of a request: a cluster's decision about the create that the request becomes if its
+/// event does not exist.
 #[derive(Clone, Debug)]
 pub(super) struct Preauthorized(pub(super) Result<Decision, ReviewError>);
 
@@ -40,9 +40,9 @@ pub(crate) struct Call {
     pub(super) preauthorized: Option<Preauthorized>,
     /// The place of a watch that sends existing events.
     pub(super) initial_place: Option<InitialPlace>,
-    /// The memory of the answer.
+    /// The share of memory of the answer.
     pub(super) held: Held,
-    /// For the audit log.
+    /// Facts for the audit log.
     pub(super) notes: Notes,
 }
 
@@ -56,7 +56,7 @@ impl Call {
         negotiate(&self.headers, &self.info.query, answer)
     }
 
-    /// The manager of a change: the one that the request names, or else its User-Agent.
+    /// The field manager of a change: the one that the request names, or else its User-Agent.
     pub(crate) fn manager(&self, options: &WriteOptions) -> String {
         if !options.field_manager.is_empty() {
             return options.field_manager.clone();

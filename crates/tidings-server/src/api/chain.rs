@@ -1,5 +1,5 @@
 //! The steps before and after the handler of each request, in the order of
-//! `DefaultBuildHandlerChain` of `k8s.io/apiserver/pkg/server/config.go`.
+//! `DefaultBuildHandlerChain` in `k8s.io/apiserver/pkg/server/config.go`.
 //!
 //! These are functions and not a stack of tower layers: each layer would box the request's future
 //! and copy the request once more, which together took about a fifth of a small create's processor
@@ -47,8 +47,8 @@ const HEADER_OVERHEAD: usize = 128;
 /// Memory of a query parameter in addition to its text.
 const PARAMETER_OVERHEAD: usize = 96;
 
-/// The result of authentication that took place before, as an extension of a request. The handler
-/// decides what may be shown.
+/// The result of an earlier authentication, as an extension of a request. The handler decides what
+/// the user may see.
 #[derive(Clone)]
 pub(crate) struct Entered(pub(crate) Result<User, Status>);
 
@@ -60,11 +60,11 @@ pub(crate) fn around(
     router.layer(middleware::from_fn_with_state(Arc::clone(server), answer))
 }
 
-/// The RequestInfo of a request: the one that an earlier step made, or else a new one, which is
-/// left for those that follow.
+/// The RequestInfo of a request. An earlier step may have made it; otherwise it is made now and
+/// attached for later steps.
 fn info_of(request: &mut Request) -> Arc<RequestInfo> {
     let made = request.extensions().get::<Arc<RequestInfo>>();
-    // One that was made before the path was changed is about another request.
+    // A RequestInfo that was made before the path was changed describes another request.
     if let Some(made) = made.filter(|made| made.is_of(request.method(), request.uri())) {
         return Arc::clone(made);
     }
@@ -74,7 +74,7 @@ fn info_of(request: &mut Request) -> Arc<RequestInfo> {
     info
 }
 
-/// Refuses a request before its authentication, such as one whose path leads nowhere.
+/// Refuses a request before its authentication, for example because its path is unknown.
 pub(crate) fn refuse(
     server: Arc<ApiServer>,
     mut request: Request,
@@ -110,7 +110,7 @@ async fn answer(
     measured.follow(common.complete(response))
 }
 
-/// There is no room for a request's head.
+/// The error if there is no room for a request's head.
 pub(crate) struct NoRoom;
 
 /// Reserves memory for a request's head while its credentials are checked, which may take as long
@@ -178,9 +178,9 @@ async fn authenticate_and_serve(
     };
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
-    // Boxed, like its parts: a future is as large as everything it awaits, twice where a value is
-    // passed on, and is copied to the place where it is polled. Unboxed it would take thirty
-    // kilobytes for every request.
+    // Boxed, like its parts. A future is as large as everything it awaits, twice where a value is
+    // moved, and is copied to the place where it is polled. Unboxed it would take thirty kilobytes
+    // for every request.
     let answer = Box::pin(async move {
         let response = match user {
             Ok(user) => {
@@ -197,7 +197,7 @@ async fn authenticate_and_serve(
     if !audited {
         return answer.await;
     }
-    // In a task of its own, so that a write whose client disconnects is finished and audited. When
+    // Runs in its own task, so that a write whose client disconnects is finished and audited. When
     // `_here` is dropped, the request only stops waiting for a place in flight.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
 }
@@ -225,8 +225,8 @@ async fn write_entry(
     })
 }
 
-/// An audit entry that is not written yet. A task of its own writes it, so that it is written even
-/// if the client does not wait for the end of the answer.
+/// An audit entry that is not written yet. It is written by its own task, so that it is written
+/// even if the client does not wait for the end of the answer.
 struct UnwrittenEntry(Option<(audit::Entry, Arc<ApiServer>, Outcome)>);
 
 impl UnwrittenEntry {
@@ -301,7 +301,7 @@ async fn allowed(
             let passed = passed::pass(server, (followed, way), info, head, began);
             match Box::pin(passed).await {
                 Ok(response) => return response,
-                // The answer of this server is better than an error.
+                // This server's own answer is better than an error.
                 Err(_) if passed::is_served_here(info) => {}
                 Err(refused) => return refused,
             }
@@ -378,16 +378,16 @@ async fn serve(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The parts of a request that all answers need.
+/// The parts of a request that every answer needs.
 struct Common {
     audit_id: Option<HeaderValue>,
-    /// The headers that decide on the form of a [`Status`].
+    /// The headers that determine the form of a [`Status`].
     asked: HeaderMap,
     info: Arc<RequestInfo>,
 }
 
 impl Common {
-    /// Also gives the request an Audit-Id.
+    /// Reads the parts, and gives the request an Audit-Id.
     fn of(info: Arc<RequestInfo>, request: &mut Request) -> Self {
         let given = request
             .headers()
@@ -404,7 +404,7 @@ impl Common {
             // This cannot fail: a map holds far more than HEADERS_MAX.
             _ = headers.try_insert(AUDIT_ID.clone(), audit_id.clone());
         }
-        // Both are shared, not copied.
+        // The values are shared, not copied.
         let asked = [header::ACCEPT, header::USER_AGENT]
             .into_iter()
             .filter_map(|name| {
@@ -453,7 +453,7 @@ mod tests {
         let outer = info_of(&mut request);
         assert!(Arc::ptr_eq(&outer, &info_of(&mut request)));
         assert!(!outer.is_resource_request);
-        // As an archive does: what follows is about the path below the cluster's name.
+        // An archive does this: later steps see the path below the cluster's name.
         *request.uri_mut() = "/api/v1/events?watch=1".parse().unwrap();
         let inner = info_of(&mut request);
         assert!(inner.is_watch());

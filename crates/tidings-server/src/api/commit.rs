@@ -1,4 +1,4 @@
-//! A write of one event: its managed fields, validation, admission, the store, and the answer.
+//! Writes one event: managed fields, validation, admission, the store, and the answer.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -26,14 +26,14 @@ use tidings_api::managed::{self, Writer};
 const GENERATE_ATTEMPTS: usize = 8;
 /// Maximum bytes of a generateName that are kept before the random suffix.
 const GENERATE_STEM_BYTES_MAX: usize = 58;
-/// Maximum attempts of a change without a resourceVersion, each applied to what other requests
-/// wrote in between.
+/// Maximum attempts of a change without a resourceVersion. Each applies it to the state that other
+/// requests have written meanwhile.
 pub(super) const CHANGE_ATTEMPTS: usize = 64;
 
-/// Where kube-apiserver finds the repeated owners of a patched event.
+/// The place in kube-apiserver at which it finds the repeated owners of a patched event.
 pub(super) const AFTER_ADMISSION: &str = " after mutating admission happens";
 
-/// The event as it is stored, and the code of the answer.
+/// The event as stored, and the status code of the answer.
 pub(super) type Written = (StatusCode, Event);
 
 /// A write in progress.
@@ -99,7 +99,8 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Removes repeated owners, with a warning. `place` is where kube-apiserver finds them.
+    /// Removes repeated owners, with a warning. `place` is the place at which kube-apiserver finds
+    /// them.
     pub(super) fn dedup_owners(&mut self, event: &mut Event, place: &str) {
         let warnings = rules::dedup_owner_references(event, place);
         self.warnings.extend(warnings);
@@ -118,7 +119,7 @@ impl<'a> Write<'a> {
     }
 
     /// Replaces the stored event, or creates one if there is none; its managed fields are up to
-    /// date. `None` if another request was faster, and this one names no version: try again.
+    /// date. `None` if another request was faster and this one names no resourceVersion: try again.
     pub(super) async fn put(
         &mut self,
         stored: Option<&Stored>,
@@ -180,7 +181,8 @@ impl<'a> Write<'a> {
                 event.metadata.get_or_insert_default().resource_version = version;
                 return Ok(event);
             }
-            // In kube-apiserver the store refuses this, and ignores a version that is not a number.
+            // In kube-apiserver the store refuses this, and ignores a resourceVersion that is not a
+            // number.
             let number = version.as_ref().and_then(|it| it.parse::<u64>().ok());
             if number > Some(0) {
                 return Err(Status::internal(
@@ -235,7 +237,7 @@ impl<'a> Write<'a> {
         let revision = if unchanged || self.options.dry_run {
             Ok(current)
         } else if finished {
-            // The last finalizer was removed: complete the deletion.
+            // The last finalizer was removed, so the deletion is completed.
             let deleted = store.delete(key.bytes(), Some(current)).await;
             deleted.map(|_| current)
         } else {
@@ -254,8 +256,9 @@ impl<'a> Write<'a> {
     }
 }
 
-/// An event of that name exists; it may be waiting for its finalizers. `has_base` is whether the
-/// new one has a base of generated names (`rest.CheckGeneratedNameError`).
+/// The Status for a name that is taken; the existing event may be waiting for its finalizers.
+/// `has_base` says whether the new event has a base of generated names
+/// (`rest.CheckGeneratedNameError`).
 fn taken(api: Api, name: &str, has_base: bool, existing: Option<Record>) -> Status {
     let deleted = existing.and_then(|existing| Stored::decode(existing).ok());
     let deleted = deleted.is_some_and(|stored| {
@@ -299,7 +302,7 @@ fn refuse_if_any(name: &str, errors: &FieldErrors) -> Result<(), Status> {
     }
 }
 
-/// The record of an event written now. An event that waits for finalizers does not expire.
+/// The record of an event that is written now. An event that waits for finalizers does not expire.
 pub(super) fn record(server: &ApiServer, event: &mut Event) -> NewRecord {
     let metadata = event.metadata.as_ref();
     let deleted = metadata.is_some_and(|metadata| metadata.deletion_timestamp.is_some());

@@ -1,5 +1,5 @@
-//! Decoding of bodies, as far as the readers of events, of options and of configurations have it in
-//! common. Each of them has upstream's words for what it refuses.
+//! Decoding of bodies, shared by the readers of events, options and configurations. Each reader has
+//! its own error messages, which are upstream's.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -8,17 +8,17 @@ use tidings_api::codec::json::{TypeMeta, complaint};
 use tidings_api::codec::protobuf;
 use tidings_api::yaml;
 
-/// Why a body is not JSON, where its kind would be read first; `None` if it is.
+/// The error of a body that is not JSON, if its kind were read first; `None` if it is JSON.
 pub(super) fn not_json(body: &[u8]) -> Option<String> {
     let why = complaint(body)?;
     let why = format!("couldn't get version/kind; json parse error: {why}");
     Some(why)
 }
 
-/// The type that an envelope of protobuf names, and the bytes of the object in it.
+/// The type that a protobuf envelope names, and the bytes of the object in it.
 ///
 /// # Errors
-/// Why it is not an envelope.
+/// Why the bytes are not an envelope.
 pub(super) fn enveloped(body: &Bytes) -> Result<(TypeMeta, Bytes), String> {
     let opened = protobuf::open(body)?;
     let type_meta = TypeMeta {
@@ -28,18 +28,18 @@ pub(super) fn enveloped(body: &Bytes) -> Result<(TypeMeta, Bytes), String> {
     Ok((type_meta, opened.raw))
 }
 
-/// Why a document is not YAML.
+/// The error of a document that is not YAML.
 pub(super) struct NotYaml {
-    /// To a reader that refuses a duplicate key.
+    /// The error of a reader that refuses duplicate keys.
     pub(super) strict: Error,
-    /// If that was the reason: to one that uses the last value.
+    /// If that was a duplicate key: the error of a reader that uses the last value.
     lenient: Option<Error>,
 }
 
-/// A document of YAML, and the error of a duplicate key, whose last value is used.
+/// Parses a YAML document. Also returns the error of a duplicate key, whose last value is used.
 ///
 /// # Errors
-/// Why it is not YAML.
+/// Why the document is not YAML.
 pub(super) fn lenient_yaml(document: &[u8]) -> Result<(Value, Option<Error>), Box<NotYaml>> {
     let strict = match yaml::read(document, DuplicateKeyPolicy::Error) {
         Ok(value) => return Ok((value, None)),
@@ -58,10 +58,11 @@ pub(super) fn lenient_yaml(document: &[u8]) -> Result<(Value, Option<Error>), Bo
     }
 }
 
-/// The first document of YAML, and a note on a duplicate key, whose last value is used.
+/// Parses the first YAML document. Also returns a warning about a duplicate key, whose last value
+/// is used.
 ///
 /// # Errors
-/// Why it is not YAML.
+/// Why the body is not YAML.
 pub(super) fn yaml_value(body: &[u8]) -> Result<(Value, Option<String>), String> {
     let document = yaml::first_document(body);
     if document.trim_ascii().is_empty() {
@@ -97,7 +98,7 @@ mod tests {
         let note = note.unwrap();
         assert!(note.contains("duplicate") && !note.contains('\n'), "{note}");
         assert_eq!(yaml_value(b" \n").unwrap(), (Value::Null, None));
-        // What is not YAML in any other way is refused, whatever else is given twice.
+        // A document that is invalid in another way is refused, even if it also has duplicate keys.
         for body in [&b"a: b: c"[..], b"a: 1\na: 2\nb: [\n"] {
             let why = yaml_value(body).unwrap_err();
             assert!(why.starts_with("yaml: "), "{why}");

@@ -62,7 +62,7 @@ pub(crate) async fn delete(
 
 enum Removed {
     Gone,
-    /// Its finalizers delay the deletion.
+    /// The event's finalizers delay its deletion.
     Waiting(Box<Event>),
     Overtaken,
 }
@@ -134,7 +134,7 @@ pub(crate) async fn delete_collection(
     streamed::answer(&server, &call, form, deleting).await
 }
 
-/// A list whose pages are deleted before they are sent. At most one page is under way, so if the
+/// A list whose pages are deleted before they are sent. At most one page is in progress, so if the
 /// client does not read, or disconnects, the remaining events stay.
 struct Deleting {
     pages: Pages,
@@ -199,7 +199,7 @@ async fn remove_listed(
         match removed {
             Ok(Removed::Gone | Removed::Waiting(_)) => return Ok(()),
             Ok(Removed::Overtaken) => {}
-            // Another request has deleted it, which is as good.
+            // Another request has deleted it, with the same result.
             Err(status) if status.code() == StatusCode::NOT_FOUND => return Ok(()),
             Err(status) => return Err(status),
         }

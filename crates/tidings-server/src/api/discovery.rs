@@ -47,23 +47,23 @@ const DOCUMENTS: [(&str, &str); 15] = documents![
 /// Aggregated documents by their paths.
 const AGGREGATED: [(&str, &str); 2] = documents!["/api.aggregated" "/apis.aggregated"];
 
-/// The Kubernetes release whose behaviour the server has.
+/// The Kubernetes release whose behaviour the server follows.
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
-/// The minimum compatible release of such a server.
+/// The oldest release that such a server is compatible with.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
 /// A document in both encodings.
 struct Document {
     json: String,
-    /// Enveloped.
+    /// The document as protobuf, in an envelope.
     protobuf: Vec<u8>,
 }
 
 impl Document {
     fn of(text: &str) -> Self {
         let json: String = text.lines().collect();
-        // Valid: a test reads all documents.
+        // The JSON is valid: a test reads all documents.
         let value: Value = serde_json::from_str(&json).unwrap_or_default();
         let kind = value["kind"].as_str().unwrap_or_default();
         let version = match kind {
@@ -86,18 +86,18 @@ type Documents = BTreeMap<&'static str, Document>;
 
 /// All documents, made at the first request for one.
 static SENT: LazyLock<Documents> = LazyLock::new(|| documents(VERBS_OF_EVENTS));
-/// The same for an archive, whose events can be read and deleted, not written.
+/// The documents of an archive, whose events can be read and deleted, not written.
 static SENT_READ_ONLY: LazyLock<Documents> =
     LazyLock::new(|| documents(r#"["delete","deletecollection","get","list","watch"]"#));
-/// And for sealed events, which can only be read.
+/// The documents of sealed events, which can only be read.
 static SENT_SEALED: LazyLock<Documents> = LazyLock::new(|| documents(r#"["get","list"]"#));
-/// The same where it is told what is new of them.
+/// The documents of sealed events that can be watched.
 static SENT_WATCHED: LazyLock<Documents> = LazyLock::new(|| documents(r#"["get","list","watch"]"#));
 
 const VERBS_OF_EVENTS: &str =
     r#"["create","delete","deletecollection","get","list","patch","update","watch"]"#;
 
-/// The documents, with these verbs of events.
+/// Makes the documents, with these verbs of events.
 fn documents(verbs: &str) -> Documents {
     let all = DOCUMENTS.into_iter().chain(AGGREGATED);
     let document = |text: &str| Document::of(&text.replace(VERBS_OF_EVENTS, verbs));
@@ -198,8 +198,8 @@ pub(crate) async fn below(
     }
 }
 
-/// A path below a served version is answered with a Status, as its API does; any other path is
-/// unknown.
+/// The answer to an unknown path: a Status below a served version, as its API gives, and Go's plain
+/// 404 elsewhere.
 pub(super) fn no_such_path(path: &str) -> Response {
     let roots = DOCUMENTS.iter().map(|(root, _)| *root);
     let mut roots = roots.filter(|root| *root != "/apis").chain(["/version"]);
@@ -238,8 +238,8 @@ fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<
     Ok(response)
 }
 
-/// An answer that is the same until the server is replaced, without its body for a client that has
-/// it already.
+/// An answer that is constant until the server is replaced. A client that has it already gets no
+/// body.
 pub(super) fn tagged(
     headers: &HeaderMap,
     content_type: &str,
@@ -287,7 +287,7 @@ mod tests {
         serde_json::from_str(text).unwrap()
     }
 
-    /// Names and verbs of an array of resources, with the group they are in.
+    /// The names and verbs of an array of resources, with their group.
     fn named(group: &Value, resources: &Value, name: &str) -> BTreeSet<String> {
         let resources = resources.as_array().unwrap().iter();
         resources
@@ -321,7 +321,7 @@ mod tests {
             }
         }
         assert_eq!(plain, aggregated);
-        // What an archive replaces: in both groups, in either form.
+        // The text that an archive replaces is in both groups and in both forms.
         let texts = DOCUMENTS.into_iter().chain(AGGREGATED);
         let texts = texts.filter(|(_, text)| text.contains(VERBS_OF_EVENTS));
         assert_eq!(texts.count(), 4);

@@ -1,9 +1,9 @@
 //! A cache of encoded watch events, shared by all watchers.
 //!
-//! A change goes to every watcher, and encoding it is most of the work. The encoding depends only
-//! on the requested form, not on the watcher, so each is made once and kept for the others, as long
-//! as the watchers are no further apart than the cache is large. A watcher waits for another only
-//! if both need the same encoding.
+//! Every change is sent to every watcher, and encoding it is most of the work. The encoding depends
+//! only on the requested form, not on the watcher. So each encoding is made once and kept for the
+//! others, as long as the watchers are no further apart than the cache is large. A watcher waits
+//! for another only if both need the same encoding.
 
 use bytes::Bytes;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -29,7 +29,7 @@ pub(crate) struct EncodingKey {
     pub(crate) cluster: u64,
     /// The revision of the change.
     pub(crate) revision: u64,
-    /// Several keys may change in one revision.
+    /// The key of the changed record; several may change in one revision.
     pub(crate) key: Bytes,
     /// `ADDED`, `MODIFIED` or `DELETED`, as this watcher's selector sees the change.
     pub(crate) kind: &'static str,
@@ -39,16 +39,16 @@ pub(crate) struct EncodingKey {
     pub(crate) row: Option<RowKey>,
 }
 
-/// The same for a row of a Table.
+/// What the encoding of a Table's row depends on, in addition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RowKey {
-    /// Ages change by the second.
+    /// The second of the answer, by which ages change.
     pub(crate) second: i64,
     pub(crate) include_object: IncludeObject,
     pub(crate) columns: bool,
 }
 
-/// The cache.
+/// The cache of encodings.
 pub(crate) struct EncodedEvents(Cache<EncodingKey, Bytes, Weight>);
 
 /// The weight of an encoding: its bytes, but at least `BYTES_MAX / ENTRIES_MAX`, so that the limit
@@ -80,8 +80,8 @@ impl Default for EncodedEvents {
 }
 
 impl EncodedEvents {
-    /// The encoding, made by `encode` if it is not kept. A caller that needs the same encoding at
-    /// the same time waits for it.
+    /// Returns the encoding, made by `encode` if it is not cached. A caller that needs the same
+    /// encoding at the same time waits for it.
     ///
     /// # Errors
     /// The error of `encode`; the next caller that needs the encoding tries again.
@@ -141,7 +141,7 @@ mod tests {
         for len in [1, 4096] {
             for revision in 10..10 + 2 * ENTRIES_MAX {
                 assert!(get(revision + len * 100_000, "ADDED", len));
-                // Watchers need it one shortly after the other.
+                // Watchers need each encoding at nearly the same time.
                 assert!(!get(revision + len * 100_000, "ADDED", len));
             }
             let bytes: u64 = encoded.0.iter().map(|(_, bytes)| bytes.len() as u64).sum();
@@ -167,7 +167,7 @@ mod tests {
             assert!(get(revision));
             assert!(!get(revision));
         }
-        // A watcher that is a few hundred changes behind finds them.
+        // A watcher that is a few hundred changes behind still finds its encodings.
         let latest = 2 * ENTRIES_MAX..2 * ENTRIES_MAX + 500;
         assert_eq!(
             latest.clone().filter(|revision| get(*revision)).count(),
@@ -181,7 +181,7 @@ mod tests {
         let encoded = EncodedEvents::default();
         let made = AtomicUsize::new(0);
         let (first, second) = (mpsc::channel(), mpsc::channel());
-        // Each is made while the other is.
+        // Each encoding is made while the other one is.
         let meet = |revision, tell: mpsc::Sender<()>, hear: mpsc::Receiver<()>| {
             let encode = || {
                 tell.send(()).unwrap();
@@ -208,7 +208,7 @@ mod tests {
             }
         });
         assert_eq!(made.into_inner(), 1);
-        // What fails is tried again by the next.
+        // After an error, the next caller tries again.
         assert_eq!(encoded.get_or_encode(&key(4, "ADDED"), || Err(())), Err(()));
         let again = encoded.get_or_encode(&key(4, "ADDED"), || Ok::<_, ()>(Bytes::new()));
         assert_eq!(again, Ok(Bytes::new()));

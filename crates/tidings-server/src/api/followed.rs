@@ -1,5 +1,5 @@
-//! The server's view of a cluster that an archive follows: the store of its events, and their
-//! earlier versions. How the cluster is followed is unknown here.
+//! The server's view of a cluster that an archive follows: the store of its events, and its
+//! history. How the cluster is followed is unknown here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +10,43 @@ use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
 use crate::auth::Reviewer;
 use crate::flow::pass_through::PassThrough;
 
-/// A followed cluster, whose kept events are served; see [`start_clusters`](crate::start_clusters).
+/// A followed cluster, whose stored events are served; see
+/// [`start_clusters`](crate::start_clusters).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FollowedCluster {
-    /// Its name in paths, in the kubeconfig and in metrics: a DNS label, as a namespace's is.
+    /// The cluster's name in paths, in the kubeconfig and in metrics: a DNS label, like a
+    /// namespace's name.
     pub name: String,
     /// Identifies the store in continue tokens, so that tokens of another store are answered with
     /// 410 and never with wrong events. Default: the name.
     pub store_identity: String,
-    /// Its events, under `namespace/name`, in the stored form of [`tidings_api::codec`].
+    /// The cluster's events, under `namespace/name`, in the stored form of [`tidings_api::codec`].
     pub store: Arc<dyn Store>,
-    /// Earlier versions of its events, and its coverage.
+    /// Earlier versions of the cluster's events, and its coverage.
     pub past: Arc<dyn Past>,
-    /// Asked about tokens that the archive itself does not know (`TokenReview`), and what the users
-    /// whom it then knows may do (`SubjectAccessReview`). Nothing else decides about these: a role
-    /// that the archive's own options give to a user or group is not given to a namesake in the
-    /// cluster. Nor is the cluster asked about users of the archive's own options, who are valid
-    /// for every cluster. Default: only these are let in.
+    /// Reviews tokens that the archive itself does not know (`TokenReview`), and the permissions of
+    /// their users (`SubjectAccessReview`). Only the cluster decides about these users: a role that
+    /// the archive's own options give to a user or group does not apply to users of the same name
+    /// in the cluster. The cluster is not asked about users of the archive's own options, who are
+    /// valid for every cluster. Default: only those users have access.
     pub access: Option<Arc<dyn Reviewer>>,
-    /// The connection to the cluster itself, for reads that are not about events. These are passed
-    /// on with their caller's own token, if [`access`](Self::access) knew it, and the cluster
-    /// authorizes them. Default: they are not passed on.
+    /// The client of the cluster itself, for reads of other kinds than events. They are proxied
+    /// with their caller's own token, if [`access`](Self::access) knew it, and the cluster
+    /// authorizes them. Default: they are not proxied.
     pub pass_through: Option<PassThrough>,
-    /// The name, in kubeconfigs of the cluster itself, of the user whose token is passed on. The
-    /// archive's kubeconfig has only the name, in its context `archive-NAME`, which can be used
-    /// where both are read. Default: that context has the archive's own token, which is not passed
-    /// on.
+    /// The name, in the cluster's own kubeconfigs, of the user whose token is sent on. The
+    /// archive's kubeconfig has only this name, in its context `archive-NAME`, which works if both
+    /// kubeconfigs are read together. Default: that context has the archive's own token, which is
+    /// not sent on.
     pub passed_user: Option<String>,
-    /// Whether these are events that were sealed: the cluster is not followed here, and nothing is
-    /// deleted; they are watched only if [`Past::is_watched`] says so. Default: no.
+    /// Whether the events are sealed: the cluster is not followed here, and nothing is deleted.
+    /// They can be watched only if [`Past::is_watched`] says so. Default: no.
     pub is_sealed: bool,
 }
 
 impl FollowedCluster {
-    /// A cluster that only users of the archive's own options may read.
+    /// Makes a cluster that only users of the archive's own options may read.
     pub fn new(name: impl Into<String>, store: Arc<dyn Store>, past: Arc<dyn Past>) -> Self {
         let name = name.into();
         Self {
@@ -70,11 +72,12 @@ impl std::fmt::Debug for FollowedCluster {
     }
 }
 
-/// An archive's knowledge of a cluster's events, in addition to their last versions.
+/// An archive's history of a cluster's events, in addition to their last versions.
 pub trait Past: Send + Sync + 'static {
-    /// The versions of the event under a key (`namespace/name`), newest first: at most `limit`, and
-    /// no more once their values together reach a megabyte or so, as an answer is made of all of
-    /// them at once. `after` is [`Versions::more`] of the page before. `None`: no such event.
+    /// The versions of the event under a key (`namespace/name`), newest first. Returns at most
+    /// `limit`, and stops once their values reach about a megabyte, because an answer is made of
+    /// all of them at once. `after` is [`Versions::more`] of the previous page. `None` if there is
+    /// no such event.
     fn versions(
         &self,
         key: Bytes,
@@ -82,12 +85,12 @@ pub trait Past: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>>;
 
-    /// From when to when the cluster is covered, its gaps, and how much is kept: a JSON object,
-    /// which is served as it is.
+    /// The coverage of the cluster, its gaps, and its counts, as a JSON object that is served
+    /// unchanged.
     fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>>;
 
-    /// The same for who may list the events of one namespace only: nothing in it is about others,
-    /// and no number about the whole cluster. Default: there is none.
+    /// The coverage for a user who may list the events of one namespace only: it contains nothing
+    /// about other namespaces, and no count of the whole cluster. Default: there is none.
     fn coverage_of(
         &self,
         namespace: String,
@@ -96,65 +99,63 @@ pub trait Past: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// A page of everything that is kept, as JSON Lines; the first one without a place, and then
-    /// from [`Exported::more`] on. `0/NAMESPACE/NAME` is the place where an event begins. `None`:
-    /// that is not a place.
+    /// A page of all stored versions, as JSON Lines. Without a place it is the first page; later
+    /// ones begin at [`Exported::more`]. `0/NAMESPACE/NAME` is the place at which an event begins.
+    /// `None` if `place` is invalid.
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>>;
 
-    /// A file of the versions that wait to be sealed into an object storage: of the entries of
-    /// their journal from a number on, and before `to` if it is given. Default: the cluster is not
-    /// sealed.
+    /// A file of versions that are pending for object storage: those of the feed's entries from
+    /// number `from` on and, if `to` is given, before `to`. Default: the cluster is not sealed.
     fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
         let _ = (from, to);
         Box::pin(std::future::ready(Ok(Waiting::NotSealed)))
     }
 
-    /// The state of the following. Called often, by health checks and metrics, so it must not
-    /// block.
+    /// The state of following. Called often, by health checks and metrics, so it must not block.
     fn following(&self) -> Following;
 
-    /// Of a sealed archive: whether its store is told what is new, so that it can be watched.
+    /// For a sealed archive: whether its store receives new versions, so that it can be watched.
     /// Default: no.
     fn is_watched(&self) -> bool {
         false
     }
 
-    /// Of a sealed archive: the address where the cluster's events can be watched, if it is known.
-    /// Default: it is not.
+    /// For a sealed archive: the address at which the cluster's events can be watched, if it is
+    /// known. Default: unknown.
     fn watched_at(&self) -> Option<String> {
         None
     }
 
-    /// Of a sealed archive: the option that the server would have to be started with so that it can
-    /// be watched, if it is not. Default: there is none.
+    /// For a sealed archive that cannot be watched: the option with which it could be. Default:
+    /// there is none.
     fn watched_with(&self) -> Option<&'static str> {
         None
     }
 
-    /// What was asked of an object storage; `None`, which is the default, if there is none.
+    /// Counts of requests to an object storage; `None`, the default, if there is none.
     fn asked(&self) -> Option<Asked> {
         None
     }
 }
 
-/// What waits to be sealed.
+/// Pending versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// A Parquet file of it.
+    /// A Parquet file of pending versions.
     File(Vec<u8>),
-    /// Some of what was asked for is sealed, and not known as such any more.
+    /// Some of the requested entries are sealed, and no longer available here.
     Sealed,
-    /// Nothing of the cluster is sealed.
+    /// The cluster is not sealed.
     NotSealed,
 }
 
-/// What was asked of an object storage since the start.
+/// Counts of requests to an object storage since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Requests.
+    /// All requests.
     pub requests: u64,
-    /// Those that were not answered as they should be.
+    /// Requests that failed.
     pub failed: u64,
     /// Bytes that were read.
     pub bytes: u64,
@@ -165,18 +166,18 @@ pub struct Asked {
 pub struct Versions {
     /// The versions, newest first.
     pub versions: Vec<ObservedVersion>,
-    /// Where the next page begins, if there is one.
+    /// The position of the next page, if there is one.
     pub more: Option<u64>,
-    /// The event's end at its source, if it was noted.
+    /// The event's end at its source, if it was detected.
     pub ended: Option<Ended>,
 }
 
 /// The end of an event at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// When it was noted.
+    /// When the end was detected.
     pub at: UnixMillis,
-    /// If nothing was followed then: until when the event lived at least.
+    /// If nothing was followed then: the time until which the event existed at least.
     pub after: Option<UnixMillis>,
 }
 
@@ -185,27 +186,27 @@ pub struct Ended {
 pub struct Exported {
     /// Whole lines.
     pub lines: Vec<u8>,
-    /// Where the next page begins, if there is one.
+    /// The place of the next page, if there is one.
     pub more: Option<String>,
 }
 
-/// An event as it was once observed.
+/// One version of an event.
 #[derive(Clone, Debug)]
 pub struct ObservedVersion {
     /// The event, in the stored form of [`tidings_api::codec`].
     pub value: Bytes,
-    /// Its `metadata.resourceVersion` at its source.
+    /// The version's `metadata.resourceVersion` at its source.
     pub source_version: String,
-    /// When the archive received it.
+    /// When the archive received the version.
     pub observed_at: UnixMillis,
 }
 
-/// Events that were kept, and are not any more before their time was over.
+/// Counts of events that were deleted before their expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Those that were deleted to keep the quota.
+    /// Events deleted to keep the quota.
     pub by_quota: u64,
-    /// Those whose time was over at once when the rules of retention were changed.
+    /// Events that expired at once when retention rules changed.
     pub by_rules: u64,
 }
 
@@ -216,50 +217,49 @@ pub struct Following {
     /// The current activity, such as `watching`, `listing` or `waiting`. One of a few values,
     /// because it is a label of metrics.
     pub state: &'static str,
-    /// Time since anything was heard of the cluster, or since it is tried; `None` if it is not
-    /// followed.
+    /// Time since the cluster last answered or, before that, since the first attempt; `None` if it
+    /// is not followed.
     pub since_progress: Option<Duration>,
     /// The problem, in one line; `None` if there is no problem. Shown to authenticated users only.
     pub why: Option<String>,
-    /// Events that are kept.
+    /// Stored events.
     pub events: u64,
-    /// Versions of events that are kept.
+    /// Stored versions of events.
     pub versions: u64,
-    /// Bytes that they take on disk.
+    /// Bytes of the cluster's events on disk.
     pub stored_bytes: u64,
     /// Changes received from the cluster since the start.
     pub received: u64,
-    /// Spans of time in which versions may be missing.
+    /// Gaps: periods in which versions may be missing.
     pub gaps: u64,
-    /// Versions of events that could not be kept since the start, by causes: a few words, because
-    /// they are a label of metrics. Empty for a sealed archive.
+    /// Versions of events that could not be stored since the start, by cause. Causes are a few
+    /// words, because they are a label of metrics. Empty for a sealed archive.
     pub not_kept: Vec<(&'static str, u64)>,
-    /// Since when the cluster is followed, if it is known.
+    /// When following began, if it is known.
     pub covered_since: Option<UnixMillis>,
-    /// About when the oldest event that is kept was last seen, if there is one.
+    /// Approximately when the oldest stored event was last seen, if there is one.
     pub kept_since: Option<UnixMillis>,
-    /// Events that were deleted to keep the quota, and those that changed rules ended at once,
-    /// since the folder was made; `None` for a sealed archive.
+    /// Events deleted to keep the quota, and events that expired at once when rules changed, since
+    /// the folder was made; `None` for a sealed archive.
     pub taken: Option<Taken>,
-    /// By how much the clock is ahead of what the followed clusters say, zero if it is not; `None`
-    /// for a sealed archive.
+    /// How far the machine's clock is ahead of the followed clusters' clocks; zero if it is not.
+    /// `None` for a sealed archive.
     pub clock_ahead: Option<Duration>,
-    /// Up to when nothing is missing but for the gaps, if it is known.
+    /// The time until which no version is missing except in gaps, if it is known.
     pub complete_until: Option<UnixMillis>,
-    /// About how many versions wait to be sealed into an object storage; `None` if the cluster
-    /// never was sealed. Of a sealed archive: how many are shown that wait.
+    /// Approximate number of versions that are pending for object storage; `None` if the cluster
+    /// was never sealed. For a sealed archive: how many pending versions are shown.
     pub unsealed: Option<u64>,
-    /// Why the last attempt to seal what waits failed, in one line; `None` if it did not, or none
-    /// was made. Shown to authenticated users only.
+    /// Why the last attempt to seal failed, in one line; `None` if it succeeded, or there was none.
+    /// Shown to authenticated users only.
     pub not_sealed: Option<String>,
-    /// Whether nothing is sealed as the data folder is older than what it sealed: it was restored
-    /// from a copy.
+    /// Whether sealing stopped because the data folder is older than its sealed versions: it was
+    /// restored from a copy.
     pub is_older_than_sealed: bool,
-    /// Bytes of the newest manifest of the cluster's archive on object storage; 0 if that is not
-    /// known.
+    /// Bytes of the newest manifest of the cluster's archive on object storage; 0 if unknown.
     pub manifest_bytes: u64,
-    /// Of a sealed archive that asks for what waits: how long ago that was last answered; `None` if
-    /// it does not ask, or was not answered yet.
+    /// For a sealed archive that requests pending versions: the time since the last answer; `None`
+    /// if it makes no requests, or got no answer yet.
     pub since_answer: Option<Duration>,
 }
 
@@ -272,7 +272,7 @@ impl Following {
         }
     }
 
-    /// All that is wrong, if something is.
+    /// All problems in one text, if there are any.
     pub(crate) fn problem(&self) -> Option<String> {
         let not_sealed = self.not_sealed.as_ref();
         let not_sealed = not_sealed.map(|why| format!("not sealed: {why}"));
@@ -289,7 +289,7 @@ pub(crate) struct Followed {
     pub(crate) pass_through: Option<PassThrough>,
     pub(crate) passed_user: Option<String>,
     pub(crate) is_sealed: bool,
-    /// Whether it is asked itself about tokens that the archive does not know.
+    /// Whether the cluster itself reviews tokens that the archive does not know.
     pub(crate) reviews_tokens: bool,
     /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,

@@ -12,7 +12,8 @@ use tidings_api::codec::stored::StoredEvent;
 use tidings_api::codec::{self, Api};
 use tidings_api::table::Rows;
 
-/// Encodes the event in a record, with a revision (for a deleted event, that of its deletion).
+/// Encodes the event in a record with a revision, which for a deleted event is that of its
+/// deletion.
 pub(crate) fn event_frame(
     api: Api,
     form: Form,

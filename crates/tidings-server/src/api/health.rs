@@ -18,8 +18,8 @@ use crate::auth::{ANONYMOUS, User};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 
-/// Maximum bytes of what is said of a cluster's problem: a storage, or a proxy in front of it, may
-/// refuse with a page.
+/// Maximum bytes of a cluster's problem in an answer. An object storage, or a proxy in front of it,
+/// may answer with a whole page.
 const PROBLEM_BYTES_MAX: usize = 4 << 10;
 
 /// The checks of a path. A server that is shutting down is alive but not ready.
@@ -69,8 +69,8 @@ pub(crate) async fn all(
 }
 
 /// A line about the following of a cluster, and about its sealing if that fails. This is not a
-/// check, because kept events are served in any case. Anonymous clients do not see the reason of a
-/// problem.
+/// check, because stored events are served in any case. Anonymous clients do not see the reason of
+/// a problem.
 pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> String {
     let problem = following.problem();
     let sign = if problem.is_none() { '+' } else { '-' };
@@ -89,7 +89,7 @@ pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> 
     format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
 }
 
-/// A problem is often told in the words of another server.
+/// A problem's text in one line, because it often contains another server's message.
 fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     printable(&words).into_owned()

@@ -1,5 +1,5 @@
-//! Limits of requests in flight, of their memory and of their time, all until the answer's last
-//! byte.
+//! Limits of requests in flight, of their memory and of their time. They last until the answer's
+//! last byte is sent.
 
 use std::convert::Infallible;
 use std::future;
@@ -31,7 +31,7 @@ use crate::http::request::{RequestInfo, RequestLabels};
 use crate::http::status::Status;
 use crate::metrics::{Metrics, Text};
 
-/// Maximum time of a write of one event, whatever the limit for all requests is
+/// Maximum time of a write of one event, whatever the request timeout is
 /// (`requestTimeoutUpperBound`).
 const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 
@@ -39,50 +39,51 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(34);
 /// `k8s.io/apiserver`).
 const WAIT_DIVISOR: u32 = 4;
 
-/// Divisor of the processors that gives how many long bodies are read at once; one at least.
+/// Divisor of the number of processors that gives the long bodies handled at once; at least one.
 const LONG_BODIES_DIVISOR: usize = 2;
 
-/// Maximum concurrent logins to the timeline, and of those that wait: each may hold a head and a
-/// body of someone who is not known yet.
+/// Maximum concurrent logins to the timeline, and maximum waiting ones. Each may hold the head and
+/// body of an unknown client.
 const LOGINS_MAX: usize = 100;
-/// Maximum logins of one peer, those that wait included: one stranger must not keep others out.
+/// Maximum logins of one peer, including waiting ones, so that one stranger cannot block others.
 const PEER_LOGINS_MAX: usize = LOGINS_MAX / 4;
 
-/// Maximum of requests that wait for memory of one pool, and the divisor of the reads in flight
-/// that gives how many of these may: they keep their places meanwhile, which other requests need.
+/// Maximum requests that wait for memory of one pool. Also the divisor of reads in flight that
+/// gives how many of these may wait: they keep their places meanwhile, which other requests need.
 const MEMORY_WAITING_MAX: usize = 100;
 const MEMORY_WAITING_DIVISOR: usize = 4;
 
-/// A place in flight; that of a login is also part of its peer's share.
+/// A place in flight. A login's place is also part of its peer's share.
 type Place = (OwnedSemaphorePermit, Option<LoginShare>);
 
-/// The result of admission to a place in flight.
+/// The result of waiting for a place in flight.
 pub(crate) enum Admitted {
-    /// A watch, which has a place only until it has sent the existing events.
+    /// A watch, which holds a place only until it has sent the existing events.
     Watch(Option<InitialPlace>),
     Within(Limit),
     Refused(Response),
 }
 
-/// The places of requests in flight, and the time requests have.
+/// The places of requests in flight, and the time limits of requests.
 #[derive(Debug)]
 pub(crate) struct Limits {
     reads: Places,
     writes: Places,
-    /// For reviews of oneself: a slow cluster must not delay other requests.
+    /// Places for reviews of oneself, separate because a slow cluster must not delay other
+    /// requests.
     reviews: Places,
-    /// For logins to the timeline: a stranger must not delay other requests.
+    /// Places for logins to the timeline, separate because strangers must not delay other requests.
     logins: Places,
-    /// Those of them that one peer may have, or wait for.
+    /// Maximum logins that one peer may have, including waiting ones.
     peer_logins_max: usize,
-    /// For requests with a long body, which have one of the above, too.
+    /// Places for requests with a long body, in addition to one of the above.
     long_bodies: Places,
-    /// For requests that are passed on to followed clusters, to all of them together; and for those
-    /// among them that last. Each cluster has a bound of its own, too.
+    /// Places for requests proxied to all followed clusters together, and for the long-running ones
+    /// among them. Each cluster has its own bound, too.
     passed: Arc<Semaphore>,
     passed_long: Arc<Semaphore>,
     flow: FlowMetrics,
-    /// For what answers hold.
+    /// The memory budget of answers.
     pub(crate) budget: Arc<Budget>,
     request_bytes_max: usize,
     request_timeout: Duration,
@@ -111,7 +112,7 @@ impl Limits {
             writes: places(Level::Mutating),
             reviews: places(Level::Reviews),
             logins: places(Level::Logins),
-            // Behind a proxy all are of one peer.
+            // Behind a proxy, all logins come from one peer.
             peer_logins_max: match options.max_connections_per_peer {
                 0 => usize::MAX,
                 _ => PEER_LOGINS_MAX,
@@ -122,7 +123,7 @@ impl Limits {
             flow: FlowMetrics::default(),
             budget: Arc::new(Budget::new(
                 match options.max_requests_inflight / MEMORY_WAITING_DIVISOR {
-                    // 0 means no limit.
+                    // 0 means no limit on requests in flight.
                     0 => MEMORY_WAITING_MAX,
                     some => some.min(MEMORY_WAITING_MAX),
                 },
@@ -134,7 +135,7 @@ impl Limits {
         }
     }
 
-    /// Metrics of each level: its places, and the requests that waited.
+    /// Appends the metrics of each level: its places, and its waiting requests.
     pub(crate) fn write(&self, text: &mut Text) {
         let levels = [
             &self.reads,
@@ -147,10 +148,10 @@ impl Limits {
         self.budget.write(text);
     }
 
-    /// Takes a place for a request, or waits for one; after the maximum wait, or where the peer has
-    /// its share, the answer is 429. Then the same with the memory for its answer. The request's
-    /// time counts from `began`. `gone` resolves when the client disconnects. `body` is the length
-    /// of the request's body, if it is known.
+    /// Waits for a place for a request, and then for the memory of its answer. Answers 429 after
+    /// the maximum wait, or if the peer has used its share. The request's time counts from `began`.
+    /// `gone` resolves when the client disconnects. `body` is the length of the request's body, if
+    /// it is known.
     pub(crate) async fn admit(
         &self,
         metrics: &Arc<Metrics>,
@@ -212,7 +213,7 @@ impl Limits {
         })
     }
 
-    /// One of these places; that of a `login` only within the share of its peer.
+    /// Takes one of these places; a `login` only within its peer's share.
     async fn take(
         &self,
         places: &Places,
@@ -230,8 +231,8 @@ impl Limits {
         Ok((place, share))
     }
 
-    /// A place for a request with a long body, in addition to its place in flight. The wait counts
-    /// as part of the request's time.
+    /// Takes a place for a request with a long body, in addition to its place in flight. The wait
+    /// counts as part of the request's time.
     pub(crate) async fn apart(&self) -> Result<OwnedSemaphorePermit, Rejection> {
         let time = self.request_timeout.min(WRITE_TIME_MAX);
         let wait = self.wait_limit.min(time / WAIT_DIVISOR);
@@ -239,8 +240,8 @@ impl Limits {
         places.take(&self.flow, wait, future::pending()).await
     }
 
-    /// A place among all requests that are passed on, if one is free: as many as there are for
-    /// reads, or for connections where they last. Each takes a connection to its cluster.
+    /// Takes a place among all proxied requests, if one is free. There are as many as for reads, or
+    /// as connections for long-running requests, because each takes a connection to its cluster.
     pub(crate) fn passed(&self, is_long: bool) -> Option<OwnedSemaphorePermit> {
         let places = if is_long {
             &self.passed_long
@@ -250,9 +251,9 @@ impl Limits {
         Arc::clone(places).try_acquire_owned().ok()
     }
 
-    /// The places for this kind of request. Requests for metrics need no place: they matter most
-    /// when all places are taken. Neither do those for the timeline's page: its files are ready,
-    /// and strangers, who may ask for them, must not wait among known users.
+    /// The places for this kind of request. Requests for metrics need no place, because they matter
+    /// most when all places are taken. Neither do those for the timeline's page: its files are
+    /// ready, and strangers, who may request them, must not wait among known users.
     fn places(&self, info: &RequestInfo) -> Option<&Places> {
         if info.is_metrics() || info.is_page() {
             None
@@ -332,8 +333,8 @@ impl Limit {
     }
 }
 
-/// A body whose bytes hold the memory of the request until they are sent. Once it is dropped, be it
-/// at its deadline, they hold no more than they have.
+/// A body whose bytes hold the memory of the request until they are sent. When it is dropped, for
+/// example at its deadline, the bytes not sent yet hold only their own length.
 struct Counted {
     body: Body,
     held: Held,

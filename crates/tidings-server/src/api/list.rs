@@ -28,10 +28,10 @@ use crate::http::params;
 use crate::http::status::Status;
 use crate::http::stored::Stored;
 
-/// A client that asks for a Table in pages of at least this many rows, and for a page after the
-/// first, is kubectl, which reads the whole list.
+/// Rows of a page from which on the client is taken for kubectl, if it requests a Table and a page
+/// after the first. kubectl reads the whole list.
 const KUBECTL_CHUNK: usize = 500;
-/// Says the order of a list of a sealed archive, which is by objects and not by names.
+/// The header with the order of a sealed archive's list, which is by objects and not by names.
 const ORDER: HeaderName = HeaderName::from_static("tidings-order");
 
 /// GET of one event.
@@ -54,8 +54,8 @@ pub(crate) async fn get(
     event_response(&call, form, StatusCode::OK, &stored.event, now, &[])
 }
 
-/// The event that a call is for. The memory for a long one is taken once its length is known: until
-/// then, it is not held.
+/// The event that a call names. The memory for a long event is taken once its length is known;
+/// until then, the event is not held.
 async fn stored(server: &ApiServer, call: &Call) -> Result<Stored, Status> {
     let key = call.key();
     let not_found = || Status::not_found(call.api, &key.name);

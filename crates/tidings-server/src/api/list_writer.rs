@@ -2,7 +2,7 @@
 //!
 //! Items are written from their stored bytes if these are in the usual form. A protobuf list begins
 //! with its length; [`ListWriter::item_len`] and [`ListWriter::write_end`] explain how that stays
-//! true when events expire while the list is being sent.
+//! correct when events expire while the list is being sent.
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
@@ -21,7 +21,7 @@ use tidings_api::table::Rows;
 
 /// The field of `items` in every list message.
 const ITEMS: usize = 2;
-/// A field that no list message has, used as a filler.
+/// A field number that no list message has, used as a filler.
 const FILLER: usize = 15;
 /// Maximum bytes of one filler field.
 const FILLER_LEN_MAX: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! `/metrics`: the page of all metrics.
+//! Assembles `/metrics`: the page of all metrics.
 
 use std::sync::Arc;
 

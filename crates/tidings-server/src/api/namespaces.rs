@@ -1,4 +1,4 @@
-//! Namespaces, read-only, as objects or as a Table: for `kubectl get namespaces` and user
+//! Serves namespaces, read-only, as objects or as a Table, for `kubectl get namespaces` and user
 //! interfaces.
 
 use std::sync::Arc;
@@ -44,8 +44,8 @@ pub(crate) async fn get(
     respond(form, &shown)
 }
 
-/// GET /api/v1/namespaces: those of the settings; without settings, those of every cluster and
-/// those with events.
+/// GET /api/v1/namespaces: the configured namespaces or, without a configuration, those of every
+/// cluster and those with events.
 pub(crate) async fn list(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -126,8 +126,8 @@ fn metadata(name: &str, identity: Option<&str>) -> Value {
     metadata
 }
 
-/// The uid of a namespace, which is the same for as long as the store is: a UUID of version 8, for
-/// those that are made in a way of one's own (RFC 9562).
+/// The uid of a namespace, which depends only on the store's identity and the name: a UUID of
+/// version 8, for custom schemes (RFC 9562).
 fn uid(identity: &str, name: &str) -> String {
     let digest = digest_of(&format!("{identity}/{name}"));
     let mut bytes = [0; 16];

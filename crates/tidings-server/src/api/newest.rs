@@ -1,15 +1,15 @@
-//! `?order=newest&limit=N`: the events last seen, latest first, without reading the others; `since`
-//! (inclusive) and `until` (exclusive) limit the time. An incomplete page has a continue token.
-//! Each page is read at the latest revision, so an event that is seen again meanwhile is missing
-//! from later pages.
+//! `?order=newest&limit=N`: lists the last seen events, latest first, without reading the others.
+//! `since` (inclusive) and `until` (exclusive) limit the time. An incomplete page has a continue
+//! token. Each page is read at the latest revision, so an event that is seen again meanwhile is
+//! missing from later pages.
 //!
 //! kube-apiserver ignores this parameter, like every unknown one. An answer in this order therefore
-//! has a header that says so; without the header it is an ordinary list. Lists with a selector that
-//! selects by more than one object are ordinary lists, because the events that do not match would
+//! has a header that says so; without the header it is an ordinary list. A list whose selector has
+//! other conditions than one object is an ordinary list, because the events that do not match would
 //! have to be read.
 //!
-//! The store finds all events at one revision and returns the first page of values. The rest are
-//! read by their keys, at that revision, while earlier ones are sent.
+//! The store finds all events at one revision and returns the first page of values. The other
+//! values are read by their keys, at that revision, while earlier ones are sent.
 
 use std::sync::Arc;
 use std::vec;
@@ -34,8 +34,8 @@ use crate::http::status::Status;
 
 /// Marks an answer in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
-/// The header of an answer whose list has another kind of resourceVersion than its events: that of
-/// a sealed archive.
+/// The value of the header for a list whose resourceVersion is not comparable to those of its
+/// events: that of a sealed archive.
 const SEALED: &str = "sealed";
 /// Maximum length of a list in this order: the keys of its events are held in memory. A longer list
 /// is sent in the usual order.
@@ -84,7 +84,7 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Newest
     }))
 }
 
-/// The place that a token names.
+/// The position that a token contains.
 fn place(token: &str) -> Option<Place> {
     let (last_seen, revision) = token.strip_prefix(TOKEN)?.split_once('.')?;
     Some(Place {
@@ -126,7 +126,7 @@ struct Newest {
     begun: bool,
     behind: vec::IntoIter<(Bytes, Revision)>,
     revision: Revision,
-    /// Where the list continues, if it does.
+    /// The position at which the list continues, if it does.
     next: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The store's statistics, requested at most once a second.
+//! The store's statistics, which are requested at most once a second.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! OpenAPI v3 and v2, as far as kubectl needs them: `create`, `apply` and `replace` look for the
-//! `fieldValidation` parameter of a kind's PATCH, `explain` for the schema of a kind. kubectl 1.28
-//! and older ones read v2 first. Newer ones read it only for a file of `kind: List`, whose objects
-//! they check by themselves.
+//! OpenAPI v3 and v2, as far as kubectl needs them: `create`, `apply` and `replace` read the
+//! `fieldValidation` parameter of a kind's PATCH, `explain` reads the schema of a kind. kubectl
+//! 1.28 and older read v2 first. Newer versions read it only for a file of `kind: List`, whose
+//! objects they validate themselves.
 
 mod gnostic;
 mod v2;
@@ -26,7 +26,7 @@ static DOCUMENTS: LazyLock<[String; 2]> =
     LazyLock::new(|| VERSIONS.map(|api| document(api).to_string()));
 const VERSIONS: [Api; 2] = [Api::Core, Api::Events];
 
-/// The document of v2, in JSON and in protobuf.
+/// The v2 document, in JSON and in protobuf.
 static JOINED: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     let document = v2::joined(&VERSIONS.map(document));
     [
@@ -157,7 +157,7 @@ fn document(api: Api) -> Value {
     let patch = Some(content(&PATCHES, PATCH_SCHEMA));
     let list = || answers(&[OK], &list_schema);
     let written = || answers(&[OK, CREATED], event_schema);
-    // A Status or, if finalizers hold it back, the event.
+    // The answer is a Status or, if finalizers delay the deletion, the event.
     let deleted = json!({"200": {"description": "OK"}});
     let base = format!("/{}/namespaces/{{namespace}}/events", path(api));
     let paths = json!({
@@ -319,8 +319,8 @@ fn property(api: Api, field: &Field) -> Value {
 mod tests {
     use super::*;
 
-    /// What v2 says of the document below, as gnostic writes it; but gnostic writes extensions with
-    /// YAML's line breaks.
+    /// The protobuf message that gnostic writes for the document below, except for extensions,
+    /// which gnostic writes with YAML's line breaks.
     const WRITTEN: &[u8] =
         b"\n\x032.0\x12\x06\n\x01T\x12\x011B\xac\x02\x12\xa9\x02\n\x09/a/{name}\x12\
             \x9b\x02B\xec\x012\x10application/json:\x10application/jsonB%\n#\n!\x12\x04b\
@@ -412,7 +412,7 @@ mod tests {
         );
     }
 
-    /// kubectl reads nothing of a document that refers to an unknown type.
+    /// kubectl ignores a document that refers to an unknown type.
     #[test]
     fn every_type_that_version_2_refers_to_is_there() {
         let document = v2::joined(&VERSIONS.map(document));

@@ -10,68 +10,71 @@ use crate::http::body::BODY_BYTES_MAX;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ApiOptions {
-    /// Time an event is kept after the last write to it (`--event-ttl`). Default: one hour.
+    /// Retention of an event after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// Maximum concurrent reading requests (`--max-requests-inflight`), including watches while
-    /// they send the existing events; 0 means no limit. Default: 400.
+    /// Maximum concurrent reads (`--max-requests-inflight`), including watches while they send the
+    /// existing events; 0 means no limit. Default: 400.
     pub max_requests_inflight: usize,
-    /// Maximum concurrent writing requests (`--max-mutating-requests-inflight`) and, counted
-    /// separately, maximum concurrent reviews of oneself; 0 means no limit. Default: 200.
+    /// Maximum concurrent writes (`--max-mutating-requests-inflight`) and, counted separately,
+    /// maximum concurrent reviews of oneself; 0 means no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
-    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`), and of logins to
-    /// the timeline 100 at most, served in order of arrival; any more get 429 at once. With 0, no
-    /// request waits. Default: 6,400, as many as a priority level of kube-apiserver holds.
+    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`); of logins to the
+    /// timeline, at most 100 wait. They are served in order of arrival; further ones get 429 at
+    /// once. With 0, no request waits. Default: 6,400, as many as a priority level of
+    /// kube-apiserver holds.
     pub max_requests_inqueue: usize,
-    /// Maximum time a request waits for its turn, which is also limited to a quarter of the
-    /// request's time (`--request-wait-limit`); it gets 429 then. Default: one minute, as in
-    /// kube-apiserver, so that the quarter is the limit in effect.
+    /// Maximum wait of a request for its turn (`--request-wait-limit`), and at most a quarter of
+    /// the request's time; after it the request gets 429. Default: one minute, as in
+    /// kube-apiserver, so that the quarter is the effective limit.
     pub request_wait_limit: Duration,
     /// Maximum bytes of a request's body (`--max-request-bytes`); longer ones get 413. Default: 3
     /// MiB, which is kube-apiserver's limit.
     pub request_bytes_max: usize,
-    /// Maximum bytes of a request's first line and headers together (`--max-header-bytes`), and 4
-    /// KiB more as in Go; longer ones get 431. From 8 KiB to 1 MiB. Each connection may hold as
-    /// much before its client has shown credentials. Default: 64 KiB; kube-apiserver takes 1 MiB.
+    /// Maximum bytes of a request's first line and headers (`--max-header-bytes`), and 4 KiB more
+    /// as in Go; longer ones get 431. From 8 KiB to 1 MiB. Each connection may hold this much
+    /// memory before its client has shown credentials. Default: 64 KiB; kube-apiserver accepts 1
+    /// MiB.
     pub header_bytes_max: usize,
-    /// Minimum rows of each page after the first, for a Table without a selector that is asked for
-    /// in pages of 500 rows or more (`--table-continuation-rows`): kubectl sends at most five
-    /// requests a second. With 0, a page has the rows that were asked for. Default: 10,000.
+    /// Minimum rows of each page after the first, for a Table without a selector that is requested
+    /// in pages of 500 rows or more (`--table-continuation-rows`). kubectl sends at most five
+    /// requests a second. With 0, a page has the requested rows. Default: 10,000.
     pub table_continuation_rows: usize,
     /// Maximum time of a request other than a watch (`--request-timeout`). Default: one minute.
     pub request_timeout: Duration,
-    /// Minimum time of a watch without a timeout of its own, which ends after this to twice this
+    /// Minimum time of a watch that requests no timeout; it ends after this to twice this
     /// (`--min-request-timeout`). Default: 30 minutes.
     pub min_request_timeout: Duration,
-    /// Interval of the bookmarks of a watch that allows them, also when nothing happens. Default:
-    /// one minute.
+    /// Interval of the bookmarks of a watch that allows them, also on a quiet watch. Default: one
+    /// minute.
     pub bookmark_interval: Duration,
-    /// Maximum of open connections (`--max-connections`). A new one beyond it takes the place of
-    /// the oldest without credentials of the peer that has the most of these, an idle one if there
-    /// is one. A tenth of the places is kept for connections that have shown good credentials, and
-    /// a tenth for those that have not, as probes. Default: 10,000.
+    /// Maximum open connections (`--max-connections`). A further connection replaces the oldest one
+    /// without credentials, preferably an idle one, of the peer that has most of these. A tenth of
+    /// the places is reserved for connections with valid credentials, and a tenth for those
+    /// without, such as probes. Default: 10,000.
     pub max_connections: usize,
-    /// Maximum of open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or
-    /// a /64 network of IPv6. A new one beyond it takes the place of the peer's oldest without
-    /// credentials; if all have shown good ones, it is refused. 0 is no limit, for servers behind a
-    /// proxy. Default: 2,000.
+    /// Maximum open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a
+    /// /64 network of IPv6. A further connection replaces the peer's oldest one without
+    /// credentials; if all have valid credentials, it is refused. 0 means no limit, for servers
+    /// behind a proxy. Default: 2,000.
     pub max_connections_per_peer: usize,
-    /// Maximum time of a connection on which no request has shown good credentials; it ends then,
-    /// once it has no open request (`--unauthenticated-connection-timeout`). Default: 30 seconds.
+    /// Maximum time of a connection on which no request had valid credentials
+    /// (`--unauthenticated-connection-timeout`). It then ends once it has no open request. Default:
+    /// 30 seconds.
     pub unauthenticated_connection_timeout: Duration,
     /// Maximum time of the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,
     /// Maximum time from the handshake to a client's first request, for the body of a login to the
-    /// timeline, and for a client to take the rest of an answer when the time of its request is
-    /// over. Default: 32 seconds, as in kube-apiserver.
+    /// timeline, and for a client to read the rest of an answer after the request's deadline.
+    /// Default: 32 seconds, as in kube-apiserver.
     pub read_header_timeout: Duration,
-    /// Minimum time after which a connection without a request or an answer ends; at most twice
-    /// this. Default: 90 seconds, as in kube-apiserver.
+    /// Minimum time after which an idle connection ends; at most twice this. Default: 90 seconds,
+    /// as in kube-apiserver.
     pub idle_timeout: Duration,
-    /// When the server begins to record which manager owns which field of an event. Default: at the
+    /// When the server starts to record which manager owns which field of an event. Default: at the
     /// first server-side apply.
     pub managed_fields: ManagedFields,
-    /// Time the server continues to serve at shutdown, while it reports not ready, so that load
-    /// balancers notice (`--shutdown-delay-duration`). Default: zero.
+    /// Time for which the server continues to serve at shutdown, while it reports not ready, so
+    /// that load balancers notice (`--shutdown-delay-duration`). Default: zero.
     pub shutdown_delay: Duration,
     /// Maximum time after that for open requests to finish. Default: 30 seconds.
     pub shutdown_grace: Duration,
@@ -79,19 +82,19 @@ pub struct ApiOptions {
     pub namespaces: Namespaces,
     /// Rate limits of events (`--event-rate-limit-config`). Default: no limits.
     pub event_rate_limit: EventRateLimitOptions,
-    /// Maximum size of an event (`--event-size-limit`). Default: 1.5 MiB, and larger ones are
+    /// Maximum size of an event (`--event-size-limit`). Default: 1.5 MiB, and larger events are
     /// refused.
     pub event_size_limit: EventSizeLimit,
-    /// Maximum of followed clusters that one archive serves. Default: 100.
+    /// Maximum followed clusters that one archive serves. Default: 100.
     pub max_clusters: usize,
-    /// The timeline: whether there is one, and its bounds.
+    /// Whether the timeline is served, and its bounds.
     pub timeline: TimelineOptions,
-    /// Rules for events that are kept for another time than [`event_ttl`](Self::event_ttl)
+    /// Rules for events whose retention differs from [`event_ttl`](Self::event_ttl)
     /// (`--retention-file`). Default: no rules.
     pub retention: RetentionRules,
 }
 
-/// The timeline at `/timeline`: a page that shows what happened.
+/// Options of the timeline at `/timeline`, a page that shows what happened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TimelineOptions {
@@ -99,14 +102,14 @@ pub struct TimelineOptions {
     pub enabled: bool,
     /// How long a browser stays logged in (`--timeline-session-duration`). Default: 12 hours.
     pub session_time: Duration,
-    /// Maximum of browsers that are logged in; one more ends the session that would end first, of
+    /// Maximum browsers that are logged in. One more ends the session that would expire first, of
     /// the user who has the most. Default: 1,000.
     pub max_sessions: usize,
-    /// Maximum of events read for one picture (`--timeline-read-limit`). Of a range that has more,
+    /// Maximum events read for one view (`--timeline-read-limit`). Of a range with more events,
     /// evenly distributed parts are read, warnings first. Default: 8,000.
     pub read_limit: usize,
-    /// How often it is looked whether the user of a live stream may still see the same. Default:
-    /// one minute.
+    /// Interval at which the permissions of a live stream's user are checked again. Default: one
+    /// minute.
     pub recheck: Duration,
 }
 
@@ -124,10 +127,10 @@ impl Default for TimelineOptions {
 
 /// When `metadata.managedFields` begins to record which manager owns which field of an event.
 ///
-/// kube-apiserver records them from the creation on. That is a third more bytes in every event,
-/// stored, listed and watched, and managed fields of events are hardly ever used; so by default an
-/// event has them once it is applied. The fields it had before are then managed by
-/// `before-first-apply`, as upstream does it for objects that were never tracked.
+/// kube-apiserver records them from the creation on. They make every event, as stored, listed and
+/// watched, a third larger, and are hardly ever used for events. So by default an event has them
+/// once it is applied. The fields it had before are then managed by `before-first-apply`, as
+/// upstream does for objects that were never tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ManagedFields {

@@ -1,9 +1,10 @@
 //! Reading of a list: batches of the matching records, all at one revision.
 //!
-//! The store is read page by page, the next page while a short previous one is sent, so a list of
-//! any length takes the memory of little more than a page. If the beginning of an answer contains
-//! what is known only at the end (the continue token of a limited list, the length of a protobuf
-//! list), the list is read twice, the second time up to the key where the first one stopped.
+//! The store is read page by page, the next page while a short previous one is sent. So a list of
+//! any length takes little more memory than a page. If the beginning of an answer contains
+//! something that is known only at the end (the continue token of a limited list, the length of a
+//! protobuf list), the list is read twice, the second time up to the key at which the first reading
+//! stopped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tidings_api::selector::Selector;
 
 /// Maximum records read from the store at a time.
 const STORE_PAGE_LEN: usize = 500;
-/// Bytes of a page beyond which the next one is not read while this one is sent: more is not held.
+/// Bytes of a page beyond which the next page is not read while this one is sent, to bound memory.
 const AHEAD_BYTES_MAX: usize = 512 << 10;
 
 type Ahead = MaybeDone<BoxFuture<'static, Result<Page, Status>>>;
@@ -32,7 +33,7 @@ pub(crate) struct Pages {
     server: Arc<ApiServer>,
     selector: Selector,
     request: ListRequest,
-    /// What it began with: its request, limit, and remaining records.
+    /// How reading began: the request, the limit, and the number of remaining records.
     begun: (ListRequest, Option<usize>, Option<u64>),
     /// Length of the namespace and slash at the beginning of each key, which continue tokens omit.
     namespace_len: usize,
@@ -40,7 +41,7 @@ pub(crate) struct Pages {
     left: Option<usize>,
     /// The list ends at this key.
     until: Option<Bytes>,
-    /// The next page, as far as it was read.
+    /// The next page, while it is being read.
     ahead: Option<Pin<Box<Ahead>>>,
     started: bool,
     done: bool,
@@ -98,7 +99,7 @@ impl Pages {
         }
     }
 
-    /// The list's metadata, once it was read completely.
+    /// The list's metadata, once the list was read completely.
     fn meta(&self) -> ListMeta {
         let after = self.request.after.as_ref().filter(|_| self.more);
         let token = after.map(|after| {
@@ -178,8 +179,8 @@ impl Batches for Pages {
             let namespace_len = self.namespace_len;
             let page = async move { read_page(&server, request, namespace_len).await };
             let mut ahead = Box::pin(future::maybe_done(page.boxed()));
-            // Poll once so that the store begins now, and not after this page was sent. A separate
-            // task would have to wait for this one to yield.
+            // Polled once so that the store begins now, and not after this page was sent. A
+            // separate task would have to wait for this one to yield.
             let _ = futures::poll!(&mut ahead);
             self.ahead = Some(ahead);
         }

@@ -1,8 +1,8 @@
-//! Requests that are not about events, passed on to the followed cluster.
+//! Proxies reads of other kinds than events to the followed cluster.
 //!
-//! A request is passed on with its caller's own token, and only if that is a token of the cluster:
-//! the archive's own tokens must stay secret, and a client certificate cannot be passed on. Other
-//! headers are passed on if they are listed here. The answer is streamed.
+//! A request is proxied with its caller's own token, and only if that is a token of the cluster:
+//! the archive's own tokens must stay secret, and a client certificate cannot be sent on. Other
+//! headers are sent on if they are listed here. The answer is streamed.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -31,7 +31,7 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::{FORBIDDEN, Status, UNAUTHORIZED};
 
-/// Headers of a request that are passed on, in addition to the token.
+/// Headers of a request that are sent on, in addition to the token.
 const REQUEST_HEADERS: [HeaderName; 10] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
@@ -44,7 +44,7 @@ const REQUEST_HEADERS: [HeaderName; 10] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
 ];
-/// Headers of an answer that are passed back.
+/// Headers of an answer that are sent back.
 const RESPONSE_HEADERS: [HeaderName; 10] = [
     header::CACHE_CONTROL,
     header::CONTENT_ENCODING,
@@ -57,15 +57,15 @@ const RESPONSE_HEADERS: [HeaderName; 10] = [
     header::VARY,
     header::WARNING,
 ];
-/// A GET of these may do more than read.
+/// Subresources for which a GET may do more than read.
 const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 
 /// Divisor of a request's time that gives the cluster's time to begin an answer, if this server
-/// could answer instead.
+/// could answer itself.
 const WAIT_DIVISOR: u32 = 4;
 
-/// Whether a request is for the cluster: a read in the API, but not of events. Health, version and
-/// the like are this server's own.
+/// Whether a request is for the cluster: a read in the API, but not of events. This server answers
+/// health, version and the like itself.
 pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
     let first = info.uri.path().split('/').nth(1).unwrap_or_default();
     matches!(info.method, Method::GET | Method::HEAD)
@@ -73,13 +73,13 @@ pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
         && !info.is_about_events()
 }
 
-/// Whether this server could answer, too: discovery, and namespaces.
+/// Whether this server could answer the request itself: discovery, and namespaces.
 pub(super) fn is_served_here(info: &RequestInfo) -> bool {
     let is_of_namespaces = info.labels.resource == "namespaces";
     info.method == Method::GET && (!info.is_resource_request || is_of_namespaces)
 }
 
-/// Passes a request on, with these headers ([`head`]), and streams the cluster's answer.
+/// Proxies a request with these headers ([`head`]), and streams the cluster's answer.
 ///
 /// # Errors
 /// The answer if the cluster gives none, or a server error that this server can replace.
@@ -98,7 +98,7 @@ pub(super) async fn pass(
     };
     let options = &server.options;
     let until = clock::deadline(began, options.request_timeout);
-    // If this server could answer instead, leave it time to do so.
+    // If this server could answer itself, the time to do so is reserved.
     let begun_until = if is_served_here(info) {
         clock::deadline(began, options.request_timeout / WAIT_DIVISOR)
     } else {
@@ -149,17 +149,17 @@ pub(super) async fn pass(
     Ok(response)
 }
 
-/// The headers to pass on with a request.
+/// The headers to send on with a request.
 ///
 /// # Errors
-/// Why the request is not passed on.
+/// Why the request is not proxied.
 pub(super) fn head(
     followed: &Followed,
     info: &RequestInfo,
     request: &Request,
 ) -> Result<HeaderMap, Status> {
     let refuse = |reason, why| Err(Status::not_passed_on(reason, &followed.name, why));
-    // The cluster, or a proxy before it, could read this as another path than this server does.
+    // The cluster, or a proxy before it, could interpret this path differently from this server.
     let is_unclear = |step: &str| {
         let decoded: Cow<'_, [u8]> = percent_decode_str(step).into();
         matches!(&*decoded, b"" | b"." | b"..")
@@ -178,7 +178,7 @@ pub(super) fn head(
     }
     let token = match request.extensions().get() {
         Some(KnownBy::ClusterToken(token)) if followed.reviews_tokens => token.clone(),
-        // It would learn a token that is valid elsewhere.
+        // The cluster would learn a token that is valid elsewhere.
         Some(KnownBy::ClusterToken(_)) => {
             return refuse(FORBIDDEN, "this token was recognized by another cluster");
         }
@@ -205,13 +205,13 @@ fn chosen(headers: &HeaderMap, names: &[HeaderName]) -> HeaderMap {
     chosen
 }
 
-/// Whether the answer has no natural end: a watch, or a followed log.
+/// Whether the answer does not end by itself: a watch, or a followed log.
 fn is_long(info: &RequestInfo) -> bool {
     let is_followed = info.subresource == "log" && info.query.flag(params::FOLLOW);
     info.verb == "watch" || is_followed
 }
 
-/// Resolves at an answer's deadline: with an error if it is incomplete then.
+/// Resolves at an answer's deadline; with an error if the answer is incomplete then.
 type Over = Pin<Box<dyn Future<Output = Option<io::Error>> + Send>>;
 
 /// An answer that is being streamed. If the client disconnects, it is dropped, which cancels the
@@ -222,7 +222,7 @@ struct Coming {
     _places: Taken,
 }
 
-/// A place among the requests to this cluster, and one among those to all.
+/// A place among the proxied requests to this cluster, and one among those to all clusters.
 type Taken = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 fn respond(answer: Passed, over: Over, places: Taken) -> Response {

@@ -1,5 +1,5 @@
 //! An archive's own resources: the versions of an event, the coverage of a followed cluster, its
-//! counts by hour and reason, an export of everything, and what waits to be sealed.
+//! counts by hour and reason, an export of all versions, and pending versions.
 
 use std::sync::Arc;
 
@@ -27,17 +27,17 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec;
 
-/// When the archive received a version, in RFC 3339.
+/// The annotation with the time at which the archive received a version, in RFC 3339.
 const OBSERVED_AT: &str = "tidings/observed-at";
-/// When the event's end at its source was noted, and until when it lived at least if nothing was
-/// followed then. They are on the newest version.
+/// The annotations of an event's newest version if its end at the source was detected: when, and
+/// the time until which it existed at least if nothing was followed then.
 const ENDED_AT: &str = "tidings/ended-at";
 const ENDED_AFTER: &str = "tidings/ended-after";
 /// Maximum versions in a page, and the default.
 const VERSIONS_MAX: usize = 500;
-/// The prefix of continue tokens of versions; those of events have a key there.
+/// The prefix of continue tokens of versions; tokens of events have a key in its place.
 const AFTER: &str = "versions/";
-/// And those of exports and counts.
+/// The prefix of continue tokens of exports and counts.
 const PLACE: &str = "export/";
 const COUNTED: &str = "counts/";
 /// Counts in a page.
@@ -72,13 +72,13 @@ pub(crate) async fn versions(
         r#continue: more.map(|after| token(AFTER, &after.to_string(), &server)),
         ..ListMeta::default()
     };
-    // A page behind the first has no newest version.
+    // Only the first page contains the newest version.
     let ended = page.ended.filter(|_| options.continue_token.is_none());
     let body = write(&server, &call, form, &meta, (page.versions, ended))?;
     Ok(encoded(StatusCode::OK, form.media, body))
 }
 
-/// The encoded answer. Only one version is decoded at a time.
+/// Encodes the answer. Only one version is decoded at a time.
 fn write(
     server: &ApiServer,
     call: &Call,
@@ -106,7 +106,8 @@ fn write(
     Ok(body)
 }
 
-/// The event with its resourceVersion at the source, and when it was received and ended.
+/// The event with its resourceVersion at the source, and with the times at which it was received
+/// and ended.
 fn as_observed(
     key: &Key,
     version: &ObservedVersion,
@@ -130,12 +131,12 @@ fn as_observed(
     Ok(event)
 }
 
-/// A token of something of this store.
+/// Makes a continue token of this store for a kind of list.
 fn token(what: &str, after: &str, server: &ApiServer) -> String {
     server.continue_token(None, format!("{what}{after}"))
 }
 
-/// What a token says, if it is one of these.
+/// Reads a continue token of this kind of list.
 fn read_token(token: &str, what: &str, server: &ApiServer) -> Result<String, Status> {
     let continuation = Continuation::decode_for(token, server.store_identity())?;
     let after = continuation.after.strip_prefix(what);
@@ -152,7 +153,7 @@ fn read_after(token: &str, server: &ApiServer) -> Result<u64, Status> {
         .map_err(|_| Status::bad_request("invalid continue token: it names no version"))
 }
 
-/// GET /coverage, of the whole cluster or of the namespace for which it was authorized.
+/// GET /coverage, of the whole cluster or of the namespace for which the request was authorized.
 pub(crate) async fn coverage(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -174,7 +175,7 @@ pub(crate) async fn coverage(
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
-/// GET /counts: how many events were last seen in each hour for each reason, the latest hour first.
+/// GET /counts: the number of events last seen in each hour for each reason, the latest hour first.
 pub(crate) async fn counts(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -214,8 +215,8 @@ pub(crate) async fn counts(
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
-/// GET /export: a page of everything that is kept, as JSON Lines. Its last line says where the next
-/// one begins, or that this is all.
+/// GET /export: a page of all stored versions, as JSON Lines. Its last line has the place of the
+/// next page, or says that there is none.
 pub(crate) async fn export(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -243,7 +244,7 @@ pub(crate) async fn export(
     Ok((form, lines).into_response())
 }
 
-/// GET /waiting: what waits to be sealed, as a Parquet file.
+/// GET /waiting: pending versions, as a Parquet file.
 pub(crate) async fn waiting(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,

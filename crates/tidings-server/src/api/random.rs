@@ -1,12 +1,12 @@
-//! Randomness: uids, the ends of generated names, tokens, and how long a watch lasts.
+//! Randomness for uids, suffixes of generated names, tokens, and the lifetimes of watches.
 
 use std::cell::RefCell;
 
-/// Bytes that are requested from the system at a time: a call costs more than everything else that
+/// Bytes requested from the system at a time, because a call takes longer than everything else that
 /// is done for a uid.
 const POOL_LEN: usize = 512;
 
-/// Random bytes of one thread that came from the system and are not used yet.
+/// Random bytes of one thread that are not used yet.
 struct Pool {
     bytes: [u8; POOL_LEN],
     taken: usize,
@@ -25,7 +25,7 @@ impl Pool {
             self.taken = 0;
         }
         let mut bytes = [0; N];
-        // What is given to one is kept for no other.
+        // Used bytes are not kept.
         let mut rest = self.bytes.iter_mut().skip(self.taken);
         bytes.fill_with(|| rest.next().map(std::mem::take).unwrap_or_default());
         self.taken += N;
@@ -46,7 +46,7 @@ pub(crate) fn uuid() -> Result<String, getrandom::Error> {
     Ok(uuid_of(bytes()?, 4))
 }
 
-/// The UUID of a version, with these bytes as far as the version leaves them.
+/// The UUID of this version made of these bytes, except for the bits that the version determines.
 pub(crate) fn uuid_of(mut bytes: [u8; 16], version: u8) -> String {
     bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -60,11 +60,10 @@ pub(crate) fn uuid_of(mut bytes: [u8; 16], version: u8) -> String {
     text
 }
 
-/// The end of a generated name.
+/// The suffix of a generated name.
 pub(crate) fn name_suffix() -> Result<String, getrandom::Error> {
     let words: [u8; 5] = bytes()?;
-    // The slight preference for the first letters is of no consequence: a taken name is tried
-    // again.
+    // The slight bias towards the first letters does not matter: a taken name is tried again.
     Ok(words
         .iter()
         .filter_map(|byte| NAME_ALPHABET.get(usize::from(byte % 27)))
@@ -86,7 +85,7 @@ fn push_hex(byte: u8, text: &mut String) {
     text.extend([byte >> 4, byte & 15].map(|nibble| char::from(DIGITS[usize::from(nibble)])));
 }
 
-/// A number between 0 and 1; one half if the system has no randomness to give.
+/// A number between 0 and 1; one half if the system returns no randomness.
 pub(crate) fn fraction() -> f64 {
     bytes::<4>().map_or(0.5, |bytes| {
         f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)

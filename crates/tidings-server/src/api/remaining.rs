@@ -1,18 +1,18 @@
-//! A cache of the numbers of remaining events of lists that are read page by page.
+//! A cache of the counts of remaining events, for lists that are read page by page.
 //!
-//! They are counted for the first page alone: to count again for each page would make a list's cost
-//! the square of its length. A continue token is kube-apiserver's own and has no field for the
-//! count, so it is kept here, for the lists last read. A count that is not known here, as after a
+//! Events are counted for the first page only, because counting again for each page would make a
+//! list's cost the square of its length. A continue token is kube-apiserver's own and has no field
+//! for the count, so it is cached here, for the lists last read. An unknown count, as after a
 //! restart, is made again.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Maximum lists whose counts are kept; each takes some hundred bytes.
+/// Maximum cached counts; each takes some hundred bytes.
 const LISTS_MAX: usize = 1024;
 
-/// See the module documentation.
+/// The counts of remaining events, by list and continue token.
 #[derive(Debug, Default)]
 pub(crate) struct Remaining(Mutex<VecDeque<Left>>);
 
@@ -24,7 +24,7 @@ struct Left {
 }
 
 impl Remaining {
-    /// Keeps how many records come behind a continue token, in the list of a prefix.
+    /// Caches the number of records after a continue token, in the list of a prefix.
     pub(crate) fn keep(&self, prefix: &[u8], token: &str, count: u64) {
         let left = Left {
             prefix: prefix.to_vec(),

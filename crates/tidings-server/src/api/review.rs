@@ -109,7 +109,7 @@ fn read_spec<T: Default + DeserializeOwned>(
     spec.map_err(|why| Status::bad_request(format!("{kind} cannot be handled: {why}")))
 }
 
-/// A review as it is answered.
+/// A review with its result, as the answer contains it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answered<Spec, Outcome> {
@@ -135,7 +135,7 @@ fn answer(kind: &'static str, spec: impl Serialize, status: Value) -> Response {
 /// POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews
 ///
 /// A cluster may have to be asked, which must not happen on one of the few threads for long bodies.
-/// A question names one resource or path, so there is no need for a long one.
+/// So a long body is refused; a question names one resource or path, and is short.
 pub(crate) async fn access(
     State(server): State<Arc<ApiServer>>,
     call: Call,
@@ -165,7 +165,7 @@ pub(crate) async fn access(
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified",
                 )
             };
-            // Upstream leaves out which kind it is.
+            // Upstream omits the kind here.
             return Err(Status::invalid(
                 "",
                 "authorization.k8s.io",
@@ -234,7 +234,7 @@ pub(crate) async fn rules(
     if let Some(why) = found.incomplete {
         status["evaluationError"] = why.into();
     }
-    // The spec is not given back; upstream does not, either.
+    // The spec is not returned, as upstream.
     Ok(answer(KIND, json!({}), status))
 }
 

@@ -1,5 +1,5 @@
-//! The server's side of `tidings_core::validate`: what it looks at in a stored event, and what a
-//! create or an update does to metadata before the rules apply
+//! The server's side of `tidings_core::validate`: the fields of a stored event that it checks, and
+//! the changes that a create or an update makes to metadata before the rules apply
 //! (`k8s.io/apiserver/pkg/registry/rest/{create,update,meta}.go`).
 
 use std::collections::HashSet;
@@ -16,11 +16,10 @@ use tidings_api::bounded::BoundedList;
 use tidings_api::codec::time::Moment;
 use tidings_api::codec::{self, Api};
 
-/// Longest list of repeated owners in a warning, in bytes. Of a longer one a header would have
-/// less.
+/// Maximum bytes of the list of repeated owners in a warning. A header holds less of a longer one.
 const REPEATED_BYTES_MAX: usize = 16 * 1024;
 
-/// The rules for a new event; metadata is looked at only if the event itself is fine.
+/// Checks a new event; metadata is checked only if the event itself is valid.
 pub(crate) fn check_create(api: Api, event: &Event) -> FieldErrors {
     let fields = fields(event);
     let errors = validate::validate_create(&fields, version(api));
@@ -31,7 +30,7 @@ pub(crate) fn check_create(api: Api, event: &Event) -> FieldErrors {
     }
 }
 
-/// The rules for a changed event: metadata first, then the event itself (`BeforeUpdate` and
+/// Checks a changed event: metadata first, then the event itself (`BeforeUpdate` and
 /// `validateCommonFields`).
 pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> FieldErrors {
     let (new, old) = (fields(new), fields(old));
@@ -51,8 +50,8 @@ fn version(api: Api) -> RequestVersion {
     }
 }
 
-/// Gives a new event what the server decides: uid and creation time; takes away what clients may
-/// not set.
+/// Prepares the metadata of a new event: sets uid and creation time, and removes fields that
+/// clients may not set.
 pub(crate) fn prepare_create(metadata: &mut ObjectMeta, uid: String, now: Time) {
     wipe_system_fields(metadata);
     metadata.uid = Some(uid);
@@ -60,7 +59,7 @@ pub(crate) fn prepare_create(metadata: &mut ObjectMeta, uid: String, now: Time) 
     metadata.resource_version = None;
 }
 
-/// Takes away what only the server sets.
+/// Removes fields that only the server sets.
 pub(crate) fn wipe_system_fields(metadata: &mut ObjectMeta) {
     metadata.uid = None;
     metadata.creation_timestamp = None;
@@ -69,7 +68,7 @@ pub(crate) fn wipe_system_fields(metadata: &mut ObjectMeta) {
     metadata.self_link = None;
 }
 
-/// Keeps the first of several equal owners, and gives the warning about the others
+/// Keeps the first of several equal owners, and returns the warning about the others
 /// (`dedupOwnerReferencesAndAddWarning` of `k8s.io/apiserver/pkg/endpoints/handlers/rest.go`).
 pub(crate) fn dedup_owner_references(event: &mut Event, found: &str) -> Option<String> {
     let owners = &mut event.metadata.as_mut()?.owner_references;
@@ -95,15 +94,15 @@ pub(crate) fn dedup_owner_references(event: &mut Event, found: &str) -> Option<S
     ))
 }
 
-/// All that makes an owner another. Empty texts are left out: some processors take a tenth of a
-/// microsecond to compare two texts of no bytes, which a body may have a million times.
+/// The fields by which owners are compared. Empty texts are left out: some processors take a tenth
+/// of a microsecond to compare two empty texts, of which a body may have a million.
 fn whole(owner: &OwnerReference) -> ([Option<&str>; 4], [Option<bool>; 2]) {
     let texts = [owner.uid(), owner.name(), owner.kind(), owner.api_version()];
     let texts = texts.map(|text| (!text.is_empty()).then_some(text));
     (texts, [owner.controller, owner.block_owner_deletion])
 }
 
-/// Keeps in a changed event what no update changes.
+/// Restores the fields of a changed event that no update may change.
 pub(crate) fn prepare_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.uid().is_empty() {
         new.uid.clone_from(&old.uid);

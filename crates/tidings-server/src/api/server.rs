@@ -43,14 +43,14 @@ pub struct ApiServer {
     pub(crate) remaining: Arc<Remaining>,
     /// The cluster whose events these are, if an archive follows it.
     pub(crate) followed: Option<Followed>,
-    /// What the store is told from any other by; of a followed cluster nothing is known of that.
+    /// The store's identity, if known. It is unknown for a followed cluster.
     pub(crate) identity: Option<String>,
     stopping: Arc<Stopping>,
-    /// Set when this server alone ends.
+    /// Set when only this server ends.
     removed: watch::Sender<bool>,
 }
 
-/// Whether the server is ending.
+/// Whether the server is ending, now or soon.
 #[derive(Debug)]
 struct Stopping {
     now: watch::Sender<bool>,
@@ -107,9 +107,9 @@ impl ApiServer {
         }
     }
 
-    /// The server of a followed cluster's events. It shares everything bounded with this server,
-    /// and also counters, the audit log and the shutdown. If its options say so, the cluster is
-    /// asked about its users, too. `number` identifies it in shared caches.
+    /// Makes the server of a followed cluster's events. It shares all bounded resources with this
+    /// server, and also counters, the audit log and the shutdown. If the cluster's options say so,
+    /// it reviews its own users. `number` identifies it in shared caches.
     pub(crate) fn of_cluster(&self, cluster: FollowedCluster, number: u64) -> Self {
         let FollowedCluster {
             name,
@@ -166,7 +166,7 @@ impl ApiServer {
         self
     }
 
-    /// The same server, whose namespaces have uids that follow from this identity of its store.
+    /// The same server; the uids of its namespaces derive from this identity of its store.
     #[must_use]
     pub fn with_identity(mut self, identity: Option<String>) -> Self {
         self.identity = identity;
@@ -200,25 +200,25 @@ impl ApiServer {
         self.stopping.soon.store(true, Ordering::Release);
     }
 
-    /// Ends the watches of this server alone.
+    /// Ends the watches of this server only.
     pub(crate) fn remove(&self) {
         self.removed.send_replace(true);
     }
 
-    /// Whether requests that are not about events go to the followed cluster.
+    /// Whether reads of other kinds than events are proxied to the followed cluster.
     pub(crate) fn passes_through(&self) -> bool {
         let followed = self.followed.as_ref();
         followed.is_some_and(|followed| followed.pass_through.is_some())
     }
 
-    /// Whether the events are sealed ones, which are not deleted.
+    /// Whether the events are sealed, so that they are not deleted.
     pub(crate) fn is_sealed(&self) -> bool {
         self.followed
             .as_ref()
             .is_some_and(|followed| followed.is_sealed)
     }
 
-    /// The store that continue tokens name; empty if there is only one.
+    /// The store's identity for continue tokens; empty if there is only one store.
     pub(crate) fn store_identity(&self) -> &str {
         let followed = self.followed.as_ref();
         followed.map_or("", |followed| &followed.store_identity)
@@ -272,7 +272,7 @@ impl ApiServer {
         UnixMillis(self.clock.now().as_millisecond().saturating_add(ttl))
     }
 
-    /// The stored event under a key, with its record.
+    /// Reads the event under a key, with its record.
     ///
     /// # Errors
     /// 404 if there is none.

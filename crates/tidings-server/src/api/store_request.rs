@@ -6,8 +6,8 @@ use tidings_store::{ListRequest, ObjectSelector, Revision};
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// The first request of a list or watch to a server's store: that of sealed events finds objects by
-/// name rather than by uid, if both are given.
+/// The first request of a list or watch to a server's store. A store of sealed events finds objects
+/// by name rather than by uid, if both are given.
 pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selector) -> ListRequest {
     let fields = &selector.fields;
     let namespace = if namespace.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn indexed(object: SelectedObject<'_>) -> ObjectSelector {
     }
 }
 
-/// 410 if a client requests a revision that another store has told.
+/// 410 if a client requests a revision of another store.
 pub(crate) fn of_this_store(server: &ApiServer, revision: Revision) -> Result<(), Status> {
     if server.store.is_own(revision) {
         return Ok(());
@@ -53,9 +53,9 @@ pub(crate) fn of_this_store(server: &ApiServer, revision: Revision) -> Result<()
 
 /// 504 if a client requests a later revision than the store has, 410 for one of another store.
 ///
-/// The revision that the store tells at once may be older than one that a client has seen: another
-/// server of the same etcd has told it, or a list that was read before its changes were published.
-/// Only a read tells the latest.
+/// The revision that the store knows without a read may be older than one that a client has seen:
+/// from another server of the same etcd, or from a list that was read before its changes were
+/// published. Only a read returns the latest.
 pub(crate) async fn not_newer_than_store(
     server: &ApiServer,
     revision: Revision,

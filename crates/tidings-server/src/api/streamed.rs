@@ -1,9 +1,9 @@
-//! A list on its way out: read, encoded and sent batch by batch, so that one of any length takes
-//! bounded memory. A list that is not short takes its share of memory when its first batch shows
-//! it, and begins anew if it has to wait for that.
+//! Streams a list: it is read, encoded and sent batch by batch, so that a list of any length takes
+//! bounded memory. A list that turns out not to be short at its first batch takes another share of
+//! memory. If it has to wait for that, it begins again.
 //!
-//! An error before the first byte is answered with a [`Status`]. Once the answer has begun, the
-//! only way to show that it is not complete is to cut it off; its [`Outcome`] tells how it ended.
+//! An error before the first byte is answered with a [`Status`]. Once the answer has begun, it can
+//! only be cut off to show that it is incomplete; its [`Outcome`] has the error.
 
 use std::sync::Arc;
 use std::vec;
@@ -26,23 +26,22 @@ use crate::flow::budget::Pool;
 use crate::http::negotiate::{Form, Media};
 use crate::http::status::Status;
 
-/// Bytes from which on a batch is sent in parts.
+/// Bytes of a batch above which it is sent in parts.
 const CHUNK_LEN: usize = 256 << 10;
 
 /// A source of a list's records.
 pub(crate) trait Batches: Send + 'static {
-    /// The next batch, which may be empty; `None` behind the last. No more than a page of the
-    /// store.
+    /// The next batch, which may be empty; `None` after the last. At most a page of the store.
     fn next(&mut self) -> impl Future<Output = Result<Option<Vec<Record>>, Status>> + Send;
 
-    /// Whether the last batch was given out.
+    /// Whether the last batch was returned.
     fn is_done(&self) -> bool;
 
-    /// Begins anew: the next batch is the first one again.
+    /// Begins again: the next batch is the first one.
     fn restart(&mut self);
 
-    /// What the list's head tells, once the first batch was given out. `see` is called with each
-    /// record of the others if `lengths` are needed.
+    /// The data in the list's head, once the first batch was returned. `see` is called with each
+    /// record of the other batches if `lengths` are needed.
     fn look_ahead(
         &mut self,
         lengths: bool,
@@ -55,7 +54,7 @@ pub(crate) trait Batches: Send + 'static {
     }
 }
 
-/// On an answer that is made while it is sent: what has become of it by now.
+/// The result of an answer that is being sent, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome(Arc<Mutex<Option<Status>>>);
 
@@ -69,7 +68,7 @@ impl Outcome {
         *self.0.lock() = failure;
     }
 
-    /// Why it is not whole, if so.
+    /// The error, if the answer is incomplete.
     pub(crate) fn failure(&self) -> Option<Status> {
         self.0.lock().clone()
     }
@@ -153,7 +152,7 @@ struct Streamed<B> {
 }
 
 impl<B: Batches> Streamed<B> {
-    /// The next part of the answer, which begins with what `out` holds; `None` when nothing is
+    /// The next part of the answer, which begins with the content of `out`; `None` when nothing is
     /// left.
     async fn next_chunk(&mut self, mut out: Vec<u8>) -> Result<Option<Bytes>, Status> {
         if self.ended {
@@ -172,7 +171,7 @@ impl<B: Batches> Streamed<B> {
                 self.outcome.set(None);
                 return Ok(Some(out.into()));
             }
-            // What is there is sent before more is read.
+            // Available bytes are sent before more is read.
             if !out.is_empty() {
                 return Ok(Some(out.into()));
             }
@@ -200,7 +199,7 @@ mod tests {
     /// How long a list waits for the other before the test has failed.
     const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Empty batches, each of which comes only while the other list waits for one, too.
+    /// A source of empty batches, each of which comes only while the other list waits for one, too.
     struct Meeting {
         left: usize,
         tell: Sender<()>,

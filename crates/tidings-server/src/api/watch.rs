@@ -4,8 +4,8 @@
 //! A watch answers 200 at once; any later failure is one `ERROR` in the stream, because not every
 //! client reads the HTTP status of a watch. The selector is applied to the event before and after a
 //! change: an event that begins to match is `ADDED`, one that ceases to match is `DELETED`. A slow
-//! client delays only its own watch: frames are made once those before were read, and there is
-//! memory for them. A watch that finds none in time ends.
+//! client delays only its own watch. Frames are made once the previous ones were read and there is
+//! memory for them. A watch that gets no memory in time ends.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ const INITIAL_PAGE_LEN: usize = 500;
 /// Bytes of existing events sent at once; a client that does not read costs no more memory than
 /// that.
 const INITIAL_CHUNK_LEN: usize = 256 << 10;
-/// Memory that a page of existing events takes: as it is stored, and as it is sent.
+/// Memory of a page of existing events: as stored, and as sent.
 const INITIAL: usize = shares::PAGE + 2 * (INITIAL_CHUNK_LEN + shares::EVENT_MAX);
 /// Bytes of changes from which on they are sent.
 const CHUNK_LEN: usize = 64 * 1024;
@@ -124,7 +124,7 @@ struct Watching {
     options: ListOptions,
     form: Form,
     phase: Phase,
-    /// The memory of the next frames.
+    /// The share of memory of the next frames.
     share: Option<Share>,
     columns_sent: bool,
     /// The latest revision that was sent.
@@ -133,7 +133,7 @@ struct Watching {
     started: std::time::Instant,
 }
 
-/// About the bytes of the frames of those changes that are sent next.
+/// Approximate bytes of the frames of the changes that are sent next.
 fn encoded_len(changes: &VecDeque<Arc<Change>>) -> usize {
     let mut sum = 0;
     for change in changes {
@@ -189,7 +189,7 @@ impl Watching {
                     let frames = together(frames);
                     return Some(match self.share.take() {
                         Some(share) => share.of(frames),
-                        // A bookmark.
+                        // A bookmark was added.
                         None => frames,
                     });
                 }
@@ -202,7 +202,7 @@ impl Watching {
         }
     }
 
-    /// Determines where the watch begins.
+    /// Determines the position at which the watch begins.
     async fn start(&mut self) -> Result<(), Status> {
         let options = &self.options;
         if let ResourceVersion::At(revision) = options.resource_version {
@@ -254,9 +254,9 @@ impl Watching {
         Ok(())
     }
 
-    /// Takes memory for frames. Without, the watch ends.
+    /// Takes memory for frames. Returns false if there is none, and the watch ends.
     async fn reserve(&mut self, bytes: usize) -> bool {
-        // That of frames that were not sent, as nothing was selected.
+        // Releases the memory of frames that were not sent because no change matched.
         self.share = None;
         let budget = &self.server.limits.budget;
         let user = budget.parts_of(&self.call.user.name);
@@ -329,7 +329,7 @@ impl Watching {
         mut pending: VecDeque<Arc<Change>>,
     ) -> Result<Vec<Bytes>, Status> {
         if pending.is_empty() {
-            // In random order: changes that do not match must not delay bookmarks.
+            // Polled in random order: changes that do not match must not delay bookmarks.
             let changes = tokio::select! {
                 changes = watch.next() => Some(changes),
                 _ = self.bookmarks.tick(), if self.options.allow_bookmarks => None,

@@ -172,7 +172,7 @@ fn read_patched(api: Api, patch: &Patch, value: &Value) -> Result<(Event, Readin
 }
 
 fn wrong_uid(api: Api, Key { namespace, name }: &Key, wanted: &str, found: &str) -> Status {
-    // A storage error of upstream, which names the key in etcd, whatever the store is.
+    // Upstream answers with a storage error that names the key in etcd, whatever the store is.
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/events/{namespace}/{name}, ResourceVersion: 0, \
          AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"

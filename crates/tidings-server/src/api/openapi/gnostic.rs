@@ -1,10 +1,10 @@
-//! OpenAPI v2 as the protobuf message of gnostic (`openapiv2/OpenAPIv2.proto`), which is the only
-//! form that kubectl asks for. It has the members that the server's documents have, and no others.
+//! Writes OpenAPI v2 as gnostic's protobuf message (`openapiv2/OpenAPIv2.proto`), which is the only
+//! form that kubectl requests. It supports only the members that the server's documents have.
 
 use serde_json::Value;
 use tidings_core::wire::put_varint;
 
-/// The operations of a path, by their numbers.
+/// The operations of a path, with their field numbers.
 const OPERATIONS: [(u32, &str); 5] = [
     (2, "get"),
     (3, "put"),
@@ -56,8 +56,8 @@ fn parameter(it: &Value) -> Message {
     parameter.within(1)
 }
 
-/// A parameter of the path or the query, which have other numbers for its type and for whether its
-/// items are unique.
+/// A parameter of the path or the query. The two differ in the field numbers of their type and of
+/// `uniqueItems`.
 fn simple(it: &Value, [type_of, unique_items]: [u32; 2]) -> Message {
     Message::default()
         .flag(1, &it["required"])
@@ -88,7 +88,7 @@ fn schema(it: &Value) -> Message {
         .extensions(31, it)
 }
 
-/// A message of the members of an object, each as a message of its name and value.
+/// A message for the members of an object, each a message of its name and value.
 fn named(number: u32, members: &Value, write: impl Fn(&Value) -> Message) -> Message {
     let members = members.as_object().into_iter().flatten();
     members.fold(Message::default(), |message, (name, value)| {
@@ -96,7 +96,7 @@ fn named(number: u32, members: &Value, write: impl Fn(&Value) -> Message) -> Mes
     })
 }
 
-/// A message, to which fields are appended. What is missing in JSON is not written.
+/// A message to which fields are appended. A member that is missing in the JSON is not written.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -157,7 +157,7 @@ impl Message {
         self.bytes(number, &member.bytes(2, &value.0).0)
     }
 
-    /// A message of which this is the one field.
+    /// A message with this one as its only field.
     fn within(self, number: u32) -> Self {
         Self::default().bytes(number, &self.0)
     }

@@ -1,14 +1,14 @@
-//! OpenAPI v2, made from the documents of v3: one document has everything, and what v3 says of each
-//! media type it says once.
+//! Makes OpenAPI v2 from the v3 documents. It is one document for all versions, and states once
+//! what v3 states for each media type.
 
 use serde_json::{Map, Value, json};
 
-/// The place of schemas in v3.
+/// The prefix of references to schemas in v3.
 const SCHEMAS: &str = "#/components/schemas/";
-/// The same in v2.
+/// The prefix of references to schemas in v2.
 const DEFINITIONS: &str = "#/definitions/";
 
-/// The document of v2 that says what these of v3 say.
+/// Makes the v2 document that corresponds to these v3 documents.
 pub(super) fn joined(documents: &[Value]) -> Value {
     let all = |pointer: &str, convert: fn(&Value) -> Value| -> Map<String, Value> {
         let parts = documents.iter().filter_map(|it| it.pointer(pointer));
@@ -29,7 +29,7 @@ fn each(of: &Value, convert: impl Fn(&Value) -> Value) -> Map<String, Value> {
     converted.collect()
 }
 
-/// The operations of a path, and the parameters of all of them.
+/// The operations of a path, and the parameters that all of them share.
 fn path(of: &Value) -> Value {
     each(of, |it| match it {
         Value::Array(all) => all.iter().map(parameter).collect(),
@@ -74,7 +74,7 @@ fn operation(of: &Value) -> Value {
     operation.into()
 }
 
-/// The media types of a body, and the schema that it has in each.
+/// The media types of a body, and its schema, which is the same for each.
 fn content(of: &Value) -> Option<(Value, Value)> {
     let content = of["content"].as_object()?;
     let (_, first) = content.iter().next()?;
@@ -82,7 +82,7 @@ fn content(of: &Value) -> Option<(Value, Value)> {
     Some((media, schema(&first["schema"])))
 }
 
-/// A schema without defaults, as kube-openapi leaves them out, and with a reference beside its
+/// A schema without defaults, which kube-openapi omits, and with a reference beside its
 /// description.
 fn schema(of: &Value) -> Value {
     let mut converted = Map::new();
