@@ -1,5 +1,5 @@
-//! The memory of an answer while it is made and sent: a few pages of the store, whatever is
-//! requested.
+//! The memory of an answer while it is made and sent is bounded by a few pages of the store,
+//! whatever is requested.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
@@ -39,15 +39,15 @@ const CEILING: usize = 5 * (PAGE_BYTES_MAX + EVENT_LEN);
 
 /// Watchers that do not read.
 const WATCHERS: usize = 16;
-/// Views, searches and exports at once.
+/// Concurrent views, searches and exports.
 const AT_ONCE: usize = 24;
-/// Users, each of whom holds a part of the budget only; their tokens are the same texts.
+/// Users, each of whom may hold only a part of the budget; each name is also the user's token.
 const USERS: [&str; 3] = ["bob", "eve", "joe"];
-/// What all of them may hold together, with the buffers of the test.
+/// Maximum memory of all concurrent requests, with the test's own buffers.
 const ALL_AT_ONCE_MAX: usize = 144 << 20;
 
-/// Returns copies of its records, like a store on disk, counts them, and measures the held memory
-/// at each request.
+/// A store that returns copies of its records, like one on disk, counts them, and measures the
+/// memory in use at each request.
 struct Copying {
     store: MemoryStore,
     held: Arc<Peak>,
@@ -221,7 +221,7 @@ async fn answer(
     answer.into_body().into_data_stream()
 }
 
-/// The maximum memory while an answer is read, and its length.
+/// The maximum memory in use while an answer is read, and the answer's length.
 async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) {
     let (server, held, _) = server().await;
     let mut chunks = answer(&server, method, path, accept).await;
@@ -233,7 +233,7 @@ async fn most_held(method: &Method, path: &str, accept: &str) -> (usize, usize) 
     (held.bytes(), len)
 }
 
-/// One test, because the memory is that of the process.
+/// One test, because it measures the memory of the whole process.
 #[tokio::test]
 async fn an_answer_takes_a_few_pages_however_long_it_is() {
     const SHOP: &str = "/api/v1/namespaces/shop/events";
@@ -277,7 +277,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
         most < CEILING + WATCHERS * 2 * EVENT_LEN,
         "{most} bytes held by watchers"
     );
-    // Nothing is skipped at the end of a page.
+    // No event is skipped at the end of a page.
     let mut told = Vec::new();
     let (mut watch, first) = unread.remove(0);
     told.extend(names(&first));
@@ -291,7 +291,7 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
     what_is_asked_at_once_holds_no_more_than_the_budget().await;
 }
 
-/// Each request alone reads all events. Those that find no memory in time are told to come back.
+/// Each request alone reads all events. Requests that get no memory in time are told to retry.
 async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
     let (server, held, _) = server().await;
     let paths = ["view", "events?limit=500", "export", "view?text=x"];
@@ -333,14 +333,14 @@ async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
         most < ALL_AT_ONCE_MAX,
         "{most} bytes held by requests at once"
     );
-    // Small requests are answered meanwhile, and the memory is given back with the answers.
+    // Small requests are answered meanwhile, and the memory is released with the answers.
     let one = "/api/v1/namespaces/shop/events?limit=1";
     let mut chunks = answer(&server, &Method::GET, one, "application/json").await;
     while let Some(chunk) = chunks.next().await {
         chunk.unwrap();
     }
     drop((unread, chunks));
-    // The task that makes an answer notices that nobody reads it any more, and ends.
+    // The task that makes an answer notices that its reader is gone, and ends.
     let free = async {
         while !holds_nothing(&server).await {
             tokio::task::yield_now().await;
@@ -350,7 +350,7 @@ async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
     assert!(is_free.is_ok(), "memory of dropped answers is held");
 }
 
-/// Whether no answer holds memory, as the metrics have it.
+/// Whether no answer holds memory, by the metrics.
 async fn holds_nothing(server: &Arc<ApiServer>) -> bool {
     let mut metrics = answer(server, &Method::GET, "/metrics", "text/plain").await;
     let mut text = Vec::new();
@@ -365,7 +365,8 @@ async fn holds_nothing(server: &Arc<ApiServer>) -> bool {
     })
 }
 
-/// A page of the store that is asked for more than fits into it is read twice: only the first is.
+/// If a requested page is larger than the store's page, it is read twice; that happens only for the
+/// first page.
 async fn a_picture_of_large_events_reads_each_about_once() {
     let (server, _, copies) = server().await;
     let request = Request::get("/timeline/api/view").header("authorization", "Bearer s3cret");
@@ -379,7 +380,7 @@ async fn a_picture_of_large_events_reads_each_about_once() {
     assert!(copies < EVENTS * 5 / 4, "{copies} of {EVENTS}");
 }
 
-/// The names of the events that were added.
+/// The names of the added events in a chunk of a watch.
 fn names(chunk: &[u8]) -> Vec<String> {
     let lines = chunk
         .split(|byte| *byte == b'\n')

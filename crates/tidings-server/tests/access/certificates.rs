@@ -41,7 +41,7 @@ async fn replaced_files_are_in_force_and_broken_ones_are_not() {
     assert_eq!(codes().await, [200, 401, 200, 200]);
     assert!(server.running.reload().await, "nothing has changed");
 
-    // An authority whose clients are connected already; tokens; permissions.
+    // Replaces the authority of clients that are connected already, then tokens and permissions.
     server.write("clients.pem", &second.pem);
     server.write("tokens.csv", "t-ann,ann,2\nt-reader,writer,4\n");
     assert!(server.running.reload().await);
@@ -111,7 +111,7 @@ async fn a_replaced_certificate_is_served() {
             .is_ok()
     };
     assert!(reaches().await);
-    // An incomplete replacement does not count.
+    // An incomplete replacement is ignored.
     server.write("tls.crt", &format!("{}{}", new.certificate, second.pem));
     assert!(!server.running.reload().await);
     assert!(reaches().await);
@@ -126,7 +126,7 @@ async fn a_replaced_certificate_is_served() {
     assert!(server.running.reload().await);
     assert!(reaches().await);
 
-    // A renewed certificate of the same key, which is missing at one check.
+    // A renewed certificate of the same key; the file is missing at one check.
     let reloads = async || {
         let answer = server.as_admin().await.get("/metrics").await;
         let text = answer.body.as_str().unwrap().to_owned();
@@ -160,7 +160,7 @@ impl ResolvesClientCert for Shows {
     }
 }
 
-/// Requests events over one version of TLS, with a certificate, a key and perhaps a token.
+/// Requests events over one version of TLS, with a certificate, a key and optionally a token.
 async fn ask(
     server: &Server,
     version: &'static SupportedProtocolVersion,

@@ -1,4 +1,4 @@
-//! A cluster that is asked about tokens and permissions: two endpoints on a real socket.
+//! A cluster that reviews tokens and permissions: two endpoints on a real socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -19,12 +19,12 @@ use crate::support::{Server, token};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// Requests to the cluster, and its answers.
+/// A reviewing cluster: its requests, and its answers.
 #[derive(Default)]
 struct Cluster {
     token_reviews: AtomicUsize,
     access_reviews: AtomicUsize,
-    /// Answers with this code, if not 0.
+    /// The status code of all answers, if not 0.
     failing: AtomicU16,
     /// Number of reviews of new tokens in progress.
     open_tokens: AtomicUsize,
@@ -106,7 +106,7 @@ impl Cluster {
     }
 }
 
-/// The client of the cluster, as in a program, and whether it says that it verifies the cluster.
+/// The client of the cluster, as in a program, and whether it claims to verify the cluster.
 pub(crate) struct Way(pub(crate) kube::Client, pub(crate) bool);
 
 impl std::fmt::Debug for Way {
@@ -217,7 +217,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
         );
     }
     assert_eq!(asked(), (1, 1));
-    // Another request is another review.
+    // Another request needs another review.
     assert_eq!(other.get(&format!("{EVENTS}/web.1")).await.code, 403);
     assert_eq!(asked(), (0, 1));
     let rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -228,7 +228,7 @@ async fn a_cluster_knows_tokens_and_permissions() {
     server.running.shutdown().await;
 }
 
-/// Whoever answers reviews is not the administrator of the server.
+/// The cluster that reviews is not the administrator of the server.
 #[tokio::test]
 async fn a_review_makes_nobody_a_master() {
     let (server, cluster) = start().await;
@@ -243,7 +243,7 @@ async fn a_review_makes_nobody_a_master() {
     server.running.shutdown().await;
 }
 
-/// Anyone on the way could read a token and make an answer.
+/// Others on the network could read a token and forge an answer.
 #[tokio::test]
 async fn a_cluster_that_is_not_verified_is_not_asked() {
     let (server, cluster) = start_asking(false, |_| {}).await;
@@ -268,13 +268,13 @@ async fn no_answer_is_no_permission() {
         (503, &json!("ServiceUnavailable"))
     );
     assert_eq!(refused.body["details"]["retryAfterSeconds"], 1);
-    // One with errors is asked three times.
+    // A cluster with errors is asked three times.
     cluster.failing.store(500, Ordering::Relaxed);
     cluster.token_reviews.store(0, Ordering::Relaxed);
     let robot = server.client(&token("t-robot")).await;
     assert_eq!(robot.get(EVENTS).await.code, 503);
     assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), 3);
-    // Users known here are not affected, nor are requests that every user may make.
+    // Users known to the server itself are not affected, nor are requests that every user may make.
     assert_eq!(
         server.client(&token("t-ann")).await.get(EVENTS).await.code,
         200
@@ -282,13 +282,13 @@ async fn no_answer_is_no_permission() {
     cluster.failing.store(0, Ordering::Relaxed);
     let stranger = server.client(&token("t-stranger")).await;
     assert_eq!(stranger.get("/version").await.code, 200);
-    // Tokens are known, permissions are not.
+    // Tokens are cached, permissions are not.
     cluster.failing.store(400, Ordering::Relaxed);
     assert_eq!(stranger.get(EVENTS).await.code, 503);
     server.running.shutdown().await;
 }
 
-/// One place for all writes, and a cluster that does not answer.
+/// There is one place for all writes, and a cluster that does not answer.
 #[tokio::test]
 async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     let (server, cluster) = start_with(|options| {
@@ -347,12 +347,12 @@ async fn a_cluster_that_takes_its_time_holds_up_nobody_else() {
     server.running.shutdown().await;
 }
 
-/// The timeline finds out who asks before anything else does.
+/// The timeline authenticates a request before anything else.
 #[tokio::test]
 async fn heads_wait_for_a_cluster_at_the_timeline_within_the_bounds_of_all() {
     const OVERVIEW: &str = "/timeline/api/overview";
     const BYTES: usize = 1_000_000;
-    // As many as have room for one peer.
+    // The number of heads for which one peer has room.
     const HEADS: usize = 16;
     let (server, cluster) = start_with(|options| options.header_bytes_max = usize::MAX).await;
     cluster.silent.send_replace(true);
@@ -369,7 +369,7 @@ async fn heads_wait_for_a_cluster_at_the_timeline_within_the_bounds_of_all() {
         assert_eq!(ask(HEADS).await, 429);
         let many = headed(&server, "h2", (OVERVIEW, "new-many"), 1, 200);
         assert_eq!(many.await, 431);
-        // The cluster was asked about neither.
+        // The cluster got no review of either.
         assert_eq!(cluster.token_reviews.load(Ordering::Relaxed), HEADS);
         cluster.silent.send_replace(false);
     };
@@ -379,7 +379,7 @@ async fn heads_wait_for_a_cluster_at_the_timeline_within_the_bounds_of_all() {
     server.running.shutdown().await;
 }
 
-/// Each with its own token, over HTTP/2, and reset as soon as the cluster is asked.
+/// Each request has its own token, comes over HTTP/2, and is reset as soon as the cluster is asked.
 #[tokio::test]
 async fn requests_that_are_taken_back_leave_no_questions_behind() {
     const PLACES: u8 = 75;
@@ -399,10 +399,10 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
         write.write_all(&reset).await.unwrap();
     }
     for number in PLACES..=BEGUN_MAX {
-        // The server may be faster.
+        // The server may end the connection first.
         _ = write.write_all(&begin(number)).await;
     }
-    // Before any of the requests is answered.
+    // The frames before the first answer.
     let frames = until_the_end(&mut read).await;
     let mut frames = frames.as_slice();
     while let [0, high, low, kind, rest @ ..] = frames {
@@ -410,7 +410,7 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
         let len = usize::from(*high) << 8 | usize::from(*low);
         frames = rest.get(5 + len..).unwrap_or_default();
     }
-    // Each holds its place until it is answered, and no other review is made.
+    // Each review holds its place until it is answered, and no other review is made.
     for count in [&cluster.open_tokens, &cluster.token_reviews] {
         assert_eq!(count.load(Ordering::Relaxed), usize::from(PLACES));
     }
@@ -420,7 +420,7 @@ async fn requests_that_are_taken_back_leave_no_questions_behind() {
 
 async fn until_the_end(read: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // The kind of end does not matter.
+    // How the connection ends does not matter.
     let _ = tokio::time::timeout(PATIENCE, read.read_to_end(&mut bytes))
         .await
         .expect("the connection goes on");

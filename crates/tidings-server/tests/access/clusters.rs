@@ -1,5 +1,5 @@
-//! The kept events of several clusters, served by one process: their paths, permissions, and that
-//! they are read-only.
+//! The events of several clusters, served by one process: their paths, permissions, and that they
+//! are read-only.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,10 +33,10 @@ use crate::support::{Caller, Credentials, PERMISSIONS, TOKENS, token, write};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const EVENTS: &str = "/api/v1/namespaces/shop/events";
 
-/// A cluster's data apart from its store.
+/// A cluster's history, for tests.
 struct Known {
     store: Arc<dyn Store>,
-    /// The reported error.
+    /// The problem that the cluster reports.
     why: Option<&'static str>,
 }
 
@@ -85,7 +85,7 @@ impl Past for Known {
         async move { Ok(Some(json!({"namespace": namespace, "gaps": []}))) }.boxed()
     }
 
-    /// A line for each of three places.
+    /// An export of one line for each of three places.
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         let place = place.unwrap_or_default();
         let more = match place.as_str() {
@@ -101,7 +101,7 @@ impl Past for Known {
         async { Ok(Some(page)) }.boxed()
     }
 
-    /// Entries from the third on wait.
+    /// Entries from number 3 on are pending.
     fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
         let waiting = match from {
             0..3 => Waiting::Sealed,
@@ -117,7 +117,7 @@ impl Past for Known {
         following.why = self.why.map(str::to_owned);
         following.events = 2;
         following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
-        // One of them was never sealed, and the other cannot be.
+        // One cluster was never sealed, and the other cannot be.
         following.unsealed = self.why.map(|_| 7);
         following.not_sealed = self.why.map(|_| "taken".to_owned());
         following.is_older_than_sealed = self.why.is_some();
@@ -136,7 +136,7 @@ pub(crate) async fn cluster_with(
     why: Option<&'static str>,
 ) -> FollowedCluster {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    // Written like the cluster's own API server.
+    // Written through an API server like the cluster's own.
     let source = ApiServer::new(
         Arc::clone(&store),
         Arc::new(SystemClock),
@@ -194,13 +194,13 @@ impl Archive {
         Ok(Self { running, folder })
     }
 
-    /// A client of the paths below a cluster.
+    /// A client for the paths of a cluster.
     pub(crate) async fn to_cluster(&self, name: &str, credentials: &Credentials) -> Caller {
         let config = context(self.running.kubeconfig(), Some(name)).await;
         Caller::new(config, credentials)
     }
 
-    /// A client of the server's paths.
+    /// A client for the server's own paths.
     pub(crate) async fn to_root(&self, credentials: &Credentials) -> Caller {
         let mut config = context(self.running.kubeconfig(), None).await;
         let root = format!("https://{}", self.running.address());
@@ -209,7 +209,7 @@ impl Archive {
     }
 }
 
-/// A context of a kubeconfig; without a name the current one.
+/// The configuration of a context of a kubeconfig; without a name, of the current one.
 async fn context(kubeconfig: &Path, name: Option<&str>) -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let options = KubeConfigOptions {
@@ -277,7 +277,7 @@ async fn each_cluster_has_its_whole_api_below_its_name() {
     assert_eq!(watch(&prod).await, "a.1");
     assert_eq!(watch(&edge).await, "b.1");
 
-    // Nothing of the prefix is left.
+    // Nothing of the prefix remains in the answers.
     for (path, code) in [
         ("/", 200),
         ("/healthz", 200),
@@ -344,7 +344,7 @@ async fn the_root_is_about_all_clusters() {
     let unknown = admin.get("/clusters/prox/api/v1/events").await;
     assert_eq!(unknown.code, 404);
     assert_eq!(unknown.body["message"], "clusters \"prox\" not found");
-    // A name has no escapes, or is not served.
+    // A cluster's name in a path may not be escaped.
     let escaped = "/clusters/%70rod/healthz";
     for (caller, code) in [(&admin, 404), (&stranger, 403), (&nobody, 401)] {
         assert_eq!(caller.get(escaped).await.code, code);
@@ -354,7 +354,8 @@ async fn the_root_is_about_all_clusters() {
     let message = lost.body["message"].as_str().unwrap();
     assert!(message.contains("/clusters/NAME"), "{message}");
 
-    // One cluster's fault is reported, but does not fail the check. Known users get the reason.
+    // A problem of one cluster is reported, but does not fail the check. Known users see the
+    // reason.
     let ready = admin.get("/readyz?verbose").await;
     let expected = "[+]ping ok\n[+]store ok\n[+]shutdown ok\n\
         [+]cluster prod: 3 s since progress, watching\n\
@@ -390,8 +391,8 @@ async fn the_root_is_about_all_clusters() {
     archive.running.shutdown().await;
 }
 
-/// As paths of a kube-apiserver: what is there is told to those who are known. Only health and
-/// version are for everyone, and show that there is a cluster.
+/// As for paths of a kube-apiserver, only known users learn which clusters exist. Only health and
+/// version are open to everyone, and show that a cluster exists.
 #[tokio::test]
 async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_served() {
     let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
@@ -421,7 +422,7 @@ async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_serve
     archive.running.shutdown().await;
 }
 
-/// Alerts on the time since progress see it.
+/// The metrics show the cluster, so that alerts on its progress fire.
 #[tokio::test]
 async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
     let archive = Archive::start(vec![cluster("prod", &["a.1"]).await]).await;
@@ -429,7 +430,7 @@ async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
         let why = |name: &&str| ((*name).to_owned(), "it has no\ncredentials".to_owned());
         names.iter().map(why).collect()
     };
-    // One that is served is not missing.
+    // A served cluster is not missing.
     archive.running.set_missing(missing(&["late", "prod"]));
     let order = vec!["late".to_owned()];
     archive.running.set_order(order).await.unwrap();
@@ -471,7 +472,7 @@ async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
 async fn clusters_come_and_go() {
     let archive = Archive::start(vec![cluster("prod", &["a.1"]).await]).await;
     let admin = token("t-admin");
-    // The only one is at the root, too.
+    // The only cluster is served at the root, too.
     let root = archive.to_root(&admin).await;
     assert_eq!(names(&root.get(EVENTS).await.body), ["a.1"]);
     assert_eq!(root.get("/clusters").await.code, 200);
@@ -504,7 +505,7 @@ async fn clusters_come_and_go() {
 
     let api: Api<Event> =
         Api::namespaced(archive.to_cluster("prod", &admin).await.client(), "shop");
-    // Longer than the wait for its end.
+    // Longer than the test waits for the watch's end.
     let params = WatchParams::default().timeout(200);
     let watched = api.watch(&params, "0").await.unwrap();
     assert!(archive.running.remove("prod").await.unwrap());
@@ -520,7 +521,7 @@ async fn clusters_come_and_go() {
     let current = context(archive.running.kubeconfig(), None).await;
     assert_eq!(current.cluster_url.path(), "/clusters/edge");
 
-    // A cluster of the same name is a new one.
+    // A cluster added under the same name is a new one.
     archive
         .running
         .add(cluster("prod", &["c.1"]).await)
@@ -528,7 +529,7 @@ async fn clusters_come_and_go() {
         .unwrap();
     let prod = archive.to_cluster("prod", &admin).await;
     assert_eq!(names(&prod.get(EVENTS).await.body), ["c.1"]);
-    // It has the place of the former one, until it is given another.
+    // It has the former cluster's place in the order until it gets another.
     assert_eq!(archive.running.clusters(), ["prod", "edge"]);
     let current = context(archive.running.kubeconfig(), None).await;
     assert_eq!(current.cluster_url.path(), "/clusters/prod");
@@ -548,7 +549,8 @@ async fn the_number_of_clusters_is_bounded() {
     }
     let start = Archive::start_with(clusters, |options| options.api.max_clusters = 2);
     let archive = start.await.unwrap();
-    // One too many keeps no other from being served, as one that is added later.
+    // A cluster too many does not prevent the others from being served, nor does one that is added
+    // later.
     assert_eq!(archive.running.clusters(), ["a", "b"]);
     let added = archive.running.add(cluster("d", &[]).await).await;
     let error = added.unwrap_err();
@@ -560,7 +562,7 @@ async fn the_number_of_clusters_is_bounded() {
     let why = "not started: an archive has at most 2 clusters";
     assert!(ready.contains(why), "{ready}");
     archive.running.shutdown().await;
-    // The default is like any number below.
+    // The default maximum is enforced like any lower one.
     let archive = Archive::start(Vec::new()).await;
     let kubeconfig = Kubeconfig::read_from(archive.running.kubeconfig()).unwrap();
     assert!(kubeconfig.contexts.is_empty());
@@ -587,7 +589,7 @@ async fn files_are_read_once_for_all() {
     archive.running.shutdown().await;
 }
 
-/// What `tidings rbac events` prints for a cluster.
+/// The roles that `tidings rbac events` prints for a cluster.
 const READER: &str = r#"
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -616,7 +618,7 @@ async fn who_may_read_events_needs_no_other_permission() {
     });
     let archive = archive.await.unwrap();
     let reader = token("t-updater");
-    // Of one namespace.
+    // A user with permissions in one namespace.
     let other = token("t-reader");
     let (root, others_root) = (
         archive.to_root(&reader).await,
@@ -630,7 +632,7 @@ async fn who_may_read_events_needs_no_other_permission() {
         assert_eq!(prod.get(path).await.code, 200, "{path}");
         assert_eq!(others_prod.get(path).await.code, 403, "{path}");
     }
-    // What concerns a namespace is for who may list its events.
+    // A user who may list a namespace's events may read its coverage.
     for (namespace, expected) in [("shop", 200), ("bank", 403), ("", 403), ("shop/..", 403)] {
         let path = format!("/coverage?namespace={namespace}");
         let answer = others_prod.get(&path).await;
@@ -638,7 +640,7 @@ async fn who_may_read_events_needs_no_other_permission() {
         if expected == 200 {
             assert_eq!(answer.body["namespace"], namespace);
         }
-        // The first one counts, for permission and answer.
+        // The first value of a repeated parameter is used, for the permission and the answer.
         let path = format!("/coverage?namespace={namespace}&namespace=shop");
         assert_eq!(others_prod.get(&path).await.code, expected, "{namespace}");
     }
@@ -650,7 +652,7 @@ async fn who_may_read_events_needs_no_other_permission() {
     }
 }
 
-/// The text of an answer, of which a single line is parsed as JSON.
+/// The text of an answer; if it is a single line, it was parsed as JSON.
 pub(crate) fn text(body: Value) -> String {
     match body {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! The bounds of connections: no client holds one without using it.
+//! The bounds of connections: no client can hold a connection without using it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn tcp(server: &Server) -> TcpStream {
     tcp_from(server, 1).await
 }
 
-/// From its own peer address: all addresses that begin with 127 are local.
+/// Connects from a peer address of its own: all addresses that begin with 127 are local.
 async fn tcp_from(server: &Server, peer: u8) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     let peer = SocketAddr::from(([127, 0, 0, peer], 0));
@@ -76,7 +76,7 @@ pub(crate) async fn tls_from(
 /// Reads until the server ends the connection.
 pub(crate) async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut bytes = Vec::new();
-    // The kind of end does not matter.
+    // How the connection ends does not matter.
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes))
         .await
         .expect("the server holds a connection that does nothing");
@@ -86,11 +86,11 @@ pub(crate) async fn until_the_end(stream: &mut (impl AsyncReadExt + Unpin)) -> S
 #[tokio::test]
 async fn silence_is_ended_wherever_it_falls() {
     let server = start(100).await;
-    // Before the handshake, and before the first request, in either protocol.
+    // No data before the handshake, and none before the first request, over HTTP/1.1 and HTTP/2.
     assert_eq!(until_the_end(&mut tcp(&server).await).await, "");
     assert_eq!(until_the_end(&mut tls(&server, "http/1.1").await).await, "");
     until_the_end(&mut tls(&server, "h2").await).await;
-    // Within the first.
+    // An incomplete first request.
     let mut half = tls(&server, "http/1.1").await;
     half.write_all(b"GET /api HTTP/1.1\r\nhost:").await.unwrap();
     assert!(!until_the_end(&mut half).await.starts_with("HTTP/1.1 200"));
@@ -101,7 +101,7 @@ async fn silence_is_ended_wherever_it_falls() {
         .await
         .unwrap();
     until_the_end(&mut half).await;
-    // Between two requests.
+    // A pause between two requests.
     let mut idle = tls(&server, "http/1.1").await;
     idle.write_all(LIST.as_bytes()).await.unwrap();
     assert!(until_the_end(&mut idle).await.starts_with("HTTP/1.1 200"));
@@ -130,7 +130,7 @@ async fn bytes_that_trickle_are_silence() {
     server.running.shutdown().await;
 }
 
-/// The code of a request with a token, a header of `bytes` bytes, and `others` short ones.
+/// The status code of a request with a token, a header of `bytes` bytes, and `others` short ones.
 pub(crate) async fn headed(
     server: &Server,
     protocol: &str,
@@ -175,7 +175,7 @@ async fn the_head_of_a_request_is_bounded() {
                 ("h2", 1, 200, 431),
             ][..],
         ),
-        // Like kube-apiserver, and no more. A map holds at most 24,576 headers.
+        // The limit is kube-apiserver's and no higher. A header map holds at most 24,576 headers.
         (
             Some(usize::MAX),
             &[
@@ -213,7 +213,7 @@ async fn a_watch_keeps_its_connection() {
     let mut watch = tls(&server, "http/1.1").await;
     let request = LIST.replace("/events", "/events?watch=true&allowWatchBookmarks=true");
     watch.write_all(request.as_bytes()).await.unwrap();
-    // Three times the idle timeout.
+    // A watch lasts three times the idle timeout.
     let mut text = String::new();
     while !text.contains("BOOKMARK") {
         let mut bytes = [0; 1024];
@@ -312,7 +312,7 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     let server = with_limits(8, 0).await;
     let mut client = tls(&server, "http/1.1").await;
     assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
-    // Three times as many as there are places, each from another peer, in every state without a
+    // Three times as many connections as places, each from another peer, in every state without a
     // request.
     let (mut silent, mut idle) = (Vec::new(), Vec::new());
     for peer in (2..).take(8) {
@@ -327,7 +327,7 @@ async fn idle_strangers_take_no_place_from_clients_and_probes() {
     }
     assert!(ask_anew(&server, 1, LIST).await.starts_with("HTTP/1.1 200"));
     assert!(ask_anew(&server, 1, LIVEZ).await.ends_with("ok"));
-    // The oldest ends first; authenticated ones stay.
+    // The oldest ends first; connections with credentials stay.
     until_the_end(&mut silent[0]).await;
     until_the_end(&mut idle[0]).await;
     assert!(ask(&mut client, LIST).await.starts_with("HTTP/1.1 200"));
@@ -346,7 +346,7 @@ async fn busy_strangers_take_no_place_from_clients_and_probes() {
             let (mut read, mut write) = tokio::io::split(stream);
             write.write_all(NO_WINDOW).await.unwrap();
             write.write_all(&get(1, "/", "")).await.unwrap();
-            // HEADERS: it is answered, but the answer is not read.
+            // A HEADERS frame: the request is answered, but the answer is not read.
             while frame(&mut read).await.0 != 1 {}
             busy.push((read, write));
         }
@@ -370,7 +370,7 @@ async fn clients_take_no_place_from_probes() {
     for _ in 0..3 {
         assert!(ask_anew(&server, 2, LIVEZ).await.ends_with("ok"));
     }
-    // The last of four got no place that is reserved for clients.
+    // The last of four clients got no place that is reserved for clients.
     for client in &mut clients[..3] {
         assert!(ask(client, LIST).await.starts_with("HTTP/1.1 200"));
     }
@@ -416,7 +416,7 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     let mut half = tls(&server, "h2").await;
     half.write_all(HTTP2_PREFACE).await.unwrap();
     for stranger in [&mut fresh, &mut asked, &mut wrong, &mut half] {
-        // Earlier than any other reason to end it.
+        // The connection ends before any other deadline.
         let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(stranger));
         end.await.expect("a stranger is kept");
     }
@@ -425,7 +425,7 @@ async fn strangers_have_a_short_time_however_they_pass_it() {
     server.running.shutdown().await;
 }
 
-/// A connection with good credentials becomes unauthenticated when it sends others.
+/// A connection with valid credentials counts as a stranger once it sends invalid ones.
 #[tokio::test]
 async fn a_connection_whose_credentials_are_refused_is_ended() {
     let server = with_limits(100, 0).await;
@@ -439,7 +439,7 @@ async fn a_connection_whose_credentials_are_refused_is_ended() {
     server.running.shutdown().await;
 }
 
-/// As with kube-apiserver's `UnauthenticatedHTTP2DOSMitigation`.
+/// As kube-apiserver's `UnauthenticatedHTTP2DOSMitigation` does.
 #[tokio::test]
 async fn strangers_have_one_answer_over_http2() {
     const DATA: u8 = 0;
@@ -463,7 +463,7 @@ async fn strangers_have_one_answer_over_http2() {
                 };
                 let request = get(stream, path, shown);
                 write.write_all(&request).await.unwrap();
-                // An unauthenticated connection ends; another gets a second request.
+                // A connection without credentials ends; one with them gets a second answer.
                 loop {
                     let (kind, of, _) = frame(&mut read).await;
                     seen.push(kind);
@@ -514,13 +514,13 @@ pub(crate) fn get(stream: u8, path: &str, authorization: &str) -> Vec<u8> {
     frame
 }
 
-/// Sends requests over HTTP/2 without window for a byte of an answer's body, and waits for the end
-/// of the connection.
+/// Sends requests over HTTP/2 with no window for an answer's body, and waits for the end of the
+/// connection.
 async fn ask_and_take_nothing(server: &Server, path: &str, authorization: &str) {
     let (mut read, mut write) = tokio::io::split(tls(server, "h2").await);
     write.write_all(NO_WINDOW).await.unwrap();
     write.write_all(&get(1, path, authorization)).await.unwrap();
-    // Earlier than a ping without an answer.
+    // The connection ends before a ping times out.
     let answer = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read))
         .await
         .expect("the connection is held by an answer that the client does not read");
@@ -532,7 +532,7 @@ async fn answers_that_nobody_takes_are_ended() {
     let server = start(100).await;
     let watch = "/api/v1/events?watch=1&timeoutSeconds=4";
     futures::join!(
-        // Neither is accepted, whatever it claims.
+        // Neither answer is read, whatever the client's windows are.
         ask_and_take_nothing(&server, "/", ""),
         ask_and_take_nothing(&server, watch, ""),
         ask_and_take_nothing(&server, "/api/v1/events", "Bearer t-admin"),
@@ -541,15 +541,15 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
-/// Without credentials an unread answer is cheap to request: a few of a connection are kept, not a
-/// hundred.
+/// Without credentials, an answer that is not read is cheap to request: a few on a connection are
+/// kept, not a hundred.
 #[tokio::test]
 async fn strangers_leave_few_answers_untaken() {
     let server = with_limits(100, 0).await;
     let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
     write.write_all(NO_WINDOW).await.unwrap();
     for request in 0..50 {
-        // The server may be faster.
+        // The server may end the connection first.
         if write
             .write_all(&get(2 * request + 1, "/", ""))
             .await
@@ -558,15 +558,15 @@ async fn strangers_leave_few_answers_untaken() {
             break;
         }
     }
-    // Earlier than any deadline.
+    // The connection ends before any deadline.
     let end = tokio::time::timeout(Duration::from_secs(25), until_the_end(&mut read));
     end.await.expect("fifty answers are kept");
     assert_eq!(ended(&server, "untaken").await, 1);
     server.running.shutdown().await;
 }
 
-/// Frames that cost a client almost nothing are ended by the protocol's bounds or by the
-/// connection's deadlines, and other clients are not affected.
+/// Floods of frames that cost a client almost nothing are ended by the protocol's bounds or by the
+/// connection's deadlines. Other clients are not affected.
 #[tokio::test]
 async fn floods_of_frames_are_ended() {
     let server = Server::start(|options, _| {
@@ -579,7 +579,7 @@ async fn floods_of_frames_are_ended() {
         frame.extend(payload);
         frame
     };
-    // A request for /livez without its authority; complete, and to be continued.
+    // The head of a request for /livez without its authority, complete and to be continued.
     let head = b"\x82\x87\x04\x06/livez";
     let mut floods: Vec<(&str, Vec<u8>)> = vec![
         ("PING", frame(6, 0, 0, &[0; 8])),
@@ -617,17 +617,17 @@ async fn floods_of_frames_are_ended() {
             }
         };
         println!("{what}");
-        // Without time limits: a flood that is not ended goes on for ever.
+        // Without a time limit: a flood that is not ended would go on for ever.
         let mut answered = Vec::new();
         let ended = async { futures::join!(pour, read.read_to_end(&mut answered)) };
-        // A client that a slow machine lets be late is ended as a stranger, and tries again.
+        // On a slow machine the probe may be late and be ended as a stranger; it then tries again.
         let probe = async { while !is_alive(&server).await {} };
         let (_, ()) = futures::join!(ended, probe);
     }
     server.running.shutdown().await;
 }
 
-/// Whether a new client is told that the server is alive.
+/// Whether a new client gets the answer that the server is alive.
 async fn is_alive(server: &Server) -> bool {
     let Ok(mut stream) = tls_from(server, "http/1.1", 2).await else {
         return false;
@@ -667,7 +667,7 @@ async fn an_answer_that_nobody_takes_costs_no_other() {
         write.write_all(&frame).await.unwrap();
     }
     let told = async {
-        // Without further requests on a connection whose answers are not read.
+        // A connection whose answers are not read gets no further requests.
         while frame(&mut read).await.0 != GOAWAY {}
         let event = r#"{"metadata":{"name":"x"},"involvedObject":{"namespace":"a"}}"#;
         let mut other = tls(&server, "http/1.1").await;

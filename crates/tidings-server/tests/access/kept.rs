@@ -1,5 +1,4 @@
-//! What an archive has beside lists of events: deletions, versions, what waits to be sealed, and
-//! exports.
+//! An archive's own resources: deletions, versions, pending versions, and exports.
 
 use http::{Method, Request};
 use http_body_util::BodyExt;
@@ -42,7 +41,8 @@ async fn kept_events_are_read_and_deleted_and_not_written() {
             );
         }
     }
-    // Users without permission get the same answer; unknown ones do not.
+    // Users without permission get the same answer as for an event that does not exist; unknown
+    // users do not.
     let reader = archive.to_cluster("prod", &token("t-reader")).await;
     assert_eq!(reader.send(Method::POST, EVENTS, &body).await.code, 405);
     let nobody = archive.to_cluster("prod", &Credentials::Nothing).await;
@@ -161,7 +161,7 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
                 "{query}"
             );
         }
-        // Like a `get` of the event.
+        // The permission is that of a `get` of the event.
         let stranger = archive.to_cluster("prod", &token("t-stranger")).await;
         let refused = stranger.get(&all).await;
         let said = refused.body["message"].as_str().unwrap();
@@ -199,7 +199,7 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
         (coverage.code, &coverage.body["from"]),
         (200, &json!("2026-01-01T00:00:00Z"))
     );
-    // Readers of one namespace do not read all.
+    // A user who may read one namespace may not read the coverage of all.
     let refused = prod.get("/coverage").await;
     let said = refused.body["message"].as_str().unwrap();
     assert!(

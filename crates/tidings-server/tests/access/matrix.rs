@@ -1,11 +1,11 @@
-//! Every verb, in both groups, by every kind of user.
+//! Every verb, in both groups, for every kind of user.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Authority, Credentials, Server, token, write};
 
-/// Requests about an existing event, or about all.
+/// Requests about an existing event, or about all events.
 const VERBS: [(&str, Method, &str); 10] = [
     ("get", Method::GET, "/web.1"),
     ("list", Method::GET, ""),
@@ -87,7 +87,7 @@ fn unauthorized() -> Value {
     })
 }
 
-/// Credentials, and their permitted verbs.
+/// Credentials, and the verbs that they permit.
 type Known = Option<(&'static str, &'static [&'static str])>;
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn every_verb_in_both_groups_by_everybody() {
         for (prefix, version, group) in GROUPS {
             let events = format!("{prefix}/namespaces/shop/events");
             for (verb, method, rest) in VERBS {
-                // Independent of the previous request.
+                // The event is made again, so that requests do not depend on each other.
                 admin.send(Method::DELETE, &events, &Value::Null).await;
                 let made = admin
                     .send(Method::POST, &events, &event(version, "web.1"))
@@ -185,7 +185,7 @@ async fn other_permissions() {
     );
     let events = "/api/v1/namespaces/shop/events";
 
-    // Changing is not creating.
+    // The permission to update does not include create.
     let refused = updater
         .send(
             Method::PUT,

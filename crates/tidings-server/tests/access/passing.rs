@@ -1,5 +1,5 @@
-//! Requests that are not about events are passed to the followed cluster, with the caller's token
-//! and no other credentials; and the cluster decides who may read its kept events.
+//! Reads of other kinds than events are proxied to the followed cluster, with the caller's token
+//! and no other credentials; and the cluster decides who may read its stored events.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -35,23 +35,23 @@ use crate::support::{Authority, Caller, Credentials, token};
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
-/// A cluster's API server, as far as needed: it knows `t-dev` with all permissions, and `t-guest`
-/// without any.
+/// A stub of a cluster's API server. It knows `t-dev`, who has all permissions, and `t-guest`, who
+/// has none.
 struct Cluster {
     address: SocketAddr,
     authority: Authority,
     seen: Arc<Seen>,
 }
 
-/// Its requests and answers.
+/// The stub's requests and answers.
 struct Seen {
     requests: Mutex<Vec<(String, HeaderMap)>>,
     lines: broadcast::Sender<&'static str>,
-    /// A watch of its pods was dropped.
+    /// Notified when a watch of the stub's pods is dropped.
     dropped: Notify,
 }
 
-/// Accepts connections with TLS.
+/// A listener that accepts TLS connections.
 struct Tls(TcpListener, TlsAcceptor);
 
 impl Listener for Tls {
@@ -142,12 +142,12 @@ impl Cluster {
         PassThrough::new(&server, self.authority.pem.as_bytes()).unwrap()
     }
 
-    /// With the archive's own credentials.
+    /// A reviewer with the archive's own credentials.
     fn reviewer(&self) -> Arc<dyn Reviewer> {
         self.reviewer_that(true)
     }
 
-    /// One that says whether it verifies the cluster.
+    /// A reviewer that claims to verify the cluster, or not to.
     fn reviewer_that(&self, is_verified: bool) -> Arc<dyn Reviewer> {
         let url = format!("https://{}", self.address);
         let mut config = kube::Config::new(url.parse().unwrap());
@@ -158,7 +158,7 @@ impl Cluster {
         Arc::new(Way(kube::Client::try_from(config).unwrap(), is_verified))
     }
 
-    /// An archive that follows it, with an event of an existing pod.
+    /// An archive that follows the cluster, with an event of an existing pod.
     async fn archived(&self, change: impl FnOnce(&mut StartOptions)) -> Archive {
         let mut followed = cluster("prod", &["web.1"]).await;
         followed.access = Some(self.reviewer());
@@ -190,7 +190,7 @@ async fn token_review(headers: HeaderMap, Json(review): Json<Value>) -> Json<Val
     let name = match review["spec"]["token"].as_str().unwrap() {
         "t-dev" => "dev",
         "t-guest" => "guest",
-        // It has a role in the archive's file of permissions.
+        // A user of this name has a role in the archive's file of permissions.
         "t-namesake" => "ann",
         "t-robot" => "system:serviceaccount:shop:robot",
         "t-master" => "root",
@@ -204,7 +204,8 @@ async fn token_review(headers: HeaderMap, Json(review): Json<Value>) -> Json<Val
     Json(json!({"status": {"authenticated": true, "user": {"username": name, "groups": groups}}}))
 }
 
-/// Another cluster's stranger is not the archive's.
+/// The cluster's review of permissions. A user unknown to another cluster is not one of the
+/// archive's users.
 async fn access_review(Json(review): Json<Value>) -> Json<Value> {
     let user = review["spec"]["user"].as_str().unwrap();
     let allowed = ["dev", "stranger"].contains(&user);
@@ -251,7 +252,7 @@ impl Drop for Told {
     }
 }
 
-/// The received lines.
+/// A log, or a watch, whose lines arrive one by one.
 async fn pods(State(seen): State<Arc<Seen>>) -> Response {
     let told = Told(seen.lines.subscribe(), Arc::clone(&seen));
     let lines = stream::unfold(told, |mut told| async move {
@@ -262,7 +263,7 @@ async fn pods(State(seen): State<Arc<Seen>>) -> Response {
     Body::from_stream(begin.chain(lines)).into_response()
 }
 
-/// No answer, and an incomplete one, on demand.
+/// No answer, or an incomplete one, as the test requests.
 async fn broken() -> Response {
     let chunks: [Result<&str, _>; 1] = [Err(std::io::Error::other("broken"))];
     Body::from_stream(stream::iter(chunks)).into_response()
@@ -343,7 +344,7 @@ async fn what_is_not_about_events_goes_on_with_the_callers_own_token() {
     );
     cluster.asked();
 
-    // Events, health, version and reviews are the archive's, and so are writes.
+    // The archive itself serves events, health, version and reviews, and refuses writes.
     assert_eq!(names_of(&dev, EVENTS).await, ["web.1"]);
     assert_eq!(dev.get(&format!("{EVENTS}/web.1/x")).await.code, 404);
     assert_eq!(dev.get("/apis/events.k8s.io/v1/events").await.code, 200);
@@ -364,7 +365,7 @@ async fn what_is_not_about_events_goes_on_with_the_callers_own_token() {
         );
     }
     assert_eq!(cluster.asked().len(), 0);
-    // Another cluster is not this one.
+    // A token of this cluster is not accepted by another one.
     let edge = archive.to_cluster("edge", &token("t-dev")).await;
     assert_eq!(edge.get(&format!("{PODS}/web")).await.code, 401);
     archive.running.shutdown().await;
@@ -409,7 +410,7 @@ async fn nobody_elses_credentials_go_on() {
             refused.code
         );
     }
-    // They read the archive's own paths.
+    // The archive's own users read the archive's own paths.
     let admin = archive.to_cluster("prod", &token("t-admin")).await;
     assert_eq!(names_of(&admin, EVENTS).await, ["web.1"]);
     assert_eq!(admin.get("/api/v1").await.code, 200);
@@ -440,7 +441,7 @@ async fn nobody_elses_credentials_go_on() {
     archive.running.shutdown().await;
 }
 
-/// A token that the cluster named for all of the archive knows is not shown to another one.
+/// A token that is known to the cluster named for the whole archive is not sent to another cluster.
 #[tokio::test]
 async fn a_token_of_one_cluster_does_not_go_on_to_another() {
     let (home, edge) = (Cluster::start().await, Cluster::start().await);
@@ -459,7 +460,7 @@ async fn a_token_of_one_cluster_does_not_go_on_to_another() {
     archive.running.shutdown().await;
 }
 
-/// The cluster that is asked for all of the archive is one that is followed and asked itself.
+/// The cluster that reviews tokens for the whole archive is also followed and reviews its own.
 #[tokio::test]
 async fn the_timeline_of_a_cluster_is_shown_to_whom_it_knows() {
     let home = Cluster::start().await;
@@ -478,7 +479,7 @@ async fn the_timeline_of_a_cluster_is_shown_to_whom_it_knows() {
     archive.running.shutdown().await;
 }
 
-/// By the cluster's own permissions.
+/// The cluster's own permissions decide.
 #[tokio::test]
 async fn the_cluster_says_who_reads_its_kept_events() {
     let cluster = Cluster::start().await;
@@ -489,7 +490,7 @@ async fn the_cluster_says_who_reads_its_kept_events() {
     let guest = archive.to_cluster("prod", &token("t-guest")).await;
     let refused = guest.get(EVENTS).await;
     assert!(refused.code == 403 && message(&refused.body).contains("\"guest\""));
-    // Its tokens are not valid elsewhere.
+    // The cluster's tokens are not valid for other clusters.
     for caller in [
         archive
             .to_cluster("edge", &token("t-dev"))
@@ -517,7 +518,7 @@ async fn the_cluster_says_who_reads_its_kept_events() {
     assert!(error.to_string().contains("have no effect"), "{error}");
 }
 
-/// Users of one name in the archive and in a cluster are two.
+/// Users of one name in the archive and in a cluster are different users.
 #[tokio::test]
 async fn only_a_cluster_decides_about_its_users_and_about_no_others() {
     const RULES: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -525,7 +526,7 @@ async fn only_a_cluster_decides_about_its_users_and_about_no_others() {
     let archive = cluster.archived(|_| {}).await;
     for (shown, expected) in [
         ("t-dev", 200),
-        // These have roles in the archive's file.
+        // Users of these names have roles in the archive's file.
         ("t-namesake", 403),
         ("t-robot", 403),
         ("t-master", 403),
@@ -536,7 +537,7 @@ async fn only_a_cluster_decides_about_its_users_and_about_no_others() {
     ] {
         let caller = archive.to_cluster("prod", &token(shown)).await;
         assert_eq!(caller.get(EVENTS).await.code, expected, "{shown}");
-        // As in every cluster.
+        // Allowed for every user, as in every cluster.
         assert_eq!(caller.get("/version").await.code, 200, "{shown}");
     }
     let namesake = archive.to_cluster("prod", &token("t-namesake")).await;
@@ -547,7 +548,7 @@ async fn only_a_cluster_decides_about_its_users_and_about_no_others() {
     let timeline = archive.to_root(&token("t-namesake")).await;
     let seen = timeline.get("/timeline/api/events?from=0&cluster=prod");
     assert_eq!(seen.await.code, 403);
-    // Who acts as another user acts as one of the same cluster.
+    // An impersonated user belongs to the same cluster.
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
     let acting = [("impersonate-user", "ann")];
     let answer = dev.try_send(Method::GET, EVENTS, &acting, &Value::Null);
@@ -590,11 +591,11 @@ async fn answers_come_while_they_are_made_and_end_with_their_reader() {
     cluster.seen.lines.send("line\n").unwrap();
     assert_eq!(next(&mut watch).await.as_deref(), Some(&b"line\n"[..]));
     assert_eq!(next(&mut log).await.as_deref(), Some(&b"line\n"[..]));
-    // The server does not wait for a client that is gone.
+    // The server notices that its client has disconnected.
     drop(watch);
     let dropped = tokio::time::timeout(PATIENCE, cluster.seen.dropped.notified()).await;
     dropped.expect("the cluster is still read");
-    // The end of the server ends long requests.
+    // The end of the server ends long-running requests.
     let ended = async { while next(&mut log).await.is_some() {} };
     tokio::join!(archive.running.shutdown(), ended);
 }
@@ -614,7 +615,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
     followed.pass_through = Some(cluster.way().limits(1, 1));
     let mut away = followed.clone();
     away.name = "away".into();
-    // Nothing listens there.
+    // Nothing listens at this address.
     let unused = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -654,7 +655,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         assert_eq!(dev.get("/apis").await.code, 200);
     }
     let dev = archive.to_cluster("prod", &token("t-dev")).await;
-    // Upgrades are not passed on.
+    // Upgrades are not proxied.
     let switched = dev.get(&format!("{PODS}/switched")).await;
     assert_eq!(switched.code, 502);
     let broken = dev.get(&format!("{PODS}/broken")).await;
@@ -673,7 +674,7 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         whole.is_err(),
         "an answer that is cut is not taken for whole"
     );
-    // One place: the second is refused with 429.
+    // There is one place: the second request gets 429.
     let never = format!("{PODS}/never");
     let (first, second) = tokio::join!(dev.get(&never), async {
         while !cluster
@@ -728,7 +729,7 @@ async fn clusters_share_a_bound_of_what_is_passed_on() {
     archive.running.shutdown().await;
 }
 
-/// The current pod, and its events of last week.
+/// kubectl shows the current pod, and its events of last week.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_describes_a_pod_with_its_kept_events() {
     let Some(kubectl) = programs::kubectl() else {

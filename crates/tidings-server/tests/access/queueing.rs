@@ -1,5 +1,5 @@
-//! Waiting for a place over real connections: many at once, disconnecting clients, and the end of
-//! the server.
+//! Waiting for a place over real connections: many requests at once, disconnecting clients, and the
+//! end of the server.
 
 use std::convert::Infallible;
 use std::net::Shutdown;
@@ -50,7 +50,7 @@ async fn finish(mut stream: TlsStream<TcpStream>) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Waits until a sample has a value.
+/// Waits until a metric's sample has a value.
 async fn until(admin: &Caller, name: &str, expected: &str) {
     let line = format!("{name} {expected}");
     let mut metrics = String::new();
@@ -100,7 +100,7 @@ fn post<B>(body: B) -> Request<B> {
         .unwrap()
 }
 
-/// As many as benchmarks have in flight, with all defaults.
+/// As many requests as benchmarks have in flight, with all defaults.
 #[tokio::test]
 async fn of_256_writes_at_once_none_is_refused() {
     let server = Server::start(|_, _| {}).await;
@@ -130,7 +130,7 @@ async fn of_256_writes_at_once_none_is_refused() {
     server.running.shutdown().await;
 }
 
-/// A login is from someone who is not known yet, and its body may take its time.
+/// Logins come from unknown users, and their bodies may be slow.
 #[tokio::test]
 async fn logins_take_no_place_of_known_users() {
     const LOGIN: &str = "POST /timeline/login HTTP/1.1\r\nhost: localhost\r\n\
@@ -155,7 +155,7 @@ async fn logins_take_no_place_of_known_users() {
     server.running.shutdown().await;
 }
 
-/// The code of a login by the admin's token from this peer.
+/// The status code of a login with the admin's token from this peer.
 async fn log_in(server: &Server, peer: u8) -> String {
     const BODY: &str = r#"{"token":"t-admin"}"#;
     let request = format!(
@@ -196,7 +196,7 @@ async fn logins_of_one_peer_keep_no_other_out() {
     server.running.shutdown().await;
 }
 
-/// Everyone may ask for the page: strangers in any number.
+/// Everyone, including strangers in any number, may request the page.
 #[tokio::test]
 async fn what_is_sent_to_everyone_waits_for_no_place() {
     let server = Server::start(|options, _| options.api.max_mutating_requests_inflight = 1).await;
@@ -225,7 +225,7 @@ async fn a_client_that_hangs_up_is_not_waited_for() {
     until(&admin, IN_FLIGHT, "1").await;
     let (mut sender, socket) = connect(&server).await;
     let mut send = |name| tokio::spawn(sender.send_request(post(Full::new(event(name).into()))));
-    // One whose request is cancelled, one whose connection ends.
+    // One request is cancelled; the connection of another ends.
     let cancelled = send("b");
     until(&admin, WAITING, "1").await;
     let _cut_off = send("c");
@@ -255,7 +255,7 @@ async fn who_waits_when_the_server_is_told_to_end_is_served() {
     let third = begin(&server, "c").await;
     until(&admin, WAITING, "2").await;
 
-    // It closes its listener, completes accepted requests, and only then ends.
+    // The server closes its listener, completes accepted requests, and only then ends.
     let address = server.running.address();
     let ended = tokio::spawn(server.running.shutdown());
     while TcpStream::connect(address).await.is_ok() {

@@ -81,7 +81,8 @@ async fn a_client_that_still_sends_gets_the_answer() {
                 "{admin}transfer-encoding: chunked\r\n\r\nno length\r\n{rest}"
             )),
         ),
-        // Go's net/http allows a byte in each chunk, and refuses bodies that are mainly lengths.
+        // Go's net/http allows chunks of one byte, and refuses bodies that are mainly chunk
+        // headers.
         (
             201,
             post(&format!(
@@ -122,7 +123,7 @@ async fn a_server_that_stops_waits_no_longer_for_a_client_that_does_not() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // The client does not end its side. The server does not wait for its grace.
+    // The client does not close its side. The server does not wait for the end of its grace.
     let stopped = tokio::time::timeout(PATIENCE / 2, server.running.shutdown());
     stopped.await.expect("the server stops");
     drop(stream);

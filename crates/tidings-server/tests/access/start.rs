@@ -105,7 +105,7 @@ async fn kube_clients_find_what_they_expect() {
     assert!(matches!(gone, kube::Error::Api(status) if status.is_not_found()));
 
     server.shutdown().await;
-    // The delete, then a clean end.
+    // The watch shows the delete, and then ends cleanly.
     let rest: Vec<_> = tokio::time::timeout(PATIENCE, watched.collect::<Vec<_>>())
         .await
         .unwrap();
@@ -161,7 +161,7 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
         matches!(&error, kube::Error::Api(status) if status.code == 401),
         "{error:?}"
     );
-    // Even paths for every client are refused with wrong credentials.
+    // With wrong credentials, even paths that are open to all clients are refused.
     let version = Client::try_from(config.clone())
         .unwrap()
         .apiserver_version()
@@ -179,8 +179,8 @@ async fn who_does_not_trust_or_is_not_known_stays_outside() {
     server.shutdown().await;
 }
 
-/// On a store with real writes, patches overtake each other. One without a version is applied
-/// again; one with a version is refused.
+/// On a store with real writes, patches overtake each other. A patch without a resourceVersion is
+/// applied again; one with a resourceVersion is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn patches_that_race_are_all_applied() {
     let folder = tempfile::tempdir().unwrap();

@@ -61,7 +61,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: updater}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: updater}]
 "#;
 
-/// The admin's token is first: it is the one in the kubeconfig.
+/// The admin's token is the first, which is the one in the kubeconfig.
 pub(crate) const TOKENS: &str = "t-admin,admin,1,\"system:masters\"\nt-ann,ann,2\nt-stranger,stranger,3\nt-reader,reader,4\nt-updater,updater,5\n";
 
 pub(crate) struct Server {
@@ -120,7 +120,7 @@ impl Authority {
         self.sign(params, until)
     }
 
-    /// One that may sign others.
+    /// A certificate that may sign others.
     pub(crate) fn intermediate(&self, name: &str) -> Signed {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -128,7 +128,7 @@ impl Authority {
         self.sign(params, 2040)
     }
 
-    /// One of X.509 version 1, as from `openssl x509 -req` without extensions.
+    /// A certificate of X.509 version 1, as from `openssl x509 -req` without extensions.
     pub(crate) fn version_1(&self, name: &str) -> Signed {
         const SEQUENCE: u8 = 0x30;
         const BIT_STRING: u8 = 0x03;
@@ -207,7 +207,7 @@ fn der_parts(mut rest: &[u8]) -> Vec<(&[u8], &[u8])> {
 }
 
 impl Server {
-    /// With the tokens and permissions above, and options changed by `change`.
+    /// Starts a server with the tokens and permissions above, and options changed by `change`.
     pub(crate) async fn start(change: impl FnOnce(&mut StartOptions, &Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut options = StartOptions::new(folder.path().join("data"));
@@ -274,7 +274,7 @@ pub(crate) struct Answer {
 }
 
 impl Caller {
-    /// Sends a request; a 200 to a watch is not read further.
+    /// Sends a request. Of a successful watch, only the status is read.
     pub(crate) async fn send(&self, method: Method, uri: &str, body: &Value) -> Answer {
         self.try_send(method, uri, &[], body).await.unwrap()
     }

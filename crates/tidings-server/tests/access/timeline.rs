@@ -1,5 +1,5 @@
-//! The timeline shows only what the caller may list in each cluster and namespace; and the link of
-//! a timeline on the loopback interface is the only way in.
+//! The timeline shows only events that the caller may list in each cluster and namespace; and the
+//! link of a timeline on the loopback interface is the only access.
 
 use std::future::ready;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use crate::clusters::{Archive, PATIENCE, cluster, cluster_with};
 use crate::support::{Caller, Credentials, Server, token};
 
-/// The page's requests, with a range that has everything.
+/// The page's requests, with a range that contains all events.
 const PATHS: [&str; 7] = [
     "overview?",
     "view?from=0&by=type",
@@ -102,11 +102,11 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         assert_eq!(found, code, "{path}: {text}");
         assert!(!text.contains("ReasonOfother"));
     }
-    // Together with a permitted one, the other is left out.
+    // Together with a permitted namespace, the other one is omitted.
     let (code, both) = ask(&reader, "events?from=0&namespace=shop&namespace=other").await;
     assert_eq!(code, 200);
     assert!(both.contains("a-of-shop") && !both.contains("of-other"));
-    // Those of many namespaces are picked out of what is read of all.
+    // Events of many namespaces are filtered from a read of all.
     let many = "&namespace=shop&namespace=a&namespace=b&namespace=c&namespace=d&namespace=e";
     for path in ["overview?", "view?from=0", "events?from=0"] {
         let (code, some) = ask(&admin, &format!("{path}{many}")).await;
@@ -124,7 +124,7 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         assert_eq!(ask(&nobody, path).await.0, 401, "{path}");
     }
     assert_eq!(nobody.get("/timeline").await.code, 200);
-    // The timeline's paths are only its own.
+    // Only the exact path and those below it are the timeline's.
     assert_eq!(admin.get("/timelinex").await.code, 404);
 }
 
@@ -191,7 +191,7 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
     assert_eq!(event["versions"][0]["message"], Value::Null);
     let (code, _) = ask(&ann, "event?namespace=shop&name=a.1").await;
     assert_eq!(code, 400, "two clusters may have it");
-    // Which clusters there are is told to those who may list them.
+    // The list of clusters is shown only to users who may list them.
     for (caller, code, said) in [
         (&ann, 403, "cannot list resource"),
         (
@@ -209,13 +209,13 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
         for path in PATHS {
             let (code, text) = ask(&caller, path).await;
             assert!(!text.contains("a.1") && !text.contains("in prod"), "{text}");
-            // A stranger's own namespace has no events, which is no secret.
+            // The stranger may read a namespace that has no events, which is no secret.
             let is_of_shop = path.contains("namespace=shop");
             let may = who == "t-stranger" && !is_of_shop;
             assert_eq!(code, if may { 200 } else { 403 }, "{who} {path}");
         }
     }
-    // It belongs to the archive, not to a cluster.
+    // The timeline belongs to the archive, not to a cluster.
     let below = archive.to_cluster("prod", &token("t-admin")).await;
     assert_eq!(below.get("/timeline").await.code, 404);
 }
@@ -223,16 +223,16 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
 /// When the event first happened, in seconds.
 const FIRST: i64 = 1_600_000_000;
 
-/// An event with many versions: one a second, each of which counts three times more.
+/// An event with many versions, one a second; each raises the count by three.
 struct Repeating {
-    /// The oldest first.
+    /// The versions, oldest first.
     versions: Vec<Bytes>,
-    /// How many of them, the oldest, cannot be read.
+    /// The number of the oldest versions that cannot be read.
     unreadable: usize,
 }
 
 impl Repeating {
-    /// Of an event as it is stored.
+    /// The versions of an event in its stored form.
     fn of(stored: &Bytes, number: i32, unreadable: usize) -> Self {
         let event = decode_stored(stored, 1).unwrap();
         let versions = (0..number).map(|second| {
@@ -258,13 +258,13 @@ impl Past for Repeating {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        // A page begins behind as many older ones.
+        // A page begins after the newer versions; `after` is the number of older ones.
         let older = after.map(|after| usize::try_from(after).unwrap());
         let older = older.unwrap_or(self.versions.len());
         if older <= self.unreadable {
             return Box::pin(ready(Err(ReadError::from(Fault::Closed))));
         }
-        // As if more were a megabyte.
+        // Pretends that more versions would exceed a megabyte.
         let limit = limit.min(600);
         let versions = self.versions[..older].iter().rev().take(limit);
         let versions: Vec<_> = versions
@@ -298,7 +298,7 @@ impl Past for Repeating {
 
 #[tokio::test]
 async fn how_often_an_event_repeated_is_told_by_all_of_its_versions() {
-    // 700 are left behind the first page, and 100 behind the second.
+    // After the first page 700 versions are left, and 100 after the second.
     for (number, unreadable, told) in [
         (500, 0, None),
         (1200, 0, Some((1200, 0, 3 * 1199 + 1, false))),
@@ -417,8 +417,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     let host = format!("host: {address}");
     let code = |answer: &str| answer.get(9..12).unwrap_or_default().to_owned();
     let ask = async |head: String| code(&raw(address, &head).await);
-    // A HEAD request does not use it up, and neither does a page under another name of this
-    // address.
+    // A HEAD request does not use up the link, nor does a request with another host name.
     assert_eq!(ask(format!("HEAD {path} HTTP/1.1\r\n{host}")).await, "405");
     let port = address.port();
     for other in [
@@ -433,7 +432,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     let answer = raw(address, &format!("GET {path} HTTP/1.1\r\n{host}")).await;
     assert_eq!(code(&answer), "303", "{answer}");
     assert!(answer.contains("location: /timeline\r\n"), "{answer}");
-    // The browser keeps it for longer than a night.
+    // The browser keeps the cookie for longer than a night.
     assert!(answer.contains("; Max-Age=34560000; "), "{answer}");
     let (_, cookie) = answer.split_once("set-cookie: ").unwrap();
     let (cookie, _) = cookie.split_once(';').unwrap();
@@ -464,7 +463,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     let head = format!("{overview}\r\n{host}\r\ncookie: {cookie}");
     let answer = raw(address, &head).await;
     assert!(answer.contains(r#""login":"code""#), "{answer}");
-    // There is only the timeline, and no login by token.
+    // Only the timeline is served, and no login by token.
     for path in [
         "/api/v1/events",
         "/clusters/prod/api/v1/events",
@@ -482,11 +481,11 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// The tokens that a cluster was shown.
+/// The tokens that a cluster received.
 type Shown = Arc<Mutex<Vec<String>>>;
 
-/// A cluster that knows one token, whose user has all permissions there, and records the tokens
-/// that it gets.
+/// A cluster that knows one token, whose user has all permissions there, and that records the
+/// tokens it receives.
 #[derive(Debug)]
 struct Knowing {
     token: &'static str,
@@ -517,7 +516,7 @@ impl Reviewer for Knowing {
     }
 }
 
-/// Two clusters that know a token each, and the tokens that they were shown.
+/// Two clusters that know one token each, and the tokens that they received.
 async fn knowing() -> (Vec<FollowedCluster>, Vec<Shown>) {
     let mut clusters = Vec::new();
     let mut shown = Vec::new();
@@ -600,7 +599,7 @@ async fn a_live_stream_of_a_session_goes_on_while_its_user_sees_the_same() {
     let (headers, nothing) = ([("cookie", cookie)], Value::Null);
     let live = browser.try_send(Method::GET, "/timeline/api/live", &headers, &nothing);
     let mut live = pin!(live);
-    // Each look at the user is one that succeeds, beside the login, the stream, and each of these
+    // The stream's checks of its user all succeed, as do the login, the stream, and each of these
     // requests.
     let admin = archive.to_root(&token("t-admin")).await;
     let looked_at = async {
@@ -651,7 +650,7 @@ async fn who_asks_is_found_out_within_the_time_of_a_request() {
     assert_eq!(ask(&unknown, "overview?").await.0, 504);
 }
 
-/// What an event says of its namespace was written by others.
+/// The event's own text about its namespace is untrusted.
 #[tokio::test]
 async fn the_key_of_an_event_decides_what_is_shown_beside_it() {
     let followed = cluster("prod", &["web.1", "web.2"]).await;

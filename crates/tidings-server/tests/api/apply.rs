@@ -1,5 +1,5 @@
-//! Server-side apply over HTTP, and managedFields of other writes. Ownership of fields is tested in
-//! tidings-api.
+//! Server-side apply over HTTP, and the managedFields of other writes. tidings-api tests the
+//! ownership of fields.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -63,11 +63,11 @@ async fn apply_creates_changes_and_removes() {
     );
     assert_eq!(server.get(WEB).await.expect(200), created);
 
-    // A repeated apply is not a write, at any time.
+    // A repeated apply does not write, at any time.
     server.clock.advance(5000);
     assert_eq!(apply(&server, &uri, yaml).await.expect(200), created);
 
-    // Another manager's fields, and fields that are not applied any more.
+    // Fields of another manager, and fields that are no longer applied.
     let theirs = config(&json!({"metadata": {"name": "web.1"}, "count": 6}));
     let bob = format!("{WEB}?fieldManager=bob");
     let status = apply(&server, &bob, &theirs).await.expect(409);
@@ -91,7 +91,7 @@ async fn apply_creates_changes_and_removes() {
         (&object, &json!(6))
     );
     assert_eq!(managers(&less), ["ann Apply", "bob Apply"]);
-    // After an update it belongs to the updater.
+    // After an update, the field belongs to the updater.
     let patched = server
         .patch(
             "merge",
@@ -186,7 +186,7 @@ async fn what_apply_refuses() {
             "error strict decoding YAML: ",
         ),
     ] {
-        // Managers do not matter here.
+        // The test ignores the managers.
         let uri = if uri == WEB {
             uri
         } else {
@@ -205,7 +205,7 @@ async fn what_apply_refuses() {
     let twice = apply(&server, &format!("{}&force=true", by(WEB)), twice).await;
     assert_eq!(twice.expect(200)["message"], "B");
     assert!(twice.header("warning").contains("message"));
-    // JSON that is not YAML.
+    // JSON that is not valid YAML.
     let crab = r#"{"apiVersion":"v1","kind":"Event","message":"\ud83e\udd80"}"#;
     let crab = apply(&server, &format!("{}&force=true", by(WEB)), crab).await;
     assert_eq!(crab.expect(200)["message"], "🦀");
@@ -247,7 +247,7 @@ async fn every_write_is_tracked_if_so_asked() {
         .await
         .expect(200);
     assert_eq!(managers(&put), ["editor Update", "probe Update"]);
-    // A change without effect is not a write and adds no manager.
+    // A change without effect does not write, and adds no manager.
     let same = server
         .put(&format!("{WEB}?fieldManager=idler"), &changed)
         .await
@@ -258,7 +258,7 @@ async fn every_write_is_tracked_if_so_asked() {
         listed["items"][0]["metadata"]["managedFields"],
         put["metadata"]["managedFields"]
     );
-    // A client may rewrite or forget them.
+    // A client may rewrite or remove managedFields.
     let moved = json!([{"op": "replace", "path": "/metadata/managedFields", "value": [
         {"manager": "z", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:reason": {}}},
     ]}]);

@@ -1,4 +1,4 @@
-//! The audit log: who wrote what, and the result.
+//! The audit log: who wrote which event, and the result.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn logged(
     logged_with(folder, level, requests, &[]).await
 }
 
-/// The same with other headers.
+/// Sends requests with other headers, and returns the log's lines.
 async fn logged_with(
     folder: &Path,
     level: AuditLevel,
@@ -41,7 +41,7 @@ async fn logged_with(
     }
     let counts = server.audit_counts().unwrap();
     assert_eq!(counts.dropped + counts.failed, 0);
-    // Waiting lines are written before the log is closed.
+    // Queued lines are written before the log is closed.
     drop(server);
     lines(&folder.join("audit.log"))
 }
@@ -75,7 +75,7 @@ fn server_over(
     Arc::new(server.with_audit_log(log))
 }
 
-/// The answer's code.
+/// Sends a request; returns the answer's status code.
 async fn ask(
     server: &Arc<ApiServer>,
     method: &Method,
@@ -186,7 +186,7 @@ async fn every_write_is_one_line_and_no_read_is() {
     let mut first = lines[0].clone();
     for time in ["requestReceivedTimestamp", "stageTimestamp"] {
         let time = first.as_object_mut().unwrap().remove(time).unwrap();
-        // Six digits and a Z, as Go's MicroTime.
+        // The time has six digits and a Z, as Go's MicroTime.
         assert_eq!(time.as_str().unwrap().len(), 27, "{time}");
     }
     assert_eq!(

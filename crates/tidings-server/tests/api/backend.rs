@@ -1,4 +1,4 @@
-//! The store of the tests: in memory, or by an environment variable on an etcd that ends with the
+//! The store of the tests: in memory or, by an environment variable, on an etcd that ends with the
 //! test.
 
 use std::sync::Arc;
@@ -7,19 +7,20 @@ use tidings_store::Store;
 use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 
-/// Names the store: `etcd`, otherwise memory.
+/// The environment variable that selects the store: `etcd`, otherwise memory.
 pub(crate) const VARIABLE: &str = "TIDINGS_API_STORE";
 
 fn is_etcd() -> bool {
     cfg!(feature = "etcd") && std::env::var_os(VARIABLE).is_some_and(|store| store == "etcd")
 }
 
-/// Whether the timers of a test may be paused: they would not wait for another process.
+/// Whether a test may pause timers. With a store in another process it may not: paused timers would
+/// not wait for it.
 pub(crate) fn time_may_stop() -> bool {
     !is_etcd()
 }
 
-/// A store without writes.
+/// An empty store.
 pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
     #[cfg(feature = "etcd")]
     if is_etcd() {
@@ -41,12 +42,12 @@ mod on_etcd {
     use tokio::runtime::Runtime;
 
     thread_local! {
-        /// Every test has a thread.
+        /// The clusters of this thread's test; every test has its own thread.
         static CLUSTERS: RefCell<Vec<Cluster>> = const { RefCell::new(Vec::new()) };
     }
 
     pub(super) fn store(clock: &ManualClock) -> Arc<dyn Store> {
-        // It has no peers, and may become the leader soon.
+        // The etcd has no peers, and may become the leader soon.
         let soon = ["--heartbeat-interval", "20", "--election-timeout", "200"];
         let cluster = Cluster::start(1, &soon).unwrap();
         let endpoints = cluster.endpoints();

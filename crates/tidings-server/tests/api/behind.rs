@@ -1,5 +1,5 @@
-//! A store that learns only from its reads what other servers have written, as one on a shared etcd
-//! does; and versions that another store has told.
+//! A store that learns of other servers' writes only from its reads, as on a shared etcd; and
+//! resourceVersions of another store.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::support::{START, Server};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// A client may ask any server for what another one has told it.
+/// A client may send any server a resourceVersion that another one has returned.
 #[tokio::test]
 async fn a_version_that_another_server_has_told_is_not_of_the_future() {
     let clock = ManualClock::at(UnixMillis(START));
@@ -44,7 +44,7 @@ async fn a_version_that_another_server_has_told_is_not_of_the_future() {
     assert_eq!(watch.line().await, "ADDED a@2");
 }
 
-/// Its client has to begin with a list, not to wait.
+/// The client must begin with a list, and must not wait.
 #[tokio::test]
 async fn a_version_that_another_store_has_told_is_gone() {
     let clock = ManualClock::at(UnixMillis(START));
@@ -62,7 +62,7 @@ async fn a_version_that_another_store_has_told_is_gone() {
         assert_eq!(status["reason"], "Expired", "{uri}");
         let message = status["message"].as_str().unwrap();
         assert!(message.contains("of another store"), "{message}");
-        // One that this store has not reached.
+        // A revision that this store has not reached.
         server.get(&uri.replace("=99", "=49")).await.expect(504);
     }
     let initial = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";

@@ -96,11 +96,11 @@ async fn a_collection_of_several_pages_is_deleted_and_told_whole() {
     assert_eq!(left["items"], json!([]));
 }
 
-/// The first page is deleted before the answer begins, the second when it has.
+/// The first page is deleted before the answer begins, the second one after that.
 #[tokio::test]
 async fn a_collection_that_cannot_be_deleted_whole_says_so_while_it_can_and_is_cut_off_then() {
-    // The unreadable event, the beginning of the answer, and the minimum and maximum of remaining
-    // events.
+    // Columns: the unreadable event, the status of the answer, and the minimum and maximum of
+    // remaining events.
     for (damaged, begins, left) in [("e003", 500, 10..=510), ("e505", 200, 1..=10)] {
         let server = Server::new();
         for number in 0..510 {

@@ -1,4 +1,4 @@
-//! Forms of bodies and answers, unknown paths, authentication.
+//! Forms of bodies and answers, unknown paths, and authentication.
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -418,8 +418,8 @@ async fn protobuf_both_ways() {
             .starts_with(b"k8s\0\n\x0b\n\x02v1\x12\x05Event\x12")
     );
 
-    // What was read is posted under another name, as client-go does: every string present, empty or
-    // not.
+    // The event that was read is posted under another name, as client-go does, with every string
+    // present.
     let body = answer.body.clone();
     let start = body
         .windows(5)
@@ -567,7 +567,7 @@ async fn discovery() {
             schemas[schema]["x-kubernetes-group-version-kind"][0]["kind"],
             "Event"
         );
-        // What clients that apply read: what is owned as a whole, and how lists merge.
+        // The parts that applying clients read: atomic objects, and the merge keys of lists.
         let metadata = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"];
         assert_eq!(
             metadata["ownerReferences"]["x-kubernetes-list-map-keys"],
@@ -630,7 +630,7 @@ async fn discovery() {
                 }
             }
         }
-        // Every type that is referred to is there.
+        // Every referenced type is defined.
         let text = document.to_string();
         for reference in text.split("\"#/components/schemas/").skip(1) {
             let name = reference.split('"').next().unwrap();
@@ -658,7 +658,7 @@ async fn openapi_version_2() {
         let shown = (answer.code.as_u16(), answer.header("content-type"));
         assert_eq!(shown, (200, content_type), "{accept}");
         assert_eq!(answer.header("vary"), "Accept");
-        // kubectl keeps what it has got, and a proxy may change the tag on its way.
+        // kubectl caches the document, and a proxy may change its tag.
         let etag = answer.header("etag");
         let weak = format!("\"x\", W/{etag}");
         for (known, code) in [(etag, 304), (weak.as_str(), 304), ("\"x\"", 200)] {

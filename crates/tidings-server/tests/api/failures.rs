@@ -1,4 +1,4 @@
-//! An etcd that fails. Without one on the PATH (or in `ETCD`) this says so and passes.
+//! An etcd that fails. Without one on the PATH (or in `ETCD`) the tests report that and pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::support::{START, Server, event};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// A server that waits for its etcd no longer than this.
+/// A server that waits for its etcd no longer than `request_timeout`.
 async fn server(cluster: &Cluster, request_timeout: Duration) -> Server {
     let clock = ManualClock::at(UnixMillis(START));
     let mut options = EtcdOptions::new(cluster.endpoints());
-    // One that has only just been started may take longer, once.
+    // The first use of a new etcd may take longer.
     let open = EtcdStore::open(options.clone(), Arc::new(clock.clone()), Arc::new(describe));
     drop(open.await.unwrap());
     options.request_timeout = request_timeout;
@@ -27,8 +27,8 @@ async fn server(cluster: &Cluster, request_timeout: Duration) -> Server {
     Server::over(Arc::new(store), clock, ApiOptions::default())
 }
 
-/// An etcd that accepts a write without an answer leaves its outcome unknown; one that is gone has
-/// not done it.
+/// If an etcd accepts a write without answering, the outcome is unknown; if it is down, the write
+/// was not done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_outcome_is_open_is_told_from_one_that_was_not_done() {
     let Some(mut cluster) = Cluster::start(1, &[]) else {
@@ -44,7 +44,7 @@ async fn a_write_whose_outcome_is_open_is_told_from_one_that_was_not_done() {
     assert_eq!(answer.header("retry-after"), "");
 
     cluster.members[0].kill();
-    // The first may have been on its way when the connection broke.
+    // The first write may have been in transit when the connection broke.
     let first = server.post(SHOP, &event("shop", "web.3")).await;
     assert!(matches!(first.code.as_u16(), 500 | 504), "{}", first.text());
     let status = server.post(SHOP, &event("shop", "web.4")).await.expect(500);

@@ -20,7 +20,7 @@ const WATCHERS: usize = 2000;
 const WATCHERS_OF_A_CONNECTION: usize = 100;
 const EVENTS: usize = 30;
 
-/// The events of a watcher, as `TYPE name@resourceVersion`, up to a number.
+/// The first `count` events of a watcher, as `TYPE name@resourceVersion`.
 async fn told(mut body: Incoming, count: usize) -> Vec<String> {
     let (mut buffer, mut told) = (Vec::new(), Vec::new());
     while told.len() < count {
@@ -72,7 +72,7 @@ async fn every_watcher_sees_every_event_once_and_in_order() {
         async move { axum::serve(listener, router).await }
     });
 
-    // This one reads only after all others are done.
+    // This watcher reads only after all others are done.
     let slow = watchers(address, 1).await.remove(0);
     let mut watching = JoinSet::new();
     for _ in 0..WATCHERS / WATCHERS_OF_A_CONNECTION {

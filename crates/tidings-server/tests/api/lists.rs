@@ -1,4 +1,4 @@
-//! Lists: selectors, pages, resource versions.
+//! Lists: selectors, pages, and resourceVersions.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ async fn lists_are_in_key_order_and_carry_their_version() {
         server.create(namespace, name).await;
     }
     let all = server.get("/api/v1/events").await.expect(200);
-    // The bytes of the whole key decide: '-' comes before '/'.
+    // Lists are in byte order of the whole key: '-' comes before '/'.
     assert_eq!(names(&all), ["bank/z", "shop-2/a", "shop/a", "shop/b"]);
     assert_eq!(
         (all["kind"].as_str(), all["apiVersion"].as_str()),
@@ -205,7 +205,7 @@ async fn where_a_list_goes_on_whose_version_is_forgotten_is_told_in_protobuf_too
     assert_eq!(names(&server.get(&uri).await.expect(200)), ["shop/b"]);
 }
 
-/// Counting for each page would make a list's cost the square of its length. So events that end
+/// Counting for each page would make a list's cost the square of its length. So events that expire
 /// meanwhile are still counted.
 #[tokio::test]
 async fn what_is_left_is_counted_for_the_first_page_alone() {
@@ -228,13 +228,14 @@ async fn what_is_left_is_counted_for_the_first_page_alone() {
     let second = server.get(&uri).await.expect(200);
     assert_eq!(names(&second), ["shop/e5"]);
     assert_eq!(second["metadata"]["remainingItemCount"], 5);
-    // Another list has no count.
+    // Another list has no cached count.
     let uri = format!("{}?limit=1&continue={token}", events("shop"));
     let other = server.get(&uri).await.expect(200);
     assert!(other["metadata"].get("remainingItemCount").is_none());
 }
 
-/// A token of kube-apiserver, or from before a restart: the remaining events are counted again.
+/// With a token of kube-apiserver, or from before a restart, the remaining events are counted
+/// again.
 #[tokio::test]
 async fn what_is_left_behind_another_servers_token() {
     let server = Server::new();
@@ -306,7 +307,7 @@ async fn a_list_of_several_store_pages_is_whole() {
     assert_eq!(table["rows"].as_array().unwrap().len(), 1234);
 }
 
-/// kubectl asks for 500 rows at a time, and for no more than five pages a second.
+/// kubectl requests 500 rows at a time, and at most five pages a second.
 #[tokio::test]
 async fn a_table_in_large_pages_goes_on_in_larger_ones() {
     let server = Server::new();
@@ -420,7 +421,8 @@ async fn continue_tokens_are_those_of_kube_apiserver() {
     }
 }
 
-/// Only ours: kube-apiserver ignores the parameter, as this server does where it does not apply.
+/// This order is our own: kube-apiserver ignores the parameter, as this server does where the order
+/// does not apply.
 #[tokio::test]
 async fn the_newest_first_where_it_is_asked_for() {
     let server = Server::new();
@@ -482,7 +484,7 @@ async fn the_newest_first_where_it_is_asked_for() {
             assert_eq!(names(&answer.expect(200)), expected, "{uri}");
         }
     }
-    // Page by page, each at the latest revision.
+    // The pages are read one by one, each at the latest revision.
     let mut found = Vec::new();
     let mut token = String::new();
     for _ in 0..3 {
@@ -553,7 +555,7 @@ async fn events_about_an_object_are_found_without_looking_at_others() {
                     next = format!("{all}&limit=3&continue={token}");
                 }
                 assert_eq!(paged, names(&list), "{all}");
-                // A page also checks whether there is more.
+                // A page also checks whether there is a next one.
                 assert!(fetched().await - before <= 2 * expected, "{all}");
             }
         }

@@ -1,5 +1,5 @@
-//! Events of mixed TTLs, from an hour to years, with a manual clock: lists, `kubectl get` and
-//! watches just before and at each end, and the size on disk.
+//! Events with different TTLs, from an hour to years, with a manual clock: lists, `kubectl get` and
+//! watches just before and at each expiry, and the size on disk.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -26,22 +26,22 @@ use crate::support::{START, Server, Watching, event, events};
 const SECOND: i64 = 1000;
 const HOUR: i64 = 3600 * SECOND;
 const DAY: i64 = 24 * HOUR;
-/// In days.
+/// Days of a year.
 const YEAR: i64 = 365;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/// How long kubectl may take on a slow machine.
+/// Timeout of kubectl on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The step of the clock in the first 90 days, in hours, and then, in days.
+/// The steps of the clock: hours in the first 90 days, then days.
 const STEP: i64 = 12;
 const LONG_STEP: i64 = 30;
 
-/// A reason, its type, the interval of its events and their TTL, in hours.
+/// Columns: a reason, its type, the interval of its events and their TTL, in hours.
 const KINDS: [(&str, &str, i64, i64); 5] = [
     ("Pulled", "Normal", 12, 1),
     ("Scheduled", "Normal", 24, 14 * 24),
     ("BackOff", "Warning", 36, 90 * 24),
-    // The server's TTL, which no rule changes.
+    // The server's default TTL, because no rule matches.
     ("Killing", "Normal", 60, 48),
     // The first rule that matches a warning.
     ("Rebooted", "Warning", 15 * 24, 3 * YEAR * 24),
@@ -57,12 +57,12 @@ const RULES: &str = "rules:
 struct Months {
     server: Server,
     watch: Watching,
-    /// The live events, with their expiry.
+    /// The live events, each with its expiry.
     alive: BTreeMap<String, i64>,
     now: i64,
-    /// The moments at which events ended.
+    /// The number of moments at which events expired.
     ends: usize,
-    /// The most bytes on disk.
+    /// The maximum of bytes on disk.
     most: u64,
     _folder: TempDir,
 }
@@ -106,7 +106,8 @@ impl Months {
         self.alive.insert(name, self.now + hours * HOUR);
     }
 
-    /// Time passes, and events end, each in its time. At some of the ends kubectl looks, too.
+    /// Moves the clock to `time`, and checks each expiry on the way. At some of them kubectl lists,
+    /// too.
     async fn pass_until(&mut self, time: i64, kubectl: Option<&Kubectl>) {
         while let Some(end) = self.next_end().filter(|end| *end <= time) {
             self.see_end(end).await;
@@ -123,8 +124,8 @@ impl Months {
         self.alive.values().min().copied()
     }
 
-    /// A second before its end an event is there. Then the watch shows that it ended, and nothing
-    /// else has it any more.
+    /// A second before its expiry an event exists. Then the watch shows its end, and it can no
+    /// longer be read.
     async fn see_end(&mut self, end: i64) {
         let (over, alive): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.alive)
             .into_iter()
@@ -160,7 +161,7 @@ impl Months {
         line.split_once('@').unwrap().0.to_owned()
     }
 
-    /// Asked for by its name, each is answered with this code.
+    /// Requests each event by name, and checks the status code.
     async fn check_each(&self, some: &BTreeMap<String, i64>, code: u16) {
         for name in some.keys() {
             let path = format!("{}/{name}", events("shop"));
@@ -169,7 +170,8 @@ impl Months {
         }
     }
 
-    /// The store has as many events, wrote down every end in its time, and takes little space.
+    /// Checks that the store has this many events, recorded each expiry in time, and takes little
+    /// space.
     async fn check_number(&mut self, alive: usize) {
         let stats = self.server.store.stats().await.unwrap();
         assert_eq!(stats.records, alive as u64);
@@ -177,7 +179,8 @@ impl Months {
         self.most = self.most.max(stats.disk_bytes);
     }
 
-    /// A list, by turns as JSON and in the form of `kubectl get`, has the live events.
+    /// Checks that a list, alternately as JSON and in the form of `kubectl get`, has the live
+    /// events.
     async fn check_list(&self) {
         let (accept, items, name) = if self.ends.is_multiple_of(2) {
             ("application/json", "items", "/metadata/name")
@@ -192,7 +195,7 @@ impl Months {
         assert_eq!(found.collect::<Vec<_>>(), alive.collect::<Vec<_>>());
     }
 
-    /// kubectl's names and rows are those of the live events.
+    /// Checks that kubectl's names and rows are those of the live events.
     async fn check_kubectl(&self, kubectl: &Kubectl) {
         let names = kubectl.run(&["get", "events", "-o", "name"]).await;
         let names: Vec<_> = names.lines().collect();
@@ -203,20 +206,20 @@ impl Months {
     }
 }
 
-/// An unmodified kubectl that asks a server over HTTP.
+/// An unmodified kubectl that uses a server over HTTP.
 struct Kubectl {
     program: PathBuf,
-    /// Its kubeconfig and its cache.
+    /// The folder of kubectl's kubeconfig and cache.
     folder: TempDir,
 }
 
 impl Kubectl {
-    /// `None` if there is no kubectl.
+    /// Starts kubectl's server; `None` if there is no kubectl.
     async fn of(server: &Server) -> Option<Self> {
         let program = programs::kubectl()?;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        // kubectl shows no credentials without TLS.
+        // kubectl sends no credentials without TLS.
         let routes = router(Arc::clone(&server.api));
         let routes = routes.layer(middleware::map_request(with_credentials));
         tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -245,7 +248,7 @@ current-context: months
         command
     }
 
-    /// What kubectl prints.
+    /// Runs kubectl; returns its output.
     async fn run(&self, args: &[&str]) -> String {
         let mut command = self.command(args);
         let output = spawn_blocking(move || command.output()).await;
@@ -263,10 +266,10 @@ async fn with_credentials(mut request: Request) -> Request {
     request
 }
 
-/// `kubectl get events --watch`, until it is dropped.
+/// A running `kubectl get events --watch`.
 struct Watched {
     process: Child,
-    /// Absent while a line is read.
+    /// The output; absent while a line is read.
     output: Option<BufReader<ChildStdout>>,
 }
 
@@ -284,7 +287,7 @@ impl Watched {
         Self { process, output }
     }
 
-    /// What the next line says of an event: `ADDED` or the like.
+    /// The type of change in the next line, such as `ADDED`.
     async fn next(&mut self) -> String {
         let mut output = self.output.take().unwrap();
         let read = spawn_blocking(move || {
@@ -302,14 +305,14 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// `--retention-file` and `--event-ttl` from an hour to three years: densely for 90 days, then for
-/// three years, and until the last of these events has ended.
+/// `--retention-file` and `--event-ttl` from an hour to three years: in small steps for 90 days,
+/// then in larger ones for three years and until the last of these events has expired.
 #[tokio::test]
 async fn every_event_ends_in_its_time_for_years() {
     let rules = RetentionRules::parse(RULES).unwrap();
@@ -325,7 +328,7 @@ async fn every_event_ends_in_its_time_for_years() {
         let next = START + (hour + STEP) * HOUR;
         months.pass_until(next, kubectl).await;
     }
-    // Those with a TTL longer than a step, without those that ended before or just now.
+    // The events whose TTL is longer than a step, without those that expired before or just now.
     assert_eq!(months.alive.len(), 13 + 59 + 6);
     let mut last = 0;
     for day in (90..3 * YEAR).step_by(LONG_STEP as usize) {
@@ -336,7 +339,7 @@ async fn every_event_ends_in_its_time_for_years() {
         let next = START + (day + LONG_STEP) * DAY;
         months.pass_until(next, kubectl).await;
     }
-    // The first of the three years are over.
+    // The first of the three years have passed.
     assert!(!months.alive.contains_key("rebooted.0"));
     let end = START + (last + 3 * YEAR) * DAY;
     assert_eq!(months.alive.values().max(), Some(&end));
@@ -344,12 +347,12 @@ async fn every_event_ends_in_its_time_for_years() {
     assert!(months.alive.is_empty());
     months.check_number(0).await;
     months.check_list().await;
-    // There were at most some 120 live events of half a kilobyte.
+    // There were at most about 120 live events of half a kilobyte each.
     let most = months.most;
     assert!(most < 8 << 20, "{most} bytes on disk");
 }
 
-/// `--event-ttl` alone, for years, and what `kubectl get --watch` shows of the end.
+/// `--event-ttl` alone, for years, and the expiry in the output of `kubectl get --watch`.
 #[tokio::test]
 async fn an_event_is_kept_for_the_years_of_the_servers_ttl() {
     const TTL: i64 = 5 * YEAR * 24;

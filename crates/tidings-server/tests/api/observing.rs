@@ -20,7 +20,7 @@ use crate::support::{START, Server, event, events, request};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// Samples by name and labels. Fails on invalid text.
+/// The samples by name and labels. Fails if the text is invalid.
 fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
     let mut samples = BTreeMap::new();
@@ -250,7 +250,7 @@ async fn what_becomes_of_a_request_before_it_is_served_is_counted_once() {
     let labelled = serde_json::json!({"metadata": {"labels": {"a": "b"}}});
     let path = format!("{SHOP}/a");
     server.patch("merge", &path, &labelled).await.expect(200);
-    // Beyond the limit, in no namespace, and too large.
+    // Events beyond the rate limit, in no namespace, and too large.
     let more = event("shop", "b");
     server.post(SHOP, &more).await.expect(429);
     let elsewhere = event("elsewhere", "b");
@@ -417,7 +417,7 @@ async fn long_answers_are_compressed_for_who_accepts_it() {
             .unwrap();
         assert_eq!(text, plain.body);
     }
-    // Several pages, in another form.
+    // A list of several pages, in another form.
     for n in 400..1100 {
         server.create("shop", &format!("e{n}")).await;
     }

@@ -1,5 +1,5 @@
-//! All tests of this program over etcd: each has its own etcd, so that revisions are the same as in
-//! memory. Without one on the PATH (or in `ETCD`) they are skipped with a message.
+//! Runs all tests of this program over etcd. Each test has its own etcd, so that revisions are the
+//! same as in memory. Without an etcd on the PATH (or in `ETCD`) they are skipped with a message.
 
 use std::process::Command;
 

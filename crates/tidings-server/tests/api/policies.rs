@@ -1,4 +1,4 @@
-//! Policies of the operator: namespaces, rate limits, sizes, retention.
+//! The operator's policies: namespaces, rate limits, sizes, and retention.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn events_are_created_in_namespaces_that_are_there() {
             "details": {"name": "shpo", "kind": "namespaces"}, "code": 404,
         })
     );
-    // A PUT that would create, and a dry run, too.
+    // A PUT that would create, and a dry run, are refused, too.
     let path = format!("{}/web.1", events("shpo"));
     server.put(&path, &event("shpo", "web.1")).await.expect(404);
     let dry = format!("{}?dryRun=All", events("shpo"));
@@ -153,7 +153,7 @@ async fn namespaces_can_be_read() {
         assert!(told.contains("application/json, application/yaml"));
         assert!(!told.contains("application/yaml, "), "{told}");
     }
-    // Controllers in Go prefer protobuf to whatever else they accept.
+    // Controllers in Go prefer protobuf to all other encodings they accept.
     for accept in [
         "*/*",
         "application/*",
@@ -195,7 +195,7 @@ async fn events_over_the_limit_are_refused_as_upstream_refuses_them() {
         .patch("merge", &path, &json!({"count": 8}))
         .await
         .expect(200);
-    // Dry runs, reads, deletes and invalid requests cost nothing.
+    // Dry runs, reads, deletes and invalid requests take no tokens.
     let dry = format!("{shop}?dryRun=All");
     server.post(&dry, &event("shop", "b")).await.expect(201);
     server.get(&path).await.expect(200);
@@ -203,7 +203,7 @@ async fn events_over_the_limit_are_refused_as_upstream_refuses_them() {
     invalid["involvedObject"]["namespace"] = "bank".into();
     server.post(&shop, &invalid).await.expect(422);
     server.delete(&path).await.expect(200);
-    // The other group has the same limit.
+    // The other API group shares the limit.
     let note = json!({
         "metadata": {"name": "n"}, "eventTime": "2026-03-04T05:06:00.000000Z", "type": "Normal", "reason": "R",
         "action": "A", "reportingController": "example.com/c", "reportingInstance": "c-1",
@@ -276,7 +276,7 @@ async fn limits_are_by_user_and_may_only_be_counted() {
         .expect(429);
 }
 
-/// A change that is repeated because another was faster counts once.
+/// A change that is repeated because another was faster takes one token.
 #[tokio::test]
 async fn a_retried_patch_costs_one_token() {
     let limits = limits("[{type: Server, qps: 1, burst: 5}]");
@@ -319,7 +319,7 @@ async fn large_events_are_refused_or_cut() {
     );
     let path = format!("{}/a", events("shop"));
     assert_eq!(server.get(&path).await.expect(200), created);
-    // The same message again is no change, and a shorter one is kept whole.
+    // The same message again changes nothing, and a shorter one is stored whole.
     let same = server
         .patch("merge", &path, &json!({"message": large["message"]}))
         .await
@@ -328,7 +328,7 @@ async fn large_events_are_refused_or_cut() {
     let shorter = json!({"message": "short"});
     let shorter = server.patch("merge", &path, &shorter).await.expect(200);
     assert_eq!(shorter["message"], "short");
-    // Other large fields are refused anyway.
+    // Other large fields are refused in any case.
     let labels = json!({"metadata": {"annotations": {"a": "x".repeat(5000)}}});
     server.patch("merge", &path, &labels).await.expect(413);
     assert_eq!(server.api.admission_counts().truncated, 2);
@@ -363,7 +363,7 @@ async fn rules_say_how_long_events_are_kept() {
     server.clock.advance(10 * minute);
     let left = server.get(&events("shop")).await.expect(200);
     assert_eq!(names(left), ["day", "hour"]);
-    // Each write restarts the TTL, by the new event.
+    // Each write restarts the TTL, by the rules for the new event.
     let path = format!("{}/hour", events("shop"));
     server
         .call(

@@ -1,4 +1,4 @@
-//! Requests when all places are taken: which wait, how long, and which do not.
+//! Requests when all places are taken: which of them wait, and for how long.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::support::{Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// A server with a place for one write.
+/// A server with one place for writes.
 fn server(change: impl FnOnce(&mut ApiOptions)) -> Server {
     let mut options = ApiOptions::default();
     options.max_mutating_requests_inflight = 1;
@@ -27,7 +27,7 @@ fn server(change: impl FnOnce(&mut ApiOptions)) -> Server {
     Server::with(options)
 }
 
-/// The body of an event that arrives on demand.
+/// The body of an event that arrives when the sender is used.
 fn held(name: &str) -> (oneshot::Sender<()>, Body) {
     let (release, released) = oneshot::channel();
     let bytes = Bytes::from(event("shop", name).to_string());
@@ -35,7 +35,7 @@ fn held(name: &str) -> (oneshot::Sender<()>, Body) {
     (release, Body::from_stream(stream::once(body)))
 }
 
-/// The same, complete, which notes when a read begins.
+/// A complete body that records when it is first read.
 fn watched(name: &str) -> (Arc<AtomicBool>, Body) {
     let read = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&read);
@@ -48,7 +48,7 @@ fn watched(name: &str) -> (Arc<AtomicBool>, Body) {
 }
 
 impl Server {
-    /// The value of the sample with this prefix.
+    /// The value of the metric's sample with this prefix.
     async fn sample(&self, name: &str) -> Option<f64> {
         let answer = self.get("/metrics").await;
         let mut lines = answer.text().lines();
@@ -94,11 +94,11 @@ async fn who_finds_no_place_waits_in_turn_and_its_body_is_not_read_before() {
     assert!(poll!(third.as_mut()).is_pending());
     assert_eq!(server.waiting().await, Some(2.0));
 
-    // Requests with other places do not wait with them.
+    // Requests of other kinds do not wait.
     server.get(SHOP).await.expect(200);
     release.send(()).unwrap();
     assert_eq!(first.await.status(), 201);
-    // However often the later one is polled, the other is first.
+    // However often the later request is polled, the earlier one is served first.
     assert!(poll!(third.as_mut()).is_pending());
     let read = |it: &AtomicBool| it.load(Ordering::Relaxed);
     assert!(!read(&second_read) && !read(&third_read));
@@ -154,7 +154,8 @@ async fn nobody_waits_for_longer_than_a_quarter_of_its_time() {
     }
     let hour = Duration::from_secs(3600);
     for (limit, query, expected) in [
-        // A write of one event has 34 seconds, one of many a minute, and both their own timeout.
+        // A write of one event may take 34 seconds, one of many a minute, and both at most their
+        // own timeout.
         (hour, "", 8500),
         (hour, "?timeout=8s", 2000),
         (Duration::from_secs(1), "", 1000),
@@ -273,7 +274,7 @@ async fn a_watch_has_a_place_until_it_has_told_what_there_is() {
             }
             assert!(poll!(pin!(watch.line())).is_pending());
         } else {
-            // A client that does not read has as long as any other request.
+            // A client that does not read has as much time as any other request.
             tokio::time::sleep(Duration::from_secs(59)).await;
             assert_eq!(server.sample(taken).await, Some(1.0));
             tokio::time::sleep(Duration::from_secs(2)).await;

@@ -1,5 +1,5 @@
-//! A store like one on a shared etcd: its answers may take long, or it learns only from its reads
-//! what other servers have written.
+//! A store that behaves like one on a shared etcd: its answers may be slow, or it learns of other
+//! servers' writes only from its reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,21 +12,21 @@ use tidings_store::{
 };
 use tokio::sync::watch;
 
-/// Lists, creates and what is asked by a reason wait for a signal; everything else is like the
-/// underlying store.
+/// A wrapper of a store. Lists, creates and queries by reason wait for a signal; everything else is
+/// passed through.
 pub(crate) struct Remote {
     store: Arc<dyn Store>,
     released: watch::Receiver<bool>,
     /// Number of waiting requests.
     asked: watch::Sender<usize>,
-    /// The latest revision of a list, if it knows no other.
+    /// The latest revision returned by a list, if the store knows no other.
     told: Option<AtomicU64>,
-    /// From this one on, revisions are of another store.
+    /// Revisions from this one on are those of another store.
     foreign: Option<Revision>,
 }
 
 impl Remote {
-    /// A store that waits, its signal, and the number of waiting requests.
+    /// A store that waits, the sender of its signal, and the number of waiting requests.
     pub(crate) fn slow(
         store: Arc<dyn Store>,
     ) -> (Self, watch::Sender<bool>, watch::Receiver<usize>) {
@@ -50,7 +50,7 @@ impl Remote {
         behind
     }
 
-    /// A store that waits for nothing, and tells revisions of another store by their number.
+    /// A store that waits for nothing, and recognises revisions of another store by their number.
     pub(crate) fn apart(store: Arc<dyn Store>, foreign: Revision) -> Self {
         let (mut apart, release, _) = Self::slow(store);
         release.send_replace(true);
@@ -60,7 +60,7 @@ impl Remote {
 
     async fn released(&self) {
         self.asked.send_modify(|asked| *asked += 1);
-        // A test that is over keeps no client waiting.
+        // If the test has ended, no request waits.
         let _ = self.released.clone().wait_for(|released| *released).await;
     }
 }

@@ -22,7 +22,7 @@ use crate::support::{START, Server, event, request, timer};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
 
-/// A server over a slow store, its signal, and the number of waiting requests.
+/// A server over a slow store, the sender of its signal, and the number of waiting requests.
 fn server() -> (Server, watch::Sender<bool>, watch::Receiver<usize>) {
     server_with(ApiOptions::default())
 }
@@ -43,7 +43,7 @@ async fn what_takes_too_long_is_answered_at_its_deadline() {
     for (method, query, seconds) in [
         (Method::POST, "", 34),
         (Method::POST, "?timeout=5s", 5),
-        // Not more than its usual timeout.
+        // No more than the usual timeout.
         (Method::POST, "?timeout=50s", 34),
         (Method::GET, "", 60),
         (Method::GET, "?timeout=5s", 5),
@@ -174,25 +174,25 @@ async fn a_write_whose_body_breaks_off_is_none_and_is_written_down() {
     assert_eq!(lines, [refused]);
 }
 
-/// What was not read for a picture is looked up by its reason.
+/// The types of counted events that were not read are looked up by reason.
 #[tokio::test]
 async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
     const PATIENCE: Duration = Duration::from_secs(60);
     let mut options = ApiOptions::default();
-    // Fewer than the parts of a range: nothing is read, and what there is is counted.
+    // The limit is less than the parts of a range: no event is read, and all are counted.
     options.timeline.read_limit = 1;
     let (server, release, mut asked) = server_with(options);
     release.send_replace(true);
     server.create("shop", "a").await;
     release.send_replace(false);
     let begun = *asked.borrow();
-    // One router, since it has the threads.
+    // One router, because it has the threads.
     let router = timeline(Arc::clone(&server.api));
     let view = |query: &str| {
         let uri = format!("/timeline/api/view?{query}");
         router.clone().oneshot(request(Method::GET, &uri, &[], ""))
     };
-    // At least as many as there are threads.
+    // At least as many requests as threads.
     let threads = thread::available_parallelism().unwrap().get();
     let looking: Vec<_> = (0..threads).map(|_| tokio::spawn(view(""))).collect();
     let all = asked.wait_for(|asked| *asked == begun + threads);
@@ -201,7 +201,7 @@ async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
         all.is_ok_and(|asked| asked.is_ok()),
         "they wait for each other"
     );
-    // Nothing is counted of what is looked for in events.
+    // A search for a text in events uses no counts.
     let drawn = tokio::time::timeout(PATIENCE, view("text=restarting")).await;
     let drawn = drawn.expect("it waits for a store that it does not need");
     assert_eq!(drawn.unwrap().status(), 200);

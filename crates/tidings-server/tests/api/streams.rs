@@ -1,5 +1,5 @@
-//! Lists longer than a page of the store: complete and equal in every form, bounded in memory and
-//! time.
+//! Lists longer than a page of the store are complete and equal in every form, and bounded in
+//! memory and time.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use crate::support::{START, Server, request, timer};
 const ALL: &str = "/api/v1/events";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A server with a number of events in two namespaces; the odd ones end at `end`, if given.
+/// A server with `count` events in two namespaces; those with odd numbers expire at `end`, if
+/// given.
 pub(crate) async fn server_with(options: ApiOptions, count: usize, end: Option<i64>) -> Server {
     let server = Server::with(options);
     server.create("shop", "web").await;
@@ -32,7 +33,7 @@ pub(crate) async fn server_with(options: ApiOptions, count: usize, end: Option<i
         .unwrap()
         .value;
     server.store.delete("shop/web".into(), None).await.unwrap();
-    // The name in the metadata, whose length is the same for all.
+    // Finds the name in the metadata; all names have the same length.
     let at = value
         .windows(4)
         .position(|window| window == b"\x03web")
@@ -56,7 +57,7 @@ fn json_names(list: &Value) -> Vec<String> {
     list["items"].as_array().unwrap().iter().map(name).collect()
 }
 
-/// The message in an envelope, whose lengths must be right.
+/// The message in a protobuf envelope, whose lengths are checked.
 fn open(body: &[u8]) -> &[u8] {
     let rest = body.strip_prefix(b"k8s\0\x0a").unwrap();
     let (type_len, rest) = rest.split_first().unwrap();
@@ -162,7 +163,7 @@ async fn every_form_of_a_long_list_says_the_same() {
     }
 }
 
-/// An event last seen this number of seconds after 1970.
+/// The stored bytes of an event last seen this number of seconds after 1970.
 fn stored(name: &str, seen: u8, message: String) -> Vec<u8> {
     let event = Event {
         metadata: Some(ObjectMeta {
@@ -185,7 +186,7 @@ fn stored(name: &str, seen: u8, message: String) -> Vec<u8> {
     value
 }
 
-/// The first are sent when others change, which are returned in their former state.
+/// The first events are sent while others change; these are returned in their former state.
 #[tokio::test]
 async fn the_newest_are_of_one_moment_however_long_they_take() {
     const COUNT: u8 = 14;
@@ -209,7 +210,7 @@ async fn the_newest_are_of_one_moment_however_long_they_take() {
             .respond(request(Method::GET, uri, &[("accept", accept)], ""))
             .await;
         assert_eq!(answer.headers()["tidings-newest-first"], "true");
-        // The last two of the answer: both are after its first page.
+        // The last two events of the answer come after its first page.
         let updated = server
             .store
             .update(key(0).into(), record(99, "b"), revision);
@@ -241,7 +242,7 @@ async fn the_newest_are_of_one_moment_however_long_they_take() {
     }
 }
 
-/// The length is at the beginning, and events expire meanwhile.
+/// The length is at the beginning of the list, and events expire meanwhile.
 #[tokio::test]
 async fn a_protobuf_list_stays_whole_though_events_end_meanwhile() {
     let server = server_with(ApiOptions::default(), 4000, Some(START + 1000)).await;
@@ -272,7 +273,7 @@ async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
     assert_eq!(unread.status(), 200);
     let asked = timer();
     assert_eq!(server.get(ALL).await.code, 429, "the list is not yet sent");
-    // A quarter of its timeout.
+    // A quarter of the request's timeout.
     assert_eq!(asked.elapsed(), Duration::from_secs(15));
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert_eq!(server.get(ALL).await.code, 200);
@@ -282,7 +283,7 @@ async fn a_client_that_does_not_read_is_given_up_at_the_deadline() {
         "the answer is cut off, not ended"
     );
 
-    // A client that reads, however slowly, gets everything.
+    // A client that reads, however slowly, gets the whole list.
     let answer = server.respond(request(Method::GET, ALL, &[], "")).await;
     let mut chunks = answer.into_body().into_data_stream();
     let mut body = Vec::new();

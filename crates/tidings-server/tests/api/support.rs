@@ -40,7 +40,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
-    /// Requires a code, and returns the body as JSON.
+    /// Checks the status code, and returns the body as JSON.
     #[track_caller]
     pub(crate) fn expect(&self, code: u16) -> Value {
         assert_eq!(
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    /// The answer, with an unread body.
+    /// Sends a request; returns the answer with an unread body.
     pub(crate) async fn respond(&self, request: Request<Body>) -> Response<Body> {
         router(Arc::clone(&self.api))
             .oneshot(request)
@@ -142,7 +142,7 @@ impl Server {
         self.call(Method::DELETE, uri, &[], "").await
     }
 
-    /// PATCH of a kind: `merge`, `strategic-merge` or `json`.
+    /// Sends a PATCH of this kind: `merge`, `strategic-merge` or `json`.
     pub(crate) async fn patch(&self, kind: &str, uri: &str, body: &Value) -> Answer {
         let kind = match kind {
             "json" => "application/json-patch+json".to_owned(),
@@ -230,7 +230,7 @@ impl Watching {
     }
 }
 
-/// The clock of timers, which a test may pause.
+/// tokio's clock, which a test may pause.
 pub(crate) fn timer() -> tokio::time::Instant {
     tokio::time::sleep(Duration::ZERO).deadline()
 }

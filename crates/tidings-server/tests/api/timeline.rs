@@ -1,4 +1,4 @@
-//! The timeline's answers: pictures and pages, their bounds, sessions, and live changes.
+//! The timeline's answers: views and pages, their bounds, sessions, and live changes.
 
 use std::convert::Infallible;
 
@@ -103,7 +103,7 @@ async fn a_picture_has_lanes_marks_and_rates() {
     );
     assert_eq!(found["complete"], true);
     assert_eq!((&found["read"], &found["total"]), (&json!(3), &json!(3)));
-    // A server's own events are followed by nothing.
+    // A server's own events have no state of following.
     let own = json!([{"cluster": "", "live": true, "state": null}]);
     assert_eq!(found["following"], own);
     assert_eq!(found["marks"].as_array().unwrap().len(), 3);
@@ -122,7 +122,7 @@ async fn a_picture_has_lanes_marks_and_rates() {
         .map(|it| (it["name"].as_str().unwrap(), sum(it)))
         .collect();
     assert_eq!(sums, [("Normal", 2), ("Warning", 1)]);
-    // Only the requested events.
+    // Only the requested events are shown.
     for (query, expected) in [
         ("type=Warning", 1),
         ("object=db-0", 1),
@@ -151,7 +151,8 @@ async fn a_picture_has_lanes_marks_and_rates() {
     assert_eq!(overview["clusters"][0]["events"], 4);
 }
 
-/// In the last hour, as `tidings top` counts it; a range that ends is asked for by its times.
+/// Events in the future count as seen now in the last hour, as in `tidings top`. A range with an
+/// end selects by the events' own times.
 #[tokio::test]
 async fn what_a_clock_that_is_ahead_dated_happens_now() {
     let server = Server::new();
@@ -183,14 +184,14 @@ async fn what_a_clock_that_is_ahead_dated_happens_now() {
         .iter()
         .flat_map(|one| one["values"].as_array().unwrap());
     assert_eq!(counted.filter_map(Value::as_u64).sum::<u64>(), 2);
-    // The list has its own time.
+    // The list shows the event's own time.
     let list = get(&server, "events").await;
     assert_eq!(list["items"][0]["last"], START + 70 * MINUTE);
     let object = get(&server, "object?kind=Pod&namespace=shop&name=web-1").await;
     assert_eq!(object["items"].as_array().unwrap().len(), 1);
 }
 
-/// As `tidings top` and `describe` tell them apart.
+/// Objects are distinguished as in `tidings top` and `describe`.
 #[tokio::test]
 async fn pods_of_one_name_have_a_lane_each() {
     let server = Server::new();
@@ -221,7 +222,7 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
     options.timeline.read_limit = 400;
     options.event_ttl = std::time::Duration::from_secs(86_400 * 30);
     let server = Server::with(options);
-    // A thousand in a day, of which a few are warnings, and the last hour is a flood.
+    // A thousand events in a day, of which a few are warnings, and a flood in the last hour.
     for at in 0..1000 {
         let after = match at % 2 {
             0 => -at * 86_400,
@@ -241,7 +242,7 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
     assert_eq!(found["complete"], false);
     let read = found["read"].as_u64().unwrap();
     assert!((200..=500).contains(&read), "{read}");
-    // Counted by the store, to the hour.
+    // The total comes from the store's counts by hour.
     let total = found["total"].as_u64().unwrap();
     assert!((950..=1050).contains(&total), "{total}");
     let mut warnings = 0;
@@ -303,7 +304,7 @@ async fn large_events_are_a_few_to_an_answer() {
 async fn pages_have_every_event_once_and_in_order() {
     let server = Server::new();
     for at in 0..40 {
-        // Ten of the same second.
+        // Ten events in each second.
         let after = -(at / 10) * MINUTE;
         let event = about("web-0", &format!("e{at}"), "Pulled", "Normal", after);
         create(&server, &event).await;
@@ -427,7 +428,7 @@ async fn an_object_is_shown_as_it_was_in_the_range_whatever_came_later() {
         let event = created(&format!("later{at}"), (at - 501) * MINUTE);
         create(&server, &event).await;
     }
-    // One that began in the range, and was seen again just now.
+    // An event that began in the range, and was seen again just now.
     let mut again = created("again", -599 * MINUTE);
     let now = jiff::Timestamp::from_millisecond(START).unwrap();
     again["lastTimestamp"] = now.to_string().into();
@@ -472,7 +473,7 @@ async fn exports_are_read_by_others() {
     assert_eq!(slices.count(), 2);
 }
 
-/// The lines of a stream up to one with this prefix.
+/// Reads the lines of a stream up to one with this prefix.
 async fn read_until(body: &mut axum::body::BodyDataStream, start: &str) -> Option<Value> {
     let mut text = String::new();
     while let Some(chunk) = body.next().await {
@@ -513,7 +514,7 @@ async fn changes_are_sent_as_they_happen() {
     let change = read_until(&mut body, "event: change").await.unwrap();
     assert_eq!(change["items"].as_array().unwrap().len(), 1);
     assert_eq!(change["items"][0]["name"], "b");
-    // From the message's position on, nothing is missed or repeated.
+    // From the message's position on, no change is missed or repeated.
     let next = change["position"].as_str().unwrap();
     let mut again = live(format!("position={next}"))
         .await
@@ -529,7 +530,7 @@ async fn changes_are_sent_as_they_happen() {
         (&gone["gone"], gone["items"].as_array().unwrap().len()),
         (&json!(1), 0)
     );
-    // A flood is counted where it is not shown.
+    // Events of a flood that are not shown are counted.
     for at in 0..150 {
         let name = format!("flood{at}");
         create(&server, &about("web-0", &name, "Pulled", "Normal", 0)).await;
@@ -542,11 +543,11 @@ async fn changes_are_sent_as_they_happen() {
         counted += items as u64 + change["more"].as_u64().unwrap();
     }
     assert_eq!(counted, 150);
-    // A forgotten position cannot be continued.
+    // A stream cannot continue at a compacted position.
     server.store.compact(server.store.revision()).await.unwrap();
     let mut late = live(query).await.unwrap().into_body().into_data_stream();
     assert!(read_until(&mut late, "event: restart").await.is_some());
-    // They end with the server.
+    // Streams end with the server.
     server.api.stop();
     assert_eq!(read_until(&mut body, "event: never").await, None);
 }
@@ -573,7 +574,7 @@ async fn a_login_whose_body_does_not_come_is_answered_all_the_same() {
 #[tokio::test]
 async fn a_browser_logs_in_and_out() {
     let server = Server::new();
-    // One router, since it has the sessions.
+    // One router, because it has the sessions.
     let router = timeline(server.api.clone());
     let host = ("host", "events.example:6443");
     let origin = ("origin", "https://events.example:6443");
@@ -588,7 +589,7 @@ async fn a_browser_logs_in_and_out() {
         (vec![host, origin, json], r#"{"token":""}"#, 401),
         (vec![host, origin, json], r#"{"token":"a\nb"}"#, 401),
         (vec![host, origin, json], "s3cret", 400),
-        // From a page of another host, or none.
+        // The request is made by a page of another host, or has no Origin.
         (vec![host, json], good, 403),
         (
             vec![host, ("origin", "https://evil.example"), json],
@@ -632,11 +633,11 @@ async fn a_browser_logs_in_and_out() {
         ask(&[host, shown, ("sec-fetch-site", "same-origin")]).await,
         200
     );
-    // None of its headers is taken for another user's, or overlooked.
+    // No impersonation header of a session's request is used or ignored.
     for name in ["impersonate-user", "impersonate-group", "impersonate-uid"] {
         assert_eq!(ask(&[host, shown, (name, "bob")]).await, 400, "{name}");
     }
-    // The credentials of the request itself come first.
+    // Credentials of the request take precedence over the session.
     assert_eq!(
         ask(&[host, shown, ("authorization", "Bearer wrong")]).await,
         401
@@ -671,7 +672,7 @@ async fn a_session_has_an_end() {
         ("origin", "https://a"),
         ("content-type", "application/json"),
     ];
-    // One router, since it has the sessions.
+    // One router, because it has the sessions.
     let router = timeline(server.api.clone());
     let body = r#"{"token":"s3cret"}"#;
     let login = request(Method::POST, "/timeline/login", &headers, body);

@@ -1,4 +1,4 @@
-//! Watches in every form but plain JSON.
+//! Watches in every form except plain JSON.
 
 use axum::body::BodyDataStream;
 use futures::StreamExt;
@@ -156,7 +156,7 @@ async fn as_partial_metadata_and_as_tables_with_objects() {
     let mut metadata = server.watch_as(&format!("{SHOP}?{start}"), partial).await;
     let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
     let mut tables = Vec::new();
-    // Two of each kind: shared encodings must not be mixed up.
+    // Two watches of each kind: shared encodings must not be mixed up.
     for (path, include) in [
         (SHOP, "Object"),
         (OTHER, "Object"),

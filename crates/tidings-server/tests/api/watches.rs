@@ -172,7 +172,7 @@ async fn quiet_watchers_get_bookmarks_and_then_an_end() {
     assert_eq!(watch.line().await, "END");
 }
 
-/// Without its own timeout, between half an hour and an hour, as in kube-apiserver.
+/// A watch without a timeout lasts between half an hour and an hour, as in kube-apiserver.
 #[tokio::test(start_paused = true)]
 async fn a_watch_has_a_lifetime_by_default() {
     if !backend::time_may_stop() {
@@ -187,7 +187,7 @@ async fn a_watch_has_a_lifetime_by_default() {
         let mut watch = server
             .watch(&format!("{SHOP}?watch=true&allowWatchBookmarks=true"))
             .await;
-        // Its last line is complete: a truncated answer is an error.
+        // The last line is complete: a truncated answer would be an error.
         while watch.next().await.is_some() {}
         let lasted = begun.elapsed().as_secs();
         assert!((least..=2 * least).contains(&lasted), "{lasted} s");

@@ -1,4 +1,4 @@
-//! Create, update, patch, delete.
+//! Create, update, patch and delete.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -80,7 +80,8 @@ async fn what_is_posted_comes_back() {
     }
 }
 
-/// The bytes, for Go's encoding: order, escapes, fields that are always present.
+/// The exact bytes, because Go's encoding has rules for order, escapes, and fields that are always
+/// present.
 #[tokio::test]
 async fn output_is_written_as_go_does() {
     let server = Server::new();
@@ -293,7 +294,7 @@ async fn a_status_names_causes_and_details() {
         status["details"],
         json!({"name": "x", "group": "events.k8s.io", "kind": "events"})
     );
-    // Only the series of such an event may change, through this version.
+    // Through this version only the series of such an event may change.
     let changed = json!({"note": "other", "series": {"count": 2, "lastObservedTime": "2026-03-04T05:00:01.000000Z"}});
     let status = server
         .patch("merge", &format!("{path}/x"), &changed)
@@ -320,7 +321,7 @@ async fn names_are_generated() {
     }
 }
 
-/// As in kube-apiserver, the base alone decides, which clients recognize by these words.
+/// As in kube-apiserver, only the base decides; clients recognise this error by its words.
 #[tokio::test]
 async fn a_taken_name_with_a_base_of_names_is_told_as_one_that_was_generated() {
     let server = Server::new();
@@ -388,7 +389,7 @@ async fn unknown_fields() {
         .call(Method::POST, &format!("{path}Maybe"), &[], body)
         .await
         .expect(422);
-    // Fields set by a server are known, and dropped where they are not kept.
+    // Fields that a server sets are known, and are dropped if they are not stored.
     let mut known = event("default", "known");
     known["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     known["metadata"]["selfLink"] = json!("/x");
@@ -549,7 +550,7 @@ async fn events_end_an_hour_after_the_last_write() {
         .await
         .expect(200);
     server.clock.advance(59 * MINUTE);
-    // This one changes nothing, so it does not restart the TTL.
+    // This patch changes nothing, so it does not restart the TTL.
     server
         .patch("merge", WEB, &json!({"count": 8}))
         .await
@@ -644,7 +645,7 @@ async fn what_is_created_has_no_version_yet() {
         let mut sent = event("shop", version);
         sent["metadata"]["resourceVersion"] = version.into();
         server.post(SHOP, &sent).await.expect(code);
-        // Validation comes first.
+        // Validation comes before admission.
         sent["involvedObject"]["namespace"] = "bank".into();
         server.post(SHOP, &sent).await.expect(422);
     }
@@ -684,7 +685,7 @@ async fn the_last_day_of_all_is_a_time() {
     server.post(SHOP, &last).await.expect(201);
     let patch = json!({"deprecatedLastTimestamp": null});
     let newer = "/apis/events.k8s.io/v1/namespaces/shop/events/web.1";
-    // It was set, and must not change.
+    // The field was set, and must not change.
     let status = server.patch("merge", newer, &patch).await.expect(422);
     assert!(
         status["message"].to_string().contains("lastTimestamp"),
@@ -697,7 +698,7 @@ async fn owners_are_kept_once() {
     let server = Server::new();
     let owner = |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "1"});
     let mut twice = event("shop", "web.1");
-    // Only equal ones are repeated, not those with the same uid.
+    // Only equal owners are repeated ones, not all with the same uid.
     twice["metadata"]["ownerReferences"] = json!([owner("a"), owner("b"), owner("a")]);
     let created = server.post(SHOP, &twice).await;
     let kept = json!([owner("a"), owner("b")]);
@@ -800,7 +801,7 @@ async fn bodies_are_limited() {
     assert_eq!(status["message"], "Request entity too large: limit is 100");
 }
 
-/// A cluster may be asked for the answer, which would keep a thread for long bodies.
+/// The answer may need a question to a cluster, which would block a thread for long bodies.
 #[tokio::test]
 async fn a_review_of_access_is_short() {
     const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

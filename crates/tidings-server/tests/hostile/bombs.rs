@@ -23,7 +23,7 @@ fn nested(open: &str, core: &str, close: &str, depth: usize) -> Vec<u8> {
     format!("{}{core}{}", open.repeat(depth), close.repeat(depth)).into_bytes()
 }
 
-/// Every alias names the line before it nine times.
+/// YAML in which every line refers nine times to the line before it.
 fn laughs(lines: usize) -> Vec<u8> {
     let mut text = "a0: &a0 [lol]\n".to_owned();
     for line in 1..lines {
@@ -33,7 +33,7 @@ fn laughs(lines: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Each operation doubles the annotations.
+/// A JSON patch whose operations each double the annotations.
 fn doubling() -> Vec<u8> {
     let operations: Vec<String> = (0..60)
         .map(|number| format!("{{\"op\":\"copy\",\"from\":\"/metadata\",\"path\":\"/metadata/annotations/x{number}\"}}"))
@@ -41,14 +41,14 @@ fn doubling() -> Vec<u8> {
     format!("[{}]", operations.join(",")).into_bytes()
 }
 
-/// A message with a length beyond the envelope.
+/// A protobuf message whose length exceeds its envelope.
 fn lying_protobuf() -> Vec<u8> {
     let mut bytes = b"k8s\x00\x0a\x0b\x0a\x02v1\x12\x05Event\x12".to_vec();
     bytes.extend_from_slice(&[0xff, 0xff, 0xff, 0xff, 0x7f]);
     bytes
 }
 
-/// Messages within messages, each a field 1.
+/// Nested protobuf messages, each a field 1.
 fn nested_protobuf(depth: usize) -> Vec<u8> {
     let mut inner = Vec::new();
     for _ in 0..depth {

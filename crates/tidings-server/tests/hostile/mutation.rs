@@ -9,7 +9,7 @@ use tidings_testing::requests::{self, CREATE, is_fair, parse, send};
 
 const REQUESTS: u64 = 6_000;
 
-/// Mutated from here. Written as HTTP/1 text without authorization.
+/// The requests that are mutated, as HTTP/1 text without authorization.
 const SEEDS: &[&str] = &[
     CREATE,
     "POST /apis/events.k8s.io/v1/namespaces/shop/events\ncontent-type: application/yaml\naccept: application/yaml\n\n\
@@ -126,7 +126,7 @@ async fn unchanged_requests_are_what_they_seem() {
     for seed in SEEDS {
         let api = requests::server().await;
         let (status, body) = send(&api, parse(seed.as_bytes()).unwrap()).await;
-        // Mutations of a request that fails at once would not reach far.
+        // Mutations of a request that fails at once would test little.
         assert_ne!(status, 400, "{seed}: {}", String::from_utf8_lossy(&body));
         assert!(is_fair(status, &body), "{seed}: {status}");
     }
@@ -156,7 +156,7 @@ fn mutate(seed: u64) -> Vec<u8> {
                 text.splice(from..to, other[start..end].iter().copied());
             }
             _ => {
-                // The body of one with the head of another.
+                // The head of one request with the body of another.
                 let other = SEEDS[random.usize(..SEEDS.len())];
                 if let (Some((head, _)), Some(at)) = (
                     other.split_once("\n\n"),
@@ -170,7 +170,7 @@ fn mutate(seed: u64) -> Vec<u8> {
     text
 }
 
-/// A part of a text, mostly a short one.
+/// A random range of a text, mostly a short one.
 fn stretch(random: &mut fastrand::Rng, length: usize) -> (usize, usize) {
     let from = random.usize(..=length);
     let longest = 1 << random.u8(..8);

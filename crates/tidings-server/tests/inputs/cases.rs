@@ -1,4 +1,4 @@
-//! Requests by size: their cost grows in proportion to it.
+//! Requests of two sizes, whose cost must grow in proportion to the size.
 
 use std::fmt::Write;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::Sent;
 
-/// Name, smaller size, accepted answers, and the requests of a size, of which the last one is
-/// measured.
+/// Columns: a name, the smaller size, accepted status codes, and the requests of a given size, of
+/// which the last one is measured.
 type Case = (&'static str, usize, &'static [u16], fn(usize) -> Vec<Sent>);
 
 const EVENT: &str = "/api/v1/namespaces/shop/events/web.1";
@@ -73,8 +73,8 @@ fn lines(size: usize, make: impl Fn(usize) -> String) -> String {
     (0..size).map(make).collect()
 }
 
-/// `n` operations of a JSON patch, after one that adds a list of fifty times as many numbers to the
-/// event.
+/// A JSON patch of `size` operations, after one that adds a list of fifty times as many numbers to
+/// the event.
 fn operations(size: usize, make: impl Fn(usize) -> Value) -> Vec<Sent> {
     let list = json!({"op": "add", "path": "/a", "value": vec![1; size * 50]});
     let operations: Vec<Value> = [list].into_iter().chain((0..size).map(make)).collect();

@@ -1,8 +1,9 @@
-//! The cost of every request is in proportion to its size, and error answers are bounded: each case
-//! is sent in two sizes through the real router, the second four times the first, and both are
-//! compared by allocated bytes, processor time, and the length of the answer.
+//! The cost of every request is proportional to its size, and error answers are bounded. Each case
+//! is sent in two sizes through the real router, the second four times the first. Both are compared
+//! by allocated bytes, processor time, and the length of the answer.
 //!
-//! One test measures at a time: allocator and processor time are those of the whole process.
+//! One test measures at a time, because allocator and processor time are those of the whole
+//! process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod cases;
@@ -23,9 +24,9 @@ static ALLOCATOR: Counting = COUNTING;
 
 /// Maximum bytes of an error answer.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// Quadratic cost would grow sixteenfold.
+/// Maximum growth of the cost; quadratic cost would grow sixteenfold.
 const GROWTH_MAX: u64 = 8;
-/// Smaller costs mean nothing: a server and its tables take as much.
+/// Costs below this are ignored: a server and its tables take as much.
 const NOISE_BYTES: u64 = 1024 * 1024;
 const NOISE_NANOS: u64 = 20_000_000;
 
@@ -97,7 +98,7 @@ fn server() -> Arc<ApiServer> {
     Arc::new(server.with_authorizer(Authorizer::always_allow()))
 }
 
-/// Processor time so far of all threads, if the system has it: long bodies are handled on other
+/// Processor time of all threads so far, if the system reports it: long bodies are handled on other
 /// threads.
 fn processor_nanos() -> Option<u64> {
     let of_thread = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -149,7 +150,7 @@ fn four_times_the_input_costs_four_times_as_much() {
         if only.as_deref().is_some_and(|only| !name.contains(only)) {
             continue;
         }
-        // Builds tables that are made once.
+        // A first run builds tables that are made only once.
         cost(&requests(8));
         let small = cost(&requests(*size));
         let large = cost(&requests(4 * size));

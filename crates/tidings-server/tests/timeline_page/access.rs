@@ -1,4 +1,4 @@
-//! Login and its messages, and accessibility of the page (axe-core).
+//! Login and its messages, and the page's accessibility (axe-core).
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ fn a_token_is_asked_for_and_refusals_are_plain() {
         "document.getElementById('login-problem').innerText
         .includes('does not accept this token')",
     );
-    // No part of the page has anything yet.
+    // No part of the page shows events yet.
     assert_eq!(
         page.number("document.querySelectorAll('.lane, #rows tr').length"),
         0.0
@@ -58,7 +58,7 @@ fn a_token_is_asked_for_and_refusals_are_plain() {
     world.log_in(world.token());
     world.loaded();
     page.until("document.querySelectorAll('.lane').length > 3");
-    // The link's query is kept.
+    // The query of the link is kept.
     world.address_until("q.type === 'Warning'");
     assert_eq!(page.text("document.cookie"), "", "scripts see no cookie");
 
@@ -159,7 +159,7 @@ fn nothing_is_asked_of_any_other_host() {
     );
 }
 
-/// The findings of axe-core that are serious.
+/// The serious findings of axe-core.
 fn findings(page: &Browser, axe: &str) -> String {
     page.run(&format!("{axe}; window.axe = axe;"));
     let found = page.run_until_done(

@@ -1,5 +1,5 @@
-//! The page of an archive: several clusters, their gaps, those that are not followed, the versions
-//! of an event, more than is read, and still pictures for those who want no motion.
+//! The page of an archive: several clusters, their gaps, clusters that are not followed, the
+//! versions of an event, more events than are read, and no animation for readers who prefer that.
 
 use std::sync::{Arc, Mutex};
 
@@ -28,13 +28,13 @@ use tidings_testing::browser::{Browser, DESKTOP};
 
 use crate::world::{enter, watch_clipboard};
 
-/// Minutes ago between which versions may be missing, in the first cluster.
+/// The gap of the first cluster: its start and end, in minutes before now.
 const GAP: (i64, i64) = (40, 20);
 /// Events of each cluster.
 const EVENTS: i64 = 60;
-/// Versions of the event that repeats: more than are listed.
+/// Versions of the repeating event: more than are listed.
 const VERSIONS: i64 = 60;
-/// And of another one: more than come with it.
+/// Versions of another event: more than come with it.
 const MANY: i64 = 700;
 
 fn ago(minutes: i64) -> String {
@@ -44,12 +44,12 @@ fn ago(minutes: i64) -> String {
 /// Why a cluster is not followed, if it is not.
 type Why = Arc<Mutex<Option<String>>>;
 
-/// What an archive knows of a cluster.
+/// A cluster's history, for tests.
 #[derive(Default)]
 struct Known {
     gaps: Value,
     why: Why,
-    /// The values of its event, the oldest first.
+    /// The versions of the cluster's event, oldest first.
     versions: Vec<Bytes>,
 }
 
@@ -60,7 +60,7 @@ impl Past for Known {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        // A page begins behind as many older ones.
+        // A page begins after the newer versions; `after` is the number of older ones.
         let older = after.map(|after| usize::try_from(after).unwrap());
         let older = older.unwrap_or(self.versions.len());
         let newest_first = self.versions[..older].iter().rev().take(limit);
@@ -100,7 +100,7 @@ impl Past for Known {
     }
 }
 
-/// The store of a source, and its API.
+/// A store for a cluster's events, and an API server over it.
 fn source() -> (Arc<dyn Store>, Router) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let token = Token {
@@ -125,7 +125,7 @@ async fn send(source: &Router, request: Builder, content_type: &str, body: &Valu
     answer.unwrap().status()
 }
 
-/// A cluster with an event a minute of a pod of its own, and these gaps.
+/// A cluster with an event a minute about its own pod, and these gaps.
 async fn cluster(name: &str, gaps: Value, why: Why) -> FollowedCluster {
     let (store, source) = source();
     for minute in 0..EVENTS {
@@ -148,7 +148,7 @@ async fn cluster(name: &str, gaps: Value, why: Why) -> FollowedCluster {
     FollowedCluster::new(name, store, Arc::new(known))
 }
 
-/// Two clusters. The first one has a gap, and is followed while nothing is the reason why not.
+/// Two clusters. The first one has a gap, and is followed unless `why` has a reason.
 async fn two(why: Why) -> Vec<FollowedCluster> {
     let gap = json!([{"from": ago(GAP.0), "to": ago(GAP.1), "cause": "compacted",
         "namespace": ""}]);
@@ -158,8 +158,8 @@ async fn two(why: Why) -> Vec<FollowedCluster> {
     ]
 }
 
-/// A cluster with one event, which repeated once a minute, and has as many versions. Before that it
-/// had repeated already.
+/// A cluster with one event, which repeated once a minute, and has `number` versions. Before these
+/// it had repeated `before` times.
 async fn repeating(before: i64, number: i64) -> Vec<FollowedCluster> {
     let (store, source) = source();
     let body = json!({
@@ -266,7 +266,7 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     let each = page.text("document.querySelector('#lanes-foot span').title");
     let prod = "\nprod: 1 event, 75 versions observed so far, 59 MB, followed since 2001-09-0";
     assert!(each.contains(prod), "{each}");
-    // What is said below the marks, at a part of their width.
+    // The tip at a part of the marks' width.
     let hover = |part: f64| {
         let at = page.value(&format!(
             "(() => {{ const box = document.getElementById('marks').getBoundingClientRect();
@@ -280,7 +280,7 @@ fn each_cluster_has_its_lanes_and_a_gap_is_told_where_it_is() {
     hover(0.85);
     page.until(&format!("!{told}"));
 
-    // One cluster alone, which has no gap.
+    // Only the other cluster, which has no gap.
     let page = archive.open("?last=1h&cluster=edge");
     page.until("document.querySelectorAll('.lane').length === 1");
     assert!(!page.text(foot).contains("gap"));
@@ -303,7 +303,7 @@ fn a_cluster_that_is_not_followed_is_not_shown_as_live() {
         "{notices}.includes('prod is not followed now: the source does not answer')"
     ));
 
-    // Nothing is asked while the range stands still: then it is not said, either.
+    // While the range stands still nothing is requested, so the notice disappears.
     page.click("#live");
     page.until(&format!("!{notices}.includes('not followed')"));
     let loaded = page.text("document.documentElement.dataset.loaded");
@@ -349,7 +349,7 @@ fn the_commands_of_a_link_name_no_cluster() {
 
         page.run("document.querySelector('.lane').click()");
         for kind in ["Pod", "Normal"] {
-            // Of the object, then of its first event.
+            // First of the object, then of its first event.
             page.until(&format!(
                 "document.getElementById('panel-kind').textContent === '{kind}'
                 && document.querySelector('#panel .command')"
@@ -386,12 +386,12 @@ fn the_versions_of_an_event_run_with_time() {
         page.text("document.getElementById('panel').textContent")
             .contains("10 older versions not listed.")
     );
-    // Bars that begin on the ground of the chart.
+    // Bars that begin at the bottom of the chart.
     let bars = bars(page, 45);
     assert!(bars >= 10.0, "{bars}");
 }
 
-/// How many bars a line of the chart of versions crosses, this number of pixels from its top.
+/// The number of bars that a line crosses in the chart of versions, this many pixels below its top.
 fn bars(page: &Browser, line: u32) -> f64 {
     page.number(&format!(
         "(() => {{ const canvas = document.querySelector('#panel canvas');
@@ -404,7 +404,7 @@ fn bars(page: &Browser, line: u32) -> f64 {
     ))
 }
 
-/// As one bar it would be higher than all others together.
+/// One bar for these repeats would be higher than all others together.
 #[test]
 fn what_an_event_repeated_before_its_versions_is_no_bar() {
     let Some(archive) = Archive::of(repeating(5000, VERSIONS), 20_000) else {
@@ -417,7 +417,7 @@ fn what_an_event_repeated_before_its_versions_is_no_bar() {
         said.contains("It is not known when the first 5,001 happened"),
         "{said}"
     );
-    // Those of the versions are high.
+    // The bars of the versions are high.
     let bars = bars(page, 25);
     assert!(bars >= 10.0, "{bars}");
 }
@@ -434,7 +434,7 @@ fn the_chart_has_more_versions_than_come_with_an_event() {
     for absent in ["is not known", "There are more versions"] {
         assert!(!said.contains(absent), "{said}");
     }
-    // A steady rate, from the oldest version on, is of bars that are nearly as high as the highest.
+    // A steady rate from the oldest version on has bars of nearly equal height.
     let bars = bars(page, 25);
     assert!(bars >= 10.0, "{bars}");
     let at_the_left = page.number(

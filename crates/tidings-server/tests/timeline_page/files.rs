@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/timeline/page")
 }
 
-/// Our own scripts and the page: names and texts.
+/// The names and texts of our own scripts and of the page.
 fn own_files() -> Vec<(String, String)> {
     fs::read_dir(folder())
         .unwrap()
@@ -85,7 +85,7 @@ fn lines_fit_and_files_are_small() {
 fn every_module_is_loaded_ahead() {
     let index = fs::read_to_string(folder().join("index.html")).unwrap();
     for (name, _) in own_files() {
-        // types.js has no code.
+        // types.js contains no code.
         if name.strip_suffix(".js").is_some_and(|name| name != "types") {
             assert!(
                 index.contains(&format!("/timeline/assets/{name}\"")),

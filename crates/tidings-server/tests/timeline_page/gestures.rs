@@ -1,4 +1,4 @@
-//! Gestures: wheel, drag, brush, pinch, keys, chips, links, exports.
+//! Gestures: wheel, drag, brush, pinch, keys, chips, links, and exports.
 
 use serde_json::json;
 use tidings_testing::browser::DESKTOP;
@@ -20,14 +20,14 @@ fn range(world: &World) -> (f64, f64) {
     (range[0].as_f64().unwrap(), range[1].as_f64().unwrap())
 }
 
-/// Waits until the address has another range than this, and returns it.
+/// Waits until the address has another range than `from`, and returns it.
 #[track_caller]
 fn moved(world: &World, from: (f64, f64)) -> (f64, f64) {
     world.browser.until(&format!(
         "(([a, b]) => a > 0 && (Math.abs(a - {}) > 1 || Math.abs(b - {}) > 1))({RANGE})",
         from.0, from.1
     ));
-    // A gesture of several steps may write it more than once: the last one counts.
+    // A gesture of several steps may write the address several times; the last one counts.
     world
         .browser
         .run_until_done("setTimeout(arguments[0], 300)", json!([]));
@@ -38,12 +38,12 @@ fn length(range: (f64, f64)) -> f64 {
     range.1 - range.0
 }
 
-/// Where the back-off of the story is, in a range of the last hour, and no end of another mark.
+/// The position of the story's back-off in a range of the last hour, where no other mark ends.
 fn back_off(world: &World) -> (f64, f64) {
     spot(world, "web-5c9f7d8b64-tz4wd", 1250.0)
 }
 
-/// Where a lane has what was this many seconds ago, in a range of the last hour.
+/// The position in a lane of this many seconds ago, in a range of the last hour.
 fn spot(world: &World, lane: &str, ago: f64) -> (f64, f64) {
     let spot = world.browser.until(&format!(
         "(() => {{
@@ -53,7 +53,7 @@ fn spot(world: &World, lane: &str, ago: f64) -> (f64, f64) {
         return [canvas.left, canvas.width, (lane.top + lane.bottom) / 2]; }})()"
     ));
     let (left, width) = (spot[0].as_f64().unwrap(), spot[1].as_f64().unwrap());
-    // The range is an hour and a little.
+    // The range is a little longer than an hour.
     let x = left + width * (1.0 - (ago + 72.0) / 3672.0);
     (x, spot[2].as_f64().unwrap())
 }
@@ -181,7 +181,7 @@ fn filters_selection_and_address_belong_together() {
     let all = page.number(lanes);
     assert!(all >= 12.0, "{all}");
 
-    // By typing: the first suggestion is taken.
+    // By typing: Enter takes the first suggestion.
     page.keys("/");
     page.keys("reason:Back");
     page.until(
@@ -199,7 +199,7 @@ fn filters_selection_and_address_belong_together() {
     page.keys(ESCAPE);
     page.keys(ESCAPE);
 
-    // A text; the chips are taken away one by one.
+    // A text filter; its chips are removed one by one.
     page.keys("/");
     page.keys("restarting failed");
     page.keys(ENTER);
@@ -224,7 +224,7 @@ fn filters_selection_and_address_belong_together() {
     page.run("history.back()");
     page.until(&format!("{lanes} === {all}"));
 
-    // An object: the list and the panel show it; a link opens the same.
+    // An object: the list and the panel show it, and a link opens the same view.
     page.run(
         "[...document.querySelectorAll('.lane')].find((lane) =>
         lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
@@ -252,7 +252,7 @@ fn filters_selection_and_address_belong_together() {
     );
     assert!(shown.contains("BackOff"));
 
-    // An event: versions, earlier changes, the raw form, commands.
+    // An event: versions, earlier changes, the raw form, and commands.
     page.run(
         "[...document.querySelectorAll('#panel .items button')].find((button) =>
         button.innerText.includes('BackOff')).click()",
@@ -280,7 +280,7 @@ fn filters_selection_and_address_belong_together() {
     page.keys(ESCAPE);
     page.until("document.getElementById('panel').hidden");
 
-    // A mark under the pointer has a tip, and opens.
+    // A mark under the pointer has a tip, and opens on a click.
     let (x, y) = back_off(&world);
     page.hover(x, y);
     page.until(
@@ -305,7 +305,7 @@ fn a_double_click_zooms_to_the_mark_that_was_pressed() {
     let (from, to) = moved(&world, (0.0, 0.0));
     let now = page.number("Date.now()");
     let ago = |at: f64| (now - at) / 1000.0;
-    // All of the back-off or of the failed probes beside it, and little more.
+    // The range contains all of the back-off, or of the failed probes beside it, and little more.
     assert!(
         (1950.0..2300.0).contains(&ago(from)),
         "{} to {}",
@@ -335,7 +335,7 @@ fn a_click_opens_what_was_pressed_though_another_picture_came() {
     let page = &world.browser;
     page.until("document.querySelectorAll('.lane').length === 1");
     let (x, y) = spot(&world, "pressed-0", 1800.0);
-    // What a click does waits until it is let go.
+    // The effect of a click is delayed until the button is released.
     page.run(
         "window.held = [];
         const later = window.setTimeout;
@@ -406,7 +406,7 @@ fn an_open_object_follows_the_range() {
     page.keys("4");
     page.until(&format!("{items} === {of_hour} + 1"));
     assert!(page.number(since) > 23.0);
-    // A reader in the panel stays there.
+    // The focus of a reader in the panel stays there.
     page.until("document.activeElement.matches('#panel .items button')");
     page.keys("2");
     page.until(&format!("{items} === {of_hour}"));
@@ -442,7 +442,7 @@ fn more_objects_than_a_picture_has_come_in_pages() {
     world.address_until("q.skip === '300'");
     let titles = page.value("[...document.querySelectorAll('.lane')].map((lane) => lane.title)");
     let titles = titles.as_array().unwrap();
-    // Those without a warning come last.
+    // Lanes without a warning come last.
     let without = titles
         .iter()
         .filter(|it| !it.as_str().unwrap().contains("warning"));
@@ -477,7 +477,7 @@ fn keys_alone_are_enough() {
     page.keys(ESCAPE);
     page.until(&format!("{focus}.title === {}", json!(lane)));
 
-    // Folding.
+    // Lanes can be folded.
     let lanes = "document.querySelectorAll('.lane').length";
     let all = page.number(lanes);
     page.keys("x");
@@ -528,7 +528,7 @@ fn keys_alone_are_enough() {
     let lane_is_reached = seen.to_string().contains("lane");
     assert!(lane_is_reached, "{seen}");
 
-    // The list by arrows, the splitter by arrows.
+    // The arrow keys move in the list, and move the splitter.
     page.run("document.querySelector('#rows button').focus()");
     page.keys(DOWN);
     page.until("document.activeElement === document.querySelectorAll('#rows button')[1]");

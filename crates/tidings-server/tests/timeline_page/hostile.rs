@@ -1,4 +1,4 @@
-//! Events with markup and scripts in every field.
+//! Events with markup and scripts in every field do no harm.
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -60,7 +60,7 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
     page.until("document.querySelectorAll('.lane').length === 4");
     page.until("document.querySelectorAll('#rows tr').length === 4");
     for number in 0..ATTACKS.len() {
-        // Object, event, its raw forms, suggestions and chips.
+        // Markup in the object, the event, its raw forms, suggestions and chips.
         page.run(&format!(
             "document.querySelectorAll('.lane')[{number}].click()"
         ));
@@ -108,8 +108,8 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
     );
     let text = page.text("document.getElementById('labels').innerText");
     assert!(text.contains("<img src=x"), "shown as it is: {text}");
-    // Characters that change the direction of text, or are not seen, are shown by number, also
-    // where the pointer rests.
+    // Characters that change the direction of text or are invisible are shown by number, also in
+    // tips.
     for of in [
         "document.body.textContent",
         "[...document.querySelectorAll('[title]')].map((node) => node.title).join('\\n')",
@@ -132,7 +132,7 @@ fn nothing_of_an_event_becomes_a_part_of_the_page() {
     }
 }
 
-/// An event of an object.
+/// An event about an object.
 fn about(kind: &str, name: &str, event: &str) -> Event {
     let mut made = attack("plain", 1);
     made.metadata.name = Some(event.into());
@@ -174,7 +174,7 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
         assert!(copied.starts_with(&expected), "{copied:?}");
         assert!(!copied.chars().any(char::is_control), "{copied:?}");
 
-        // Its event has the same, at any time.
+        // Its event has the same command, at any time.
         page.run("window.copied = ''; document.querySelector('#panel .items button').click()");
         page.until(
             "document.getElementById('panel-kind').textContent === 'Normal'
@@ -186,7 +186,7 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
         assert_eq!(page.text("copied"), expected);
     }
 
-    // What `--for` cannot name is left to kubectl.
+    // An object that `--for` cannot name gets only kubectl's command.
     world.open("?last=1h&show=event:/shop/volume-1");
     page.until("document.querySelector('#panel .command')");
     let commands = page.text(
@@ -215,7 +215,7 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     page.until(&format!(
         "{notices}.includes('does not express: namespace, kind, reason.')"
     ));
-    // It is said of this view.
+    // The notice belongs to this view.
     page.keys("u");
     page.until(&format!("!{notices}.includes('does not express')"));
 
@@ -247,9 +247,9 @@ fn every_text_is_one_word_of_a_copied_command() {
         ("$(reboot)", "'$(reboot)'"),
         ("a';reboot;'", r"'a'\'';reboot;'\'''"),
         ("a%0Areboot%0A", "areboot"),
-        // C1 has the start of an escape sequence, too.
+        // C1 characters can begin an escape sequence, too.
         ("a%C2%9Bb", "ab"),
-        // Nothing is left of it.
+        // Nothing of the text is left.
         ("%1B", "''"),
     ] {
         world.open(&format!("?last=1h&text={text}"));

@@ -1,4 +1,4 @@
-//! The open page: new events, a pause, a restart of the server, answers that fail, a reader who is
+//! The open page: new events, a pause, a restart of the server, failing answers, a reader who is
 //! not disturbed, and bounded memory.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,9 +13,9 @@ const ESCAPE: &str = "\u{e00c}";
 const LEFT: &str = "\u{e012}";
 const RIGHT: &str = "\u{e014}";
 
-/// Counts the requests of every page that is opened from now on as `asked`, by the last part of
-/// their paths; those that are `failing` get 503, or what is `refusing`, so often. If there is a
-/// `fake`, the stream of changes says what is given to `push`, and nothing else.
+/// A script that counts the requests of every page opened from now on in `asked`, by the last part
+/// of their paths. Requests named in `failing` get 503, or the status in `refusing`, that many
+/// times. If there is a `fake`, the stream of changes contains only the texts given to `push`.
 const INTERCEPT: &str = r#"
     const real = window.fetch;
     window.asked = {};
@@ -35,13 +35,13 @@ const INTERCEPT: &str = r#"
         return Promise.resolve(new Response(body));
     };"#;
 
-/// A page to which half a minute is a moment.
+/// A script that makes timers of half a minute fire at once.
 const IMPATIENT: &str = "
     const later = window.setTimeout;
     window.setTimeout = (act, ms, ...given) =>
         later(act, ms > 20000 && ms < 40000 ? ms / 100 : ms, ...given)";
 
-/// Intercepts requests, after this script.
+/// Intercepts requests, after the script `before`.
 fn intercept(world: &World, before: &str) {
     let source = format!("window.failing = {{}}; {before}; {INTERCEPT}");
     world.browser.devtools(
@@ -50,7 +50,7 @@ fn intercept(world: &World, before: &str) {
     );
 }
 
-/// Waits for the picture after something happened.
+/// Adds an event, and waits for the view that shows it.
 fn happen_and_see(world: &World) {
     let page = &world.browser;
     let before = page.text("document.documentElement.dataset.loaded");
@@ -79,7 +79,7 @@ fn read_further_down(world: &World) {
     page.until("document.getElementById('list').scrollTop > 0");
 }
 
-/// One more event of a pod, now.
+/// Adds one more event of a pod, now.
 fn happen(world: &World) {
     static NEXT: AtomicI64 = AtomicI64::new(0);
     let first = NEXT.fetch_add(1, Ordering::Relaxed) % 3;
@@ -116,7 +116,7 @@ fn what_happens_now_comes_by_itself_and_can_wait() {
             .unwrap()
     );
 
-    // Paused: it only counts.
+    // While paused, the page only counts new events.
     page.click("#live");
     world.address_until("q.from && !q.last");
     let rows = page.text("document.getElementById('rows').innerText");
@@ -163,7 +163,7 @@ fn a_server_that_goes_is_told_of_and_one_that_comes_back_is_used() {
         "document.getElementById('login').open
         || document.getElementById('notices').innerText === ''",
     );
-    // Sessions are the server's own, and end with it.
+    // Sessions are kept in the server's memory, and end with it.
     if world
         .browser
         .value("document.getElementById('login').open")
@@ -216,7 +216,7 @@ fn the_page_does_not_grow_while_it_follows() {
     let before = heap();
     page.run_until_done(load, json!([200]));
     let after = heap();
-    // A page that kept 200 pictures would have several MB more.
+    // A page that kept 200 views would use several MB more.
     assert!(
         after - before < 1_000_000.0,
         "from {before} to {after} bytes"
@@ -267,7 +267,7 @@ fn a_row_that_has_the_focus_keeps_it_while_events_come() {
     page.until("document.getElementById('rows').innerText.includes('Evicted')");
     page.until("document.getElementById('list-newer').hidden");
 
-    // What a row opened gives the focus back to it, though the row was made anew.
+    // The panel returns the focus to the row that opened it, even though the row was made anew.
     page.run(
         "const row = document.querySelectorAll('#rows button')[2];
         window.opened = row.dataset.event;
@@ -327,7 +327,7 @@ fn keys_go_on_from_their_mark_when_another_picture_came() {
     happen_and_see(&world);
     page.keys(LEFT);
     page.until(&format!("{said} === {}", json!(marks[2])));
-    // So it does in a picture of one more.
+    // The same holds in a view with one more event.
     happen_and_see(&world);
     page.keys(RIGHT);
     page.until(&format!("{said} === {}", json!(marks[3])));
@@ -438,7 +438,7 @@ fn an_event_that_is_gone_is_asked_for_once() {
     assert_eq!(page.value("problem.isConnected"), json!(true));
 }
 
-/// What was tried again by itself is not any more, and nothing says that it is.
+/// An automatic retry ends with the event, and no notice about it remains.
 #[test]
 fn an_event_that_is_gone_when_the_server_is_back_leaves_no_notice() {
     let Some(world) = World::start(DESKTOP) else {

@@ -1,7 +1,7 @@
 //! The timeline's page in a real browser, on a real server: every gesture, refusals and failures,
 //! hostile events, keyboard use, and no requests to other hosts.
 //!
-//! Skipped with a line where there is no Chromium with its driver (Debian: `chromium
+//! Skipped with a message if there is no Chromium with its driver (Debian: `chromium
 //! chromium-driver`).
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 #![expect(clippy::float_cmp, reason = "numbers of the browser that are whole")]

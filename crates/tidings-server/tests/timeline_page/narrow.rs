@@ -1,4 +1,4 @@
-//! On a telephone: nothing overflows, fingers zoom, the panel is a sheet.
+//! On a phone nothing overflows, pinching zooms, and the panel is a sheet.
 
 use serde_json::json;
 use tidings_testing::browser::PHONE;

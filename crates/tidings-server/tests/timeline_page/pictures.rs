@@ -1,12 +1,12 @@
-//! The pictures of the docs: `UPDATE_PICTURES=1 cargo test -p tidings-server --test timeline_page
-//! pictures` takes them. Without it the page is only opened.
+//! The screenshots of the docs: `UPDATE_PICTURES=1 cargo test -p tidings-server --test
+//! timeline_page pictures` takes them. Without it the page is only opened.
 
 use std::path::Path;
 use tidings_testing::browser::{DESKTOP, PHONE, Window};
 
 use crate::world::World;
 
-/// Largest picture in bytes.
+/// Maximum size of a screenshot in bytes.
 const MOST: usize = 300 * 1024;
 
 const PICTURES: [(&str, Window, bool); 2] = [

@@ -21,7 +21,7 @@ pub(crate) type Row<'a> = (i64, i64, i32, &'a str, &'a str, &'a str, &'a str);
 
 pub(crate) const NAMESPACE: &str = "shop";
 
-/// A failed roll-out and its rollback, a node that is lost for a while, and a job.
+/// The story: a failed roll-out and its rollback, a node that is lost for a while, and a job.
 pub(crate) const STORY: &[Row<'static>] = &[
     (
         3300,
@@ -286,7 +286,7 @@ pub(crate) const STORY: &[Row<'static>] = &[
     ),
 ];
 
-/// Keeps what is copied from now on.
+/// Records texts that are copied from now on.
 pub(crate) fn watch_clipboard(page: &Browser) {
     page.run(
         "window.copied = '';
@@ -295,7 +295,7 @@ pub(crate) fn watch_clipboard(page: &Browser) {
     );
 }
 
-/// Opens the page at an address, logs in, and waits for the picture.
+/// Opens the page at an address, logs in, and waits for the view.
 #[track_caller]
 pub(crate) fn enter(page: &Browser, url: &str, token: &str) {
     page.open(url);
@@ -304,13 +304,13 @@ pub(crate) fn enter(page: &Browser, url: &str, token: &str) {
     loaded(page);
 }
 
-/// Types a token where it is asked for.
+/// Types a token into the login form.
 fn log_in(page: &Browser, token: &str) {
     page.run("document.getElementById('token').focus()");
     page.keys(&format!("{token}\u{e007}"));
 }
 
-/// Waits for the picture.
+/// Waits until the view is loaded.
 #[track_caller]
 fn loaded(page: &Browser) {
     page.until("document.documentElement.dataset.loaded");
@@ -328,7 +328,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `None` without a browser.
+    /// Starts a server and a browser; `None` if there is no browser.
     pub(crate) fn start(window: Window) -> Option<Self> {
         let browser = Browser::start(window)?;
         let runtime = Runtime::new().unwrap();
@@ -362,7 +362,7 @@ impl World {
         format!("{}/timeline{query}", self.origin)
     }
 
-    /// Adds the story.
+    /// Adds the story's events.
     pub(crate) fn tell_story(&self) {
         for row in STORY {
             self.add(row);
@@ -414,7 +414,7 @@ impl World {
         self.runtime.block_on(created).unwrap();
     }
 
-    /// Opens the page at a query and logs in.
+    /// Opens the page with a query and logs in.
     pub(crate) fn enter(&self, query: &str) {
         enter(&self.browser, &self.url(query), &self.token);
     }
@@ -429,13 +429,14 @@ impl World {
         self.loaded();
     }
 
-    /// Waits for the picture.
+    /// Waits until the view is loaded.
     #[track_caller]
     pub(crate) fn loaded(&self) {
         loaded(&self.browser);
     }
 
-    /// The parameters of the URL, once they exist; the page writes them with a little delay.
+    /// Waits until the URL's parameters satisfy a condition, and returns them; the page writes them
+    /// with a small delay.
     #[track_caller]
     pub(crate) fn address_until(&self, condition: &str) -> BTreeMap<String, String> {
         self.browser.until(&format!(
@@ -453,7 +454,7 @@ impl World {
         }
     }
 
-    /// On the same port, with the same events.
+    /// Starts a server again, on the same port and with the same events.
     pub(crate) fn start_server(&mut self) {
         let started = self
             .runtime
