@@ -1,4 +1,4 @@
-//! Events of clocks that are ahead: last seen after now, as they say.
+//! Reads events whose clocks are ahead: by their own times, they were last seen in the future.
 
 use super::merged::Merged;
 use super::query::{END, Filters};
@@ -6,10 +6,10 @@ use super::read::ReadEvent;
 use super::visible::Visible;
 use crate::http::status::Status;
 
-/// Maximum of such events of a picture: those that are furthest ahead come first.
+/// Maximum of these events in a view; those furthest ahead come first.
 const EVENTS_MAX: usize = 500;
 
-/// The events that are asked for and were last seen at a moment or later.
+/// Reads the selected events that were last seen at `from` or later.
 pub(super) async fn read(
     clusters: &[Visible],
     filters: &Filters,

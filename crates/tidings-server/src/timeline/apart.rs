@@ -1,9 +1,9 @@
-//! Long calculations on a few threads of their own: a picture takes about ten milliseconds, and a
-//! worker thread of the runtime would answer nothing else meanwhile.
+//! Runs long calculations on a few threads of their own. A view takes about ten milliseconds,
+//! during which a worker thread of the runtime could answer nothing else.
 //!
-//! A request that finds no thread free keeps its place in flight and waits, at most for the time
-//! that requests have. On a thread nothing is waited for, as it is not told when its request is
-//! over: it only calculates.
+//! A request that finds no thread free keeps its place in flight and waits, at most for the
+//! request's time. Work on these threads only calculates and never waits, because it does not
+//! notice when its request has ended.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -14,10 +14,10 @@ use tokio::task::spawn_blocking;
 
 use crate::http::status::Status;
 
-/// Processors for one thread; there is one thread at least.
+/// Processors for each thread; there is at least one thread.
 const DIVISOR: usize = 2;
 
-/// The threads, as places to wait for.
+/// Permits for the threads.
 pub(super) struct Places(Arc<Semaphore>);
 
 impl Default for Places {
@@ -28,10 +28,10 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Does some work on one of the threads.
+    /// Runs work on one of the threads.
     ///
     /// # Errors
-    /// Those of the work; 504 when the server stops.
+    /// The errors of the work; 504 if the server stops.
     pub(super) async fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,

@@ -1,21 +1,23 @@
-//! What a browser's request says about itself, and what it has to say: the Host it asks, the Origin
-//! of the page it is made by, and its cookie.
+//! The headers of a browser's request that protect the timeline: Host, Origin, Sec-Fetch-Site, and
+//! the session's cookie.
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// What the cookie's name begins with; the port follows, as cookies are of all ports of a host.
+/// The prefix of the cookie's name; the port follows, because cookies are shared by all ports of a
+/// host.
 const COOKIE: &str = "tidings-timeline";
-/// Where the cookie is sent.
+/// The path for which the cookie is sent.
 const COOKIE_PATH: &str = "/timeline";
-/// Whether a request was made by a page of this host, of another one, or by the user.
+/// The header that says whether a page of this host, a page of another host, or the user made the
+/// request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// On a request: what its cookie names, which is taken off it.
+/// An extension of a request: the session id of its cookie, which is removed from it.
 #[derive(Clone)]
 pub(crate) struct Id(pub(crate) String);
 
-/// The host a request asks, with the port.
+/// The host and port to which a request is addressed.
 pub(crate) fn host(request: &Parts) -> Option<&str> {
     match request.uri.authority() {
         Some(authority) => Some(authority.as_str()),
@@ -23,7 +25,7 @@ pub(crate) fn host(request: &Parts) -> Option<&str> {
     }
 }
 
-/// Whether a request that changes something is made by a page of the host that it asks.
+/// Whether a request that changes something comes from a page of the host to which it is addressed.
 pub(crate) fn is_of_own_page(headers: &HeaderMap, scheme: &str, host: &str) -> bool {
     let origin = headers.get(header::ORIGIN);
     let origin = origin.and_then(|origin| origin.to_str().ok());
@@ -33,7 +35,7 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, scheme: &str, host: &str) -> b
     own.is_some_and(|own| own.eq_ignore_ascii_case(host))
 }
 
-/// Whether a browser says that a page of another host made the request.
+/// Whether the browser says that a page of another host made the request.
 pub(crate) fn is_of_foreign_page(headers: &HeaderMap) -> bool {
     let site = headers.get(SEC_FETCH_SITE);
     site.is_some_and(|site| site != "same-origin" && site != "none")
@@ -49,7 +51,7 @@ fn cookie_name(host: &str) -> String {
     }
 }
 
-/// The session that a request's cookie names.
+/// The session id in a request's cookie.
 pub(crate) fn session<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str> {
     let name = cookie_name(host);
     let cookies = headers.get_all(header::COOKIE).iter();
@@ -61,7 +63,7 @@ pub(crate) fn session<'a>(headers: &'a HeaderMap, host: &str) -> Option<&'a str>
     Some(id)
 }
 
-/// The cookie that names a session for some seconds; zero ends it.
+/// The cookie with a session id, valid for some seconds; zero ends the session.
 pub(crate) fn cookie(host: &str, id: &str, seconds: u64, secure: bool) -> Option<HeaderValue> {
     let name = cookie_name(host);
     let secure = if secure { "; Secure" } else { "" };

@@ -1,12 +1,12 @@
-//! Who a request of the timeline is from, and what it may see: found out before the request has its
-//! place in flight, as a cluster may have to be asked. Meanwhile its head has the bounds of all
-//! requests whose credentials are being checked.
+//! Authenticates a request of the timeline, and determines what it may see. This happens before the
+//! request gets its place in flight, because a cluster may have to be asked. Meanwhile its head
+//! counts towards the bound for requests whose credentials are being checked.
 //!
-//! The page itself is for everyone. Everything below `/timeline/api` takes the credentials of any
-//! request of the server, or the cookie of a session, which stands for such credentials. These are
-//! shown to the server or archive itself and to one followed cluster at most: the one the session
-//! was begun for, or the only one that is asked for. Whom only a cluster knows sees only that
-//! cluster.
+//! The page itself is open to everyone. Paths below `/timeline/api` accept the credentials of any
+//! request of the server, or the cookie of a session, which stands for such credentials.
+//! Credentials are shown to the server or archive itself and to at most one followed cluster: the
+//! one for which the session was begun, or the only one that is requested. A user known only to a
+//! cluster sees only that cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,19 +33,19 @@ use crate::auth::impersonation;
 use crate::http::request::{RequestInfo, TIMELINE_API};
 use crate::http::status::Status;
 
-/// Maximum of namespaces of a cluster that it is asked about, where a user may not see all and
-/// names none.
+/// Maximum namespaces about which a cluster is asked, for a user who may not see all and names
+/// none.
 const NAMESPACES_MAX: usize = 100;
 const OTHER_HOST: &str = "this is served at the address of its link, and at no other";
 
-/// See the module documentation.
+/// Authenticates a request, and attaches the caller to it.
 pub(super) async fn enter(
     State(timeline): State<Arc<Timeline>>,
     request: Request,
     next: Next,
 ) -> Response {
     if request.headers().len() > chain::HEADERS_MAX {
-        // This is the first thing that is refused there.
+        // The chain behind refuses this first.
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
@@ -53,7 +53,7 @@ pub(super) async fn enter(
         let request = Request::from_parts(parts, body);
         return chain::refuse_head(timeline.sources.root(), request);
     };
-    // The chain, which comes after this, and the handler use the same one.
+    // The chain, which comes after this, and the handler use the same RequestInfo.
     let info = RequestInfo::of(&parts.method, &parts.uri, &parts.headers);
     let info = Arc::new(info);
     parts.extensions.insert(Arc::clone(&info));
@@ -62,8 +62,8 @@ pub(super) async fn enter(
     if let Some(id) = id.map(|id| doors::Id(id.to_owned())) {
         parts.extensions.insert(id);
     }
-    // As it came: with the credentials of its session on it, it would look as if it had shown them
-    // itself, and they are for the session's own cluster alone.
+    // The original head: with the session's credentials added, the request would look as if it had
+    // sent them itself, but they are only for the session's own cluster.
     let answer = parts.uri.path().strip_prefix(TIMELINE_API);
     let again = matches!(answer, Some("live" | "export")).then(|| {
         Arc::new(Again {
@@ -92,7 +92,7 @@ pub(super) async fn enter(
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// What is needed to find out again who a request is from: its credentials are known to no other.
+/// Request parts kept to re-authenticate a live stream or export.
 pub(super) struct Again {
     timeline: Arc<Timeline>,
     info: Arc<RequestInfo>,
@@ -116,8 +116,8 @@ impl Again {
         now.user.name == caller.user.name && shown(&now) == shown(caller)
     }
 
-    /// Resolves when nothing more may be sent to the caller: the session is over, or the caller may
-    /// see something else, or the server stops.
+    /// Resolves when nothing more may be sent to the caller: the session has ended, the caller's
+    /// permissions have changed, or the server stops.
     pub(super) async fn refused(self: Arc<Self>, caller: Arc<Caller>, recheck: Duration) {
         let stopped = caller.clusters.iter().map(|it| it.source.server.stopped());
         let stopped = select_all(stopped.collect::<Vec<_>>());
@@ -143,8 +143,8 @@ impl Again {
     }
 }
 
-/// The caller, within the time of a request: clusters may be slow, and so may stores whose
-/// namespaces are looked for.
+/// Finds the caller, within the request's time: clusters may be slow, and so may stores that are
+/// searched for namespaces.
 async fn in_time(
     timeline: &Timeline,
     info: &RequestInfo,
@@ -155,7 +155,7 @@ async fn in_time(
     caller.unwrap_or_else(|_| Err(Status::timeout()))
 }
 
-/// The caller of the API; `None` where anyone may come.
+/// The caller of the API; `None` for paths that are open to everyone.
 async fn entered(
     timeline: &Timeline,
     info: &RequestInfo,
@@ -163,7 +163,7 @@ async fn entered(
 ) -> Result<Option<Caller>, Status> {
     let host = doors::host(parts).unwrap_or_default().to_owned();
     if let Entrance::Link { hosts } = &timeline.entrance {
-        // A page of another name that leads to this address is another's.
+        // A page under another host name that resolves to this address is a foreign page.
         if !hosts.contains(&host) {
             return Err(Status::misdirected(OTHER_HOST));
         }
@@ -216,8 +216,8 @@ async fn entered(
     }))
 }
 
-/// What is said to a user who may see nothing of what is asked for. Whether there is a cluster is
-/// told to those who may list the clusters.
+/// The Status for a user who may see nothing of what is requested. Only users who may list the
+/// clusters learn whether a cluster exists.
 async fn nothing_seen(
     timeline: &Timeline,
     known: &Known,
@@ -235,25 +235,25 @@ async fn nothing_seen(
     Ok(access::forbidden_to_list(&known.user))
 }
 
-/// The session that the request's cookie names.
+/// The session of the request's cookie.
 fn session(timeline: &Timeline, parts: &Parts, host: &str) -> Option<Arc<Session>> {
     let now = timeline.sources.root().clock.now().as_millisecond();
     let doors::Id(id) = parts.extensions.get()?;
     timeline.sessions.find(id, host, now)
 }
 
-/// A user, and who knew it.
+/// A user, and the server or cluster that authenticated it.
 pub(super) struct Known {
     pub(super) user: User,
     by: KnownBy,
-    /// The server that knew it.
+    /// The server that authenticated the user.
     server: Arc<ApiServer>,
-    /// The cluster that knew it, if it is not the server itself.
+    /// The cluster that authenticated the user, if it is not the server itself.
     pub(super) cluster: Option<String>,
 }
 
 impl Known {
-    /// Whether the user is the same to another server.
+    /// Whether another server knows the same user.
     fn is_known_to(&self, server: &ApiServer) -> bool {
         match self.by {
             KnownBy::ClusterToken(_) => {
@@ -264,19 +264,19 @@ impl Known {
     }
 }
 
-/// Who is asked whose credentials these are.
+/// Who authenticates credentials.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'a> {
     Server,
-    /// This cluster, which knows whom the server itself knows, too.
+    /// This cluster, which also knows the server's own users.
     Cluster(&'a str),
     /// The server, or else this cluster.
     ServerOr(&'a str),
-    /// The server, or else the only cluster there is.
+    /// The server, or else the only cluster.
     ServerOrOnly,
 }
 
-/// Whom the credentials of a request show.
+/// Finds the user of a request's credentials.
 ///
 /// # Errors
 /// 401 for an unknown user, 503 if the credentials cannot be checked.
@@ -295,8 +295,8 @@ pub(super) async fn known(
             server: Arc::clone(root),
             cluster: None,
         });
-        // Users of a cluster that is asked for the server may be those of the named one, which has
-        // to know them itself.
+        // A user of a cluster that reviews tokens for the server may also be a user of the named
+        // cluster, which must authenticate the user itself.
         let is_of_cluster = |known: &Known| matches!(known.by, KnownBy::ClusterToken(_));
         if of_server.as_ref().is_ok_and(|known| !is_of_cluster(known)) {
             return of_server;
@@ -325,7 +325,7 @@ pub(super) async fn known(
     }
 }
 
-/// What a user may see of what is asked for.
+/// The requested clusters and namespaces that a user may see.
 async fn visible(
     timeline: &Timeline,
     known: &Known,
@@ -344,8 +344,8 @@ async fn visible(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The namespaces that a user may see, of those that are wanted; `Some(None)` is all there are, and
-/// `None` nothing at all.
+/// The requested namespaces that a user may see. `Some(None)` means all namespaces, and `None`
+/// means nothing at all.
 async fn namespaces(
     server: &ApiServer,
     user: &User,

@@ -1,5 +1,5 @@
-//! Spans in which versions of a followed cluster's events may be missing. An archive needs a while
-//! to make its coverage, so it is kept for some seconds.
+//! Gaps of followed clusters: periods in which versions may be missing. An archive takes a while to
+//! compute its coverage, so gaps are cached for some seconds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,31 +12,32 @@ use serde_json::Value;
 use super::visible::Visible;
 use crate::http::status::Status;
 
-/// How long gaps are kept, in milliseconds.
+/// Time for which gaps are cached, in milliseconds.
 const KEPT: i64 = 15_000;
-/// Maximum of gaps in an answer.
+/// Maximum gaps in an answer.
 const GAPS_MAX: usize = 500;
 
-/// A span of time of a cluster, and why versions may be missing in it.
+/// A gap of a cluster, with its cause.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Gap {
     cluster: String,
     from: i64,
     to: i64,
     cause: String,
-    /// Empty: of the whole cluster.
+    /// The namespace; empty for the whole cluster.
     namespace: String,
 }
 
-/// Gaps, and when they were read.
+/// Cached gaps, with the time at which they were read.
 type ReadAt = (i64, Arc<Vec<Gap>>);
 
-/// The gaps of each cluster. There are as many entries as clusters were served.
+/// The cached gaps by cluster number. There are at most as many entries as clusters were served
+/// recently.
 #[derive(Default)]
 pub(super) struct Gaps(Mutex<HashMap<u64, ReadAt>>);
 
 impl Gaps {
-    /// The gaps of clusters in a range that concern what may be seen: the latest ones.
+    /// The latest gaps within a range that concern what the caller may see.
     pub(super) async fn within(
         &self,
         clusters: &[Visible],
@@ -74,7 +75,7 @@ impl Gaps {
         let gaps = gaps.filter_map(|gap| read(&visible.source.name, gap));
         let gaps: Arc<Vec<Gap>> = Arc::new(gaps.collect());
         let mut table = table();
-        // Those of clusters that are no longer served.
+        // Removes those of clusters that are no longer served.
         table.retain(|_, (at, _)| now.saturating_sub(*at) < KEPT);
         table.insert(followed.number, (now, Arc::clone(&gaps)));
         Ok(gaps)

@@ -1,8 +1,7 @@
-//! In and out: a login by token, or by a link that is good once, and a logout.
+//! Login by token, login by a link that can be used once, and logout.
 //!
-//! A login is from someone who is not known yet. It has a place of its own kind, of which one peer
-//! has a share; its body is short and has to come soon, and only then is anything asked about its
-//! token.
+//! A login comes from an unknown client. Logins have places of their own, of which one peer has a
+//! share. The body is short and must arrive soon, and only then is its token checked.
 
 use std::sync::Arc;
 
@@ -23,10 +22,10 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum bytes of a login.
+/// Maximum bytes of a login's body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What a login says.
+/// The content of a login.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Login {
@@ -71,7 +70,7 @@ pub(super) async fn login(
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// A form or JSON.
+/// Reads the body of a login, a form or JSON.
 fn read(parts: &Parts, body: &[u8]) -> Result<Login, Status> {
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.map(HeaderValue::as_bytes).unwrap_or_default();
@@ -86,7 +85,7 @@ fn read(parts: &Parts, body: &[u8]) -> Result<Login, Status> {
         }
         return Ok(login);
     }
-    // What is wrong may quote the token.
+    // The parser's error may quote the token.
     serde_json::from_slice(body)
         .map_err(|_| Status::bad_request("expected {\"token\": \"…\"}, or a form with a token"))
 }
@@ -106,8 +105,7 @@ pub(super) async fn logout(
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// GET /timeline/enter. A HEAD request, as programs make them that look at links, does not use up
-/// the code.
+/// GET /timeline/enter. A HEAD request, as link checkers make, does not use up the code.
 pub(super) async fn enter(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -122,7 +120,7 @@ pub(super) async fn enter(
     let Some(credentials) = timeline.sessions.redeem(code) else {
         return Err(Status::link_is_used());
     };
-    // There is only one who could have the link.
+    // Only one person could have the link.
     let cookie = begin(&timeline, credentials, (None, ""), host)?;
     let cookie = [(header::SET_COOKIE, cookie)];
     let headers = [
@@ -133,7 +131,7 @@ pub(super) async fn enter(
     Ok((StatusCode::SEE_OTHER, cookie, headers).into_response())
 }
 
-/// The cookie of a new session, of a user of a cluster or else of the server.
+/// Begins a session for a user of a cluster, or else of the server; returns its cookie.
 fn begin(
     timeline: &Timeline,
     credentials: HeaderValue,
@@ -148,7 +146,7 @@ fn begin(
     doors::cookie(host, &id, seconds, secure).ok_or_else(no_host)
 }
 
-/// The host of a request that was made by a page of it.
+/// The host of a request that one of its own pages made.
 ///
 /// # Errors
 /// 403 if another page made it.

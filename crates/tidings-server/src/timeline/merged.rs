@@ -1,5 +1,5 @@
-//! The events of a range from all clusters, in the order of time, the last seen first: read as they
-//! are needed, up to a bound.
+//! Merges the events of a range from all clusters in order of time, the last seen first. Events are
+//! read on demand, up to a bound.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,39 +12,40 @@ use super::read::{Part, Queries, made_of};
 use super::visible::Visible;
 use crate::http::status::Status;
 
-/// Events of the first page of a store; each further one has twice as many, up to a bound.
+/// Events in a store's first page. Each further page is twice as large, up to a bound.
 const PAGE: usize = 200;
 const PAGE_MAX: usize = 1000;
-/// Events of one page of each of the stores together: a page of one waits for those of the others.
+/// Maximum events in one page of each store together, because a page of one store waits for those
+/// of the others.
 const PAGES_MAX: usize = 4000;
-/// Least events of a page, however many stores there are.
+/// Minimum events in a page, however many stores there are.
 const PAGE_MIN: usize = 8;
-/// Maximum bytes of events that wait for others.
+/// Maximum bytes of events that wait for other stores.
 const WAITING_BYTES_MAX: usize = 8 << 20;
 
-/// One event, and where it is from.
+/// One event, and its cluster.
 pub(super) struct Found {
-    /// The number of the cluster.
+    /// The cluster's number.
     pub(super) cluster: usize,
-    /// In a form that can be read in place.
+    /// The record, in the form that can be read without a copy.
     pub(super) record: Record,
-    /// When it was last seen.
+    /// When the event was last seen.
     pub(super) last: i64,
 }
 
-/// See the module documentation.
+/// The merged events of several stores.
 pub(super) struct Merged {
     streams: Vec<Stream>,
     filters: Filters,
-    /// What was read, and may come behind what was not.
+    /// Events that were read, and may come after events that are not read yet.
     waiting: Vec<Found>,
     waiting_bytes: usize,
-    /// Maximum events of a page.
+    /// Maximum events in a page.
     page_max: usize,
-    /// How many events may still be read.
+    /// The number of events that may still be read.
     left: usize,
-    /// Where reading ended if there are more events than could be read: those last seen after this
-    /// are complete.
+    /// The time at which reading ended if there are more events than could be read. Events last
+    /// seen after it are complete.
     pub(super) cut: Option<i64>,
 }
 
@@ -52,14 +53,14 @@ struct Stream {
     cluster: usize,
     store: Arc<dyn Store>,
     part: Part,
-    /// Events of its next page.
+    /// The number of events in its next page.
     page: usize,
-    /// What is not read yet was last seen no later than this.
+    /// Events not read yet were last seen no later than this.
     reached: i64,
 }
 
 impl Merged {
-    /// Everything that is asked for and was last seen in a range.
+    /// Merges all selected events that were last seen in a range.
     pub(super) fn of(
         clusters: &[Visible],
         filters: &Filters,
@@ -100,7 +101,7 @@ impl Merged {
         }
     }
 
-    /// The next events in order, one at least; `None` behind the last.
+    /// The next events in order, at least one; `None` after the last.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Found>>, Status> {
         loop {
             let open = self.streams.iter_mut().filter(|stream| !stream.part.done);
@@ -146,7 +147,7 @@ impl Merged {
         }
     }
 
-    /// What was last seen after a moment, in order.
+    /// Removes and returns the events last seen after a moment, in order.
     fn released(&mut self, reached: i64) -> Vec<Found> {
         let is_over = |found: &Found| reached == i64::MIN || found.last > reached;
         let all = std::mem::take(&mut self.waiting).into_iter();

@@ -1,15 +1,16 @@
-//! The timeline: a page that shows what happened, and what it asks for.
+//! The timeline: a page that shows what happened, and the answers to its requests.
 //!
-//! It is of one server's events or of all clusters of an archive. Everything it shows of a cluster
-//! is what the caller may list there: who sees nothing in a namespace sees no lane, count, reason
-//! or neighbour of it. Every answer is bounded, whatever is asked.
+//! It shows one server's events, or those of all clusters of an archive. It shows only events that
+//! the caller may list: a user who may see nothing in a namespace sees no lane, count, reason or
+//! neighbour from it. Every answer is bounded, whatever is requested.
 //!
-//! - [`enter`]: who a request is from, and which namespaces of which clusters it may see.
+//! - [`enter`]: authenticates a request, and determines which namespaces of which clusters it may
+//!   see.
 //! - [`page`]: the files of the page.
-//! - [`apart`]: threads for what takes processor time.
-//! - [`read`] and [`merged`]: events of a range of time, from the stores.
-//! - [`rules`]: what is made of them, without any input or output.
-//! - [`answers`]: what the page asks for.
+//! - [`apart`]: threads for long calculations.
+//! - [`read`] and [`merged`]: read the events of a time range from the stores.
+//! - [`rules`]: calculate what is shown, without input or output.
+//! - [`answers`]: answer the page's requests.
 
 mod ahead;
 mod answers;
@@ -41,13 +42,13 @@ use crate::http::request::TIMELINE_LOGIN;
 use crate::http::status::Status;
 pub(crate) use state::{Entrance, PREFIX, Timeline};
 
-/// The timeline of a server's events as a service, beside its [`router`](crate::router): everything
-/// below `/timeline`. Browsers log in with a token, at the host that they name.
+/// The timeline of a server's events as a service, in addition to its [`router`](crate::router):
+/// all paths below `/timeline`. Browsers log in with a token, and name the host in the request.
 pub fn timeline(server: Arc<ApiServer>) -> Router {
     router(Arc::new(Timeline::of_server(server, Entrance::Login)))
 }
 
-/// Everything below `/timeline`.
+/// The routes below `/timeline`.
 pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
     let root = Arc::clone(timeline.sources.root());
     let routes = Router::new()

@@ -1,7 +1,8 @@
-//! The files of the page, as they are in the program: compressed once, and known by their digests.
+//! Serves the page's files, which are part of the program: compressed once, and identified by their
+//! digests.
 //!
-//! They hold nothing of events, and are sent to everyone. A browser asks whether its copy is still
-//! the one that is served.
+//! They contain nothing about events, and are sent to everyone. A browser asks whether its copy is
+//! current.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -21,14 +22,15 @@ use crate::flow::activity::Prepared;
 use crate::http::compress::accepts_gzip;
 use crate::http::negotiate::is_known;
 
-/// What the page may do: run its own files and ask its own host, and nothing else.
+/// The Content-Security-Policy: the page may run its own files and call its own host, and nothing
+/// else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const INDEX: &str = "index.html";
 
-/// Name and content.
+/// The name and content of a file.
 type File = (&'static str, &'static [u8]);
 
 macro_rules! files {
@@ -37,7 +39,7 @@ macro_rules! files {
     };
 }
 
-/// Every file of the folder `page`, but for the licences of what is not our own.
+/// All files of the folder `page`, except the licences of third-party files.
 const FILES: &[File] = files! {
     "api.js"
     "commands.js"
@@ -91,7 +93,7 @@ static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| FILES.iter().map(ready).co
 
 fn ready((name, content): &File) -> Ready {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // Memory takes everything.
+    // Writing to memory cannot fail.
     let gzip = encoder.write_all(content).and_then(|()| encoder.finish());
     let digest = digest(&SHA256, content);
     let digest = digest.as_ref().iter().take(16);
@@ -171,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Maximum of what a browser loads, in bytes.
+    /// Maximum bytes that a browser loads.
     const WIRE_MAX: usize = 100 * 1024;
 
     fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {

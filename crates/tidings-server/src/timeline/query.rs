@@ -1,4 +1,4 @@
-//! What a request of the timeline asks for: a range of time, and which events.
+//! The parameters of a timeline request: a time range, and filters of events.
 
 use std::str::FromStr;
 
@@ -8,20 +8,21 @@ use crate::http::params::{self, Parameter};
 use crate::http::query::Query;
 use crate::http::status::Status;
 
-/// Maximum of values of one filter.
+/// Maximum values of one filter.
 const VALUES_MAX: usize = 50;
-/// Maximum of texts that are searched for.
+/// Maximum texts to search for.
 const TEXTS_MAX: usize = 4;
-/// Longest value of a filter, in bytes.
+/// Maximum length of a filter's value, in bytes.
 const VALUE_LEN_MAX: usize = 512;
-/// Without a range: the last hour.
+/// The default range: the last hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 /// The times that Kubernetes can write: the years 0 to 9999, in milliseconds since 1970.
 const TIMES: (i64, i64) = (-62_167_219_200_000, END);
 /// The end of these times.
 pub(crate) const END: i64 = 253_402_300_800_000;
 
-/// Which events are asked for: of each filter that has values, one of them, and all of the texts.
+/// Filters of events. An event matches if it has one of the values of each nonempty filter, and
+/// contains all of the texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filters {
     pub(crate) clusters: Vec<String>,
@@ -31,13 +32,13 @@ pub(crate) struct Filters {
     pub(crate) reasons: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) sources: Vec<String>,
-    /// In lower case.
+    /// Texts to search for, in lower case.
     pub(crate) texts: Vec<String>,
 }
 
 impl Filters {
     /// # Errors
-    /// 400 for more, or longer, values than there may be.
+    /// 400 for too many or too long values.
     pub(crate) fn of(query: &Query) -> Result<Self, Status> {
         let values = |parameter: Parameter, max: usize| {
             let values = query.values(parameter).filter(|value| !value.is_empty());
@@ -67,13 +68,13 @@ impl Filters {
         })
     }
 
-    /// Whether events are asked for by anything but cluster, namespace and reason.
+    /// Whether events are selected by anything but cluster, namespace and reason.
     pub(crate) fn look_into_events(&self) -> bool {
         let lists = [&self.kinds, &self.objects, &self.types, &self.sources];
         lists.into_iter().any(|list| !list.is_empty()) || !self.texts.is_empty()
     }
 
-    /// Whether an event is asked for, as far as its cluster and namespace are.
+    /// Whether an event matches, except for its cluster and namespace.
     pub(crate) fn selects(&self, event: &Brief<'_>) -> bool {
         let is = |wanted: &[String], found: &str| {
             wanted.is_empty() || wanted.iter().any(|wanted| wanted == found)
@@ -90,11 +91,11 @@ impl Filters {
     }
 }
 
-/// The range of time that is asked for, by default the hour before `now`: from a moment on, and
-/// before another.
+/// The requested range, by default the hour before `now`. Its start is inclusive and its end
+/// exclusive.
 ///
 /// # Errors
-/// 400 for what is no time, or a range that ends before it begins.
+/// 400 for an invalid time, or a range that ends before it begins.
 pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
     let moment = |parameter| parsed::<i64>(query, parameter, "number of milliseconds");
     let to = moment(params::TO)?.unwrap_or(now.saturating_add(1));
@@ -107,16 +108,16 @@ pub(crate) fn range(query: &Query, now: i64) -> Result<(i64, i64), Status> {
     Ok((from, to))
 }
 
-/// Whether the range has no end: it reaches until now. What a clock that is ahead dated later
-/// happens now, as `tidings top` counts it.
+/// Whether the range has no end, and so reaches until now. Events dated later by a clock that is
+/// ahead then count as seen now, as in `tidings top`.
 pub(crate) fn is_until_now(query: &Query) -> bool {
     query.get(params::TO).is_none_or(str::is_empty)
 }
 
-/// The range, up to the end of all times if it reaches until now.
+/// The range, extended to the end of all times if it reaches until now.
 ///
 /// # Errors
-/// As of [`range`].
+/// The errors of [`range`].
 pub(crate) fn range_with_ahead(query: &Query, now: i64) -> Result<(i64, i64), Status> {
     let (from, to) = range(query, now)?;
     Ok((from, if is_until_now(query) { END } else { to }))
@@ -146,7 +147,7 @@ fn parsed<T: FromStr>(
 /// A required text.
 ///
 /// # Errors
-/// 400 if it is not given.
+/// 400 if it is missing.
 pub(crate) fn required(query: &Query, parameter: Parameter) -> Result<&str, Status> {
     query
         .get(parameter)

@@ -1,13 +1,14 @@
-//! Events of a range of time, from the stores: a bounded number, evenly from all of the range.
+//! Reads the events of a time range from the stores: a bounded number, evenly distributed over the
+//! range.
 //!
-//! The range is divided into parts. Each is read from its end, up to its share of the bound; what
-//! is left over goes to those that have more. In a sealed archive, a text is first looked for in
-//! the whole range, as few events have it as a rule. Where there still are more, their warnings are
-//! read before all else is left out. Of what was last seen after the range, warnings that may have
-//! begun within it are read as well.
+//! The range is divided into parts. Each part is read from its end, up to its share of the bound;
+//! unused shares go to parts with more events. In a sealed archive, a text is first searched in the
+//! whole range, because as a rule few events contain it. If there are still more events than the
+//! bound, the remaining warnings are read before the rest is omitted. Of events last seen after the
+//! range, warnings that may have begun within it are read, too.
 //!
-//! Nothing is read that the store has to look for among other events: those of an object or a
-//! reason have an index of their own, in which warnings are among the others.
+//! No query makes a store search among other events. Events of an object or a reason have their own
+//! index, in which warnings are not separate.
 
 use std::sync::Arc;
 
@@ -25,62 +26,64 @@ use super::rules::seen::Seen;
 use super::visible::Visible;
 use crate::http::status::Status;
 
-/// Maximum of parts that are read apart from each other.
+/// Maximum parts that are read separately.
 const PARTS_MAX: usize = 32;
-/// Of a store that has no index by time: each part passes over all that is as old as the range.
+/// Maximum parts in a store without an index by time, where each part skips all events as old as
+/// the range.
 const PARTS_MAX_SEALED: usize = 8;
-/// Shortest part, in milliseconds.
+/// Minimum length of a part, in milliseconds.
 const PART_MIN: i64 = 60_000;
-/// Maximum of queries for one cluster: namespaces by objects or reasons.
+/// Maximum queries for one cluster: namespaces times objects or reasons.
 const QUERIES_MAX: usize = 64;
-/// Maximum of objects, or reasons, that are each looked up.
+/// Maximum objects, or reasons, that are looked up separately.
 const LOOKUPS_MAX: usize = 8;
-/// Maximum of namespaces that are each read by themselves. Those of more are picked out of what is
-/// read of all: the store would pass over the others as often as there are namespaces.
+/// Up to this many namespaces are read separately. Beyond that, all namespaces are read once and
+/// filtered, because the store would skip the others once for each namespace.
 const NAMESPACES_APART: usize = 4;
-/// Events of a page of the store. Each page of a sealed archive looks into the same parts of files.
+/// Events in a page of the store. In a sealed archive, each page reads the same parts of files.
 const PAGE: usize = 1000;
 const PAGE_SEALED: usize = 8000;
-/// Events for which a page counts that has few or none, although it was not full: the store has
-/// passed over others.
+/// The number of events as which a page with fewer counts if it was not full, because the store has
+/// skipped others.
 const SHORT_PAGE: usize = 500;
-/// Of the bound, this part is read of what was last seen after the range,
+/// Divisor of the bound: one part in this many is for events last seen after the range.
 const LATER: usize = 10;
-/// half of it soon after: within this time, in milliseconds.
+/// Half of those are read from this time just after the range, in milliseconds.
 const SOON: i64 = 6 * 3_600_000;
-/// Pages that are read, and held, at once; of a sealed archive, one after the other: all of them
-/// look into the same parts of files, which are in the cache after the first.
+/// Pages that are read, and held, concurrently. In a sealed archive they are read one after the
+/// other, because all of them read the same parts of files, which are cached after the first.
 const AT_ONCE: usize = 2;
 const AT_ONCE_SEALED: usize = 1;
-/// Maximum bytes of events that are read for one answer, as they are stored.
+/// Maximum bytes of events read for one answer, as stored.
 const BYTES_MAX: usize = 64 << 20;
-/// Maximum memory of those that are asked for.
+/// Maximum memory of the selected events.
 pub(super) const EVENT_MEMORY_MAX: usize = 8 << 20;
-/// Bytes kept of a message: what controllers say about other objects is at the beginning.
+/// Maximum bytes kept of a message. Controllers name other objects at its beginning.
 const MESSAGE_MAX: usize = 1024;
 
-/// What was read.
+/// The events that were read.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     events: Vec<ReadEvent>,
     /// Whether these are all events that were last seen in the range.
     pub(super) complete: bool,
-    /// When events of clocks that are ahead happened: at the end of a range that reaches until now.
+    /// The time at which events of clocks that are ahead count: the end of a range that reaches
+    /// until now.
     latest: Option<i64>,
 }
 
-/// What is kept of an event that was read: what is stored of it may be far longer.
+/// The parts of an event that are kept; the stored event may be far longer.
 #[derive(Debug)]
 pub(super) struct ReadEvent {
-    /// The number of the cluster.
+    /// The cluster's number.
     cluster: usize,
-    /// The revision of the version.
+    /// The revision of this version.
     revision: u64,
     brief: OwnedBrief,
 }
 
 impl Read {
-    /// Those of the events that happened in the range.
+    /// The events that happened in the range.
     pub(super) fn seen(&self, (from, to): (i64, i64)) -> impl Iterator<Item = Seen<'_>> {
         let latest = self.latest.unwrap_or(i64::MAX);
         let events = self.events.iter().map(move |event| {
@@ -105,14 +108,14 @@ impl Read {
         self.latest = Some(now);
     }
 
-    /// Memory that they take, in bytes.
+    /// The memory of the events, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.events.iter().map(ReadEvent::bytes).sum()
     }
 }
 
 impl ReadEvent {
-    /// What is kept of a record of a cluster; `None` for one that cannot be read in place.
+    /// The parts of a cluster's record that are kept; `None` if it cannot be read without a copy.
     pub(super) fn of(cluster: usize, record: &Record) -> Option<Self> {
         let brief = brief(record)?;
         Some(Self {
@@ -127,21 +130,21 @@ impl ReadEvent {
     }
 }
 
-/// What a record says.
+/// The content of a record.
 pub(super) fn brief(record: &Record) -> Option<Brief<'_>> {
     StoredEvent::open(&record.value, record.revision)?.brief()
 }
 
-/// A record in the form that can be read in place, and what is made of what it says; `None` if
-/// nothing is.
+/// Converts a record to the form that can be read without a copy, and applies `make` to its
+/// content. `None` if `make` returns nothing.
 ///
 /// # Errors
-/// 500 for one that holds no event.
+/// 500 for a record that is not an event.
 pub(super) fn made_of<T>(
     record: Record,
     make: impl Fn(&Brief<'_>) -> Option<T>,
 ) -> Result<Option<(Record, T)>, Status> {
-    // To read it takes most of the time: once is enough, as a rule.
+    // Parsing takes most of the time, so it is done only once if possible.
     if let Some(brief) = brief(&record) {
         let made = make(&brief);
         return Ok(made.map(|made| (record, made)));
@@ -151,10 +154,10 @@ pub(super) fn made_of<T>(
     Ok(made.map(|made| (record, made)))
 }
 
-/// A record in the form that can be read in place.
+/// Converts a record to the form that can be read without a copy.
 ///
 /// # Errors
-/// 500 for one that holds no event.
+/// 500 for a record that is not an event.
 pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
     if brief(&record).is_some() {
         return Ok(record);
@@ -167,8 +170,8 @@ pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
     Ok(record)
 }
 
-/// Reads events of a range from clusters, in the order of their numbers: at most about `limit`.
-/// Those that are not asked for are read, and not kept.
+/// Reads the events of a range from clusters, in the order of their numbers: about `limit` at most.
+/// Events that do not match are read, but not kept.
 pub(super) async fn range(
     clusters: &[Visible],
     filters: &Filters,
@@ -183,7 +186,7 @@ pub(super) async fn range(
     let (mut bytes, mut room) = (BYTES_MAX, EVENT_MEMORY_MAX);
     for (cluster, visible) in clusters.iter().enumerate() {
         let server = &visible.source.server;
-        // The revisions of sealed events are of their sources.
+        // The revisions of sealed events are those of their sources.
         let (begun, at_once) = if server.is_sealed() {
             (0, AT_ONCE_SEALED)
         } else {
@@ -204,10 +207,11 @@ pub(super) async fn range(
         bytes = bytes.saturating_sub(reading.read);
         let mut events = reading.events;
         room = room.saturating_sub(events.iter().map(ReadEvent::bytes).sum());
-        // Several of the queries may have found one. A revision is one version of one event.
+        // Several queries may have found the same event. A revision identifies one version of one
+        // event.
         let mut seen = HashSet::default();
         events.retain(|event| seen.insert(event.revision));
-        // One may have been seen again meanwhile: there are few of these.
+        // Events that were seen again meanwhile, of which there are few.
         let mut again: HashMap<(String, String), u64> = HashMap::default();
         for event in events.iter().filter(|event| event.revision > begun) {
             let brief = event.brief.brief();
@@ -228,18 +232,18 @@ pub(super) async fn range(
     Ok(all)
 }
 
-/// The bytes of events, as they are stored.
+/// The bytes of events, as stored.
 pub(super) fn bytes_of(records: &[Record]) -> usize {
     records.iter().map(|record| record.value.len()).sum()
 }
 
-/// A part of a range, or what is left of it.
+/// A part of a range, as far as it is not read yet.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) request: NewestRequest,
-    /// The namespaces of which events are wanted, if there are others in what is read.
+    /// The wanted namespaces, if the query also finds others.
     pub(super) of: Option<Arc<[String]>>,
-    /// Maximum events of a page.
+    /// Maximum events in a page.
     page: usize,
     pub(super) done: bool,
 }
@@ -247,9 +251,9 @@ pub(super) struct Part {
 /// A page of a part.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What is wanted of it, as it is stored.
+    /// The wanted records of the page.
     pub(super) records: Vec<Record>,
-    /// How many events were read for it, one at least.
+    /// The number of events read for the page, at least one.
     pub(super) read: usize,
 }
 
@@ -267,8 +271,7 @@ impl Part {
         }
     }
 
-    /// The next page, of at most `limit` events, and about
-    /// [`PAGE_BYTES_MAX`] bytes.
+    /// Reads the next page, of at most `limit` events, and about [`PAGE_BYTES_MAX`] bytes.
     pub(super) async fn read(&mut self, store: &dyn Store, limit: usize) -> Result<Found, Status> {
         self.request.limit = limit.clamp(1, self.page);
         let page = store.newest(self.request.clone()).await?;
@@ -289,7 +292,7 @@ impl Part {
     }
 }
 
-/// Whether an event is of one of some namespaces, which are in order.
+/// Whether an event is in one of these namespaces, which are sorted.
 fn is_of(namespaces: &[String], key: &[u8]) -> bool {
     let namespace = key.split(|byte| *byte == b'/').next().unwrap_or_default();
     let found = namespaces.binary_search_by(|name| name.as_bytes().cmp(namespace));
@@ -299,23 +302,23 @@ fn is_of(namespaces: &[String], key: &[u8]) -> bool {
 /// The reading of one cluster.
 struct Reading<'a> {
     store: &'a dyn Store,
-    /// How many pages are read at once.
+    /// Pages that are read concurrently.
     at_once: usize,
     filters: &'a Filters,
-    /// The number of the cluster.
+    /// The cluster's number.
     cluster: usize,
-    /// How many bytes may still be read, and kept.
+    /// Bytes that may still be read and kept.
     bytes: usize,
     room: usize,
-    /// How many bytes were read.
+    /// Bytes that were read.
     read: usize,
-    /// How many events were found by the store.
+    /// The number of events that the store found.
     found: usize,
     events: Vec<ReadEvent>,
 }
 
 impl Reading<'_> {
-    /// Whether all of the range was read.
+    /// Reads a cluster. Returns whether all of the range was read.
     async fn cluster(
         &mut self,
         visible: &Visible,
@@ -349,7 +352,7 @@ impl Reading<'_> {
         let asks_for_normal = filters.types.iter().any(|it| it != "Warning");
         let asks_for_warnings = !asks_for_normal || filters.types.is_empty();
         let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
-        // The condition by which the store finds warnings alone.
+        // The condition by which the store finds only warnings, if it has an index for that.
         let of_warnings = requests.iter().all(has_index).then(|| "Warning".to_owned());
         let kept = match of_warnings {
             Some(_) if asks_for_warnings => limit / 4,
@@ -358,8 +361,8 @@ impl Reading<'_> {
         let mut free = limit - kept;
         let mut end = to;
         if is_sealed && !filters.texts.is_empty() {
-            // As a rule, few events have a text: then the range is passed over once. No more of
-            // them are read for that than for each part of the range.
+            // As a rule, few events contain a text, so the whole range is read once. That reads no
+            // more events than are read for each part of the range.
             let mut whole = parts(&[(from, to)]);
             let enough = free / (parts_max + 1);
             free = self.some(&mut whole, free / 2, enough).await? + free.div_ceil(2);
@@ -367,7 +370,7 @@ impl Reading<'_> {
         }
         let number = parts_of((from, end), requests.len(), parts_max);
         let mut parts = parts(&spans((from, end), number));
-        // What ends where it begins has nothing.
+        // An empty part has no events.
         parts.retain(|_| from < end);
         let mut left = self.parts(&mut parts, free).await? + kept;
         parts.retain(|part| !part.done);
@@ -402,13 +405,13 @@ impl Reading<'_> {
         Ok(complete)
     }
 
-    /// Reads parts, each up to its share; what one does not need the others may have. Returns how
-    /// many events fewer than the limit were read.
+    /// Reads parts, each up to its share; unused shares go to others. Returns how many events less
+    /// than the limit were read.
     async fn parts(&mut self, parts: &mut [Part], limit: usize) -> Result<usize, Status> {
         self.some(parts, limit, usize::MAX).await
     }
 
-    /// The same, until about `enough` were found.
+    /// Reads parts in the same way, until about `enough` events were found.
     async fn some(
         &mut self,
         parts: &mut [Part],
@@ -447,7 +450,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Keeps what is asked for of a page.
+    /// Keeps the matching events of a page.
     fn add(&mut self, records: Vec<Record>) -> Result<(), Status> {
         self.found += records.len();
         for record in records {
@@ -471,17 +474,17 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether no more may be read, or kept.
+    /// Whether no more events may be read, or kept.
     fn is_full(&self) -> bool {
         self.bytes == 0 || self.room == 0
     }
 }
 
-/// The end of what is left of some parts, if anything is.
+/// The end of the unread remainder of some parts, if there is one.
 fn reached(parts: &[Part]) -> Option<i64> {
     let open = parts.iter().filter(|part| !part.done);
     let reached = open.map(|part| match (part.request.after, part.request.until) {
-        // There may be others of this millisecond.
+        // There may be other events in this millisecond.
         (Some(after), _) => after.last_seen.0.saturating_add(1),
         (None, Some(until)) => until.0,
         (None, None) => i64::MAX,
@@ -489,13 +492,14 @@ fn reached(parts: &[Part]) -> Option<i64> {
     reached.max()
 }
 
-/// In how many parts a range is read, for a number of queries, each of which has as many.
+/// The number of parts in which a range is read, given the number of queries, each of which has as
+/// many.
 fn parts_of((from, to): (i64, i64), queries: usize, parts_max: usize) -> usize {
     let longest = usize::try_from(to.saturating_sub(from) / PART_MIN).unwrap_or(usize::MAX);
     longest.min(parts_max / queries.clamp(1, parts_max)).max(1)
 }
 
-/// A range in parts, the last first.
+/// Divides a range into parts, the last first.
 fn spans((from, to): (i64, i64), parts: usize) -> Vec<(i64, i64)> {
     let parts = i64::try_from(parts).unwrap_or(1);
     let step = to.saturating_sub(from) / parts;
@@ -504,11 +508,11 @@ fn spans((from, to): (i64, i64), parts: usize) -> Vec<(i64, i64)> {
     from_last.map(|at| (bound(at), bound(at + 1))).collect()
 }
 
-/// What is asked of the store of a cluster, so that together it is everything that is wanted and
-/// visible, and as little else as the store's indexes allow.
+/// The queries to a cluster's store. Together they find all wanted and visible events, and as few
+/// others as the store's indexes allow.
 pub(super) struct Queries {
     pub(super) requests: Vec<NewestRequest>,
-    /// The namespaces to pick out of what is read, if that has others, too.
+    /// The wanted namespaces, if the queries also find others.
     pub(super) of: Option<Arc<[String]>>,
 }
 
@@ -603,7 +607,7 @@ mod tests {
                 vec![part(Some(700), false), part(Some(800), false)],
                 Some(801),
             ),
-            // Nothing of it was read yet.
+            // Nothing of the part was read yet.
             (vec![part(Some(700), false), part(None, false)], Some(1000)),
         ] {
             assert_eq!(reached(&parts), expected);

@@ -1,8 +1,8 @@
-//! The sessions of browsers: a random name in a cookie stands for the credentials that were shown
-//! once.
+//! Sessions of browsers: a random id in a cookie stands for credentials that were shown once.
 //!
-//! The credentials are authenticated anew with every request, so that a token which is revoked ends
-//! its sessions. Names are kept as digests: how long a look takes tells nothing about them.
+//! The credentials are authenticated again with every request, so that revoking a token ends its
+//! sessions. Ids are stored as digests, so that the duration of a look-up reveals nothing about
+//! them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,46 +16,46 @@ use tokio::sync::watch;
 use crate::api::random;
 use crate::auth::{Digest, digest_of};
 
-/// What a browser may do until it logs out.
+/// The session of a browser, until it logs out.
 pub(crate) struct Session {
-    /// The `Authorization` header that was shown.
+    /// The `Authorization` header of the login.
     pub(crate) credentials: HeaderValue,
-    /// The cluster whose credentials these are, if they are not the server's.
+    /// The cluster to which the credentials belong, if they are not the server's.
     pub(crate) cluster: Option<String>,
-    /// The name of the user there.
+    /// The user's name.
     user: String,
-    /// The host, with the port, at which it was begun.
+    /// The host and port at which the session began.
     host: String,
-    /// When it ends, in milliseconds since 1970.
+    /// When the session expires, in milliseconds since 1970.
     pub(crate) ends: i64,
     over: watch::Sender<bool>,
 }
 
 impl Session {
-    /// Resolves when it ends before its time.
+    /// Resolves when the session is ended before its expiry.
     pub(crate) async fn over(self: Arc<Self>) {
         let mut over = self.over.subscribe();
-        // There is a sender: this has it.
+        // The sender is a field of `self`, so this cannot fail.
         _ = over.wait_for(|over| *over).await;
     }
 
-    /// Whose it is: users of one name of two clusters are two.
+    /// The session's owner. Users of one name in two clusters are different owners.
     fn owner(&self) -> Owner<'_> {
         (self.cluster.as_deref(), self.user.as_str())
     }
 }
 
-/// A cluster, and the name of a user there.
+/// A cluster, and the name of one of its users.
 type Owner<'a> = (Option<&'a str>, &'a str);
 
-/// All sessions, a bounded number. One more ends the one that would end first, of the user who has
-/// the most: a user may begin any number, and ends no other user's with them.
+/// All sessions, in bounded number. A further one ends the session that would expire first, of the
+/// user who has the most. So a user who begins many sessions ends only their own.
 pub(crate) struct Sessions {
     max: usize,
-    /// How long a session lasts.
+    /// The lifetime of a session.
     pub(crate) time: Duration,
     table: Mutex<HashMap<Digest, Arc<Session>>>,
-    /// What begins a session once.
+    /// The digest of a code that begins a session once, and its credentials.
     code: Mutex<Option<(Digest, HeaderValue)>>,
 }
 
@@ -70,10 +70,10 @@ impl Sessions {
     }
 
     /// Begins a session with the credentials of a user, of a cluster or else of the server, and
-    /// returns its name.
+    /// returns its id.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The operating system returned no randomness.
     pub(crate) fn begin(
         &self,
         credentials: HeaderValue,
@@ -103,7 +103,7 @@ impl Sessions {
         Ok(id)
     }
 
-    /// The session of a name, if it is one that was begun at this host and is not over.
+    /// The session with this id, if it was begun at this host and has not ended.
     pub(crate) fn find(&self, id: &str, host: &str, now: i64) -> Option<Arc<Session>> {
         let found = self.table.lock().get(&digest_of(id)).cloned();
         found.filter(|session| session.ends > now && session.host == host)
@@ -116,17 +116,18 @@ impl Sessions {
         }
     }
 
-    /// Makes a code that begins a session with these credentials, once; there is one at a time.
+    /// Makes a code that begins a session with these credentials, once. A new code replaces the
+    /// former one.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The operating system returned no randomness.
     pub(crate) fn make_code(&self, credentials: HeaderValue) -> Result<String, getrandom::Error> {
         let code = random::token()?;
         *self.code.lock() = Some((digest_of(&code), credentials));
         Ok(code)
     }
 
-    /// The credentials that a code stands for. It is good for nothing afterwards.
+    /// Returns the credentials of a code, which cannot be used again.
     pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
         let mut kept = self.code.lock();
         let (_, credentials) = kept.take_if(|(digest, _)| *digest == digest_of(code))?;
@@ -134,7 +135,7 @@ impl Sessions {
     }
 }
 
-/// The session that ends for a new one.
+/// The session that must end to make room for a new one.
 fn surplus(table: &HashMap<Digest, Arc<Session>>, new: &Session) -> Option<Digest> {
     let mut counts: HashMap<Owner<'_>, usize> = HashMap::new();
     for session in table.values().map(|session| &**session).chain([new]) {
@@ -204,12 +205,12 @@ mod tests {
         assert!(others.iter().all(is_there));
         let left = many.each_ref().map(is_there);
         assert_eq!(left, [false, false, false, true, true]);
-        // Another user has a place, too: of the one who has the most.
+        // There is room for another user: the user with the most sessions loses one.
         let bob = begin(None, "bob", 8);
         assert!(others.iter().chain([&bob]).all(is_there));
         let left = many.each_ref().map(is_there);
         assert_eq!(left, [false, false, false, false, true]);
-        // Where all have as many, that of the one who begins another ends.
+        // If all users have equally many, the user who begins another one loses one.
         let again = begin(None, "bob", 9);
         assert!(others.iter().chain([&again, &many[4]]).all(is_there));
         assert!(!is_there(&bob));

@@ -1,4 +1,4 @@
-//! Whose events a timeline is of.
+//! The servers or clusters whose events a timeline shows.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Source {
 }
 
 impl Sources {
-    /// The server whose limits, clock and log are those of all.
+    /// The server that has the limits, clock and log of all.
     pub(crate) fn root(&self) -> &Arc<ApiServer> {
         match self {
             Self::One(server) => server,
@@ -27,7 +27,7 @@ impl Sources {
         }
     }
 
-    /// Those that are served now: a bounded number.
+    /// The clusters served now; their number is bounded.
     pub(crate) fn all(&self) -> Vec<Source> {
         match self {
             Self::One(server) => vec![Source {

@@ -1,4 +1,4 @@
-//! What the requests of a timeline share.
+//! The state that all requests of a timeline share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,49 +12,49 @@ use super::sources::Sources;
 use crate::api::server::ApiServer;
 use crate::archive::Clusters;
 
-/// What all paths of the timeline begin with.
+/// The prefix of all paths of the timeline.
 pub(crate) const PREFIX: &str = "/timeline";
 
-/// How long the session of a link lasts: as long as the process that printed it. A browser could
-/// not come in again, as a link is good once. Browsers keep no cookie for longer.
+/// The lifetime of the session of a link. It should last as long as the process that printed the
+/// link, because the link cannot be used again. Browsers keep no cookie for longer than this.
 const LINK_TIME: Duration = Duration::from_secs(400 * 86_400);
 
-/// How browsers come in.
+/// How browsers get access.
 pub(crate) enum Entrance {
     /// By a login with a token, over TLS.
     Login,
-    /// By a link that is good once, at one of these hosts, and in no other way.
+    /// Only by a link that can be used once, at one of these hosts.
     Link {
-        /// With their ports.
+        /// The hosts, with their ports.
         hosts: Vec<String>,
     },
 }
 
-/// What the timeline's requests share.
+/// The state that the timeline's requests share.
 pub(crate) struct Timeline {
     pub(super) sources: Sources,
     pub(super) entrance: Entrance,
     pub(super) sessions: Sessions,
     pub(super) gaps: Gaps,
-    /// The threads that make pictures.
+    /// The threads that calculate views.
     pub(super) places: Places,
 }
 
 impl Timeline {
-    /// Of a server's own events.
+    /// The timeline of a server's own events.
     pub(crate) fn of_server(server: Arc<ApiServer>, entrance: Entrance) -> Self {
         Self::new(Sources::One(server), entrance)
     }
 
-    /// Of all clusters of an archive.
+    /// The timeline of all clusters of an archive.
     pub(crate) fn of_archive(clusters: Arc<Clusters>, entrance: Entrance) -> Self {
         Self::new(Sources::Archive(clusters), entrance)
     }
 
-    /// Makes a code that lets in a browser with these credentials, once.
+    /// Makes a code that gives one browser access with these credentials.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The operating system returned no randomness.
     pub(crate) fn make_code(&self, credentials: HeaderValue) -> Result<String, getrandom::Error> {
         self.sessions.make_code(credentials)
     }

@@ -1,8 +1,9 @@
-//! Bounds of answers.
+//! Bounds of the answers' sizes.
 
-/// Bytes of events at which a list of them ends, after the one that reaches them.
+/// Bytes of stored events at which a list of them ends. The event that reaches the bound is
+/// included.
 pub(super) const ITEMS_BYTES_MAX: usize = 1 << 20;
-/// Maximum of marks.
+/// Maximum marks in a view.
 pub(super) const MARKS_MAX: usize = 2000;
-/// Maximum of lanes.
+/// Maximum lanes in a view.
 pub(super) const LANES_MAX: usize = 300;

@@ -1,4 +1,5 @@
-//! One event: all of it, its versions, a sentence, and what changed before it.
+//! The details of one event: the whole object, its versions, a sentence, and what changed before
+//! it.
 
 use std::sync::Arc;
 
@@ -28,11 +29,11 @@ use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 
-/// How long before an event its neighbours are looked for, in milliseconds.
+/// How long before an event its neighbours are searched, in milliseconds.
 const BEFORE: i64 = 2 * 3_600_000;
-/// Maximum of events of the namespace that are looked at for neighbours.
+/// Maximum events of the namespace that are searched for neighbours.
 const NEIGHBOURS_MAX: usize = 1000;
-/// Maximum of events of the object itself, of its node, and of each of its owners.
+/// Maximum events about the object itself, about its node, and about each of its owners.
 const OWN_MAX: usize = 200;
 
 #[derive(Serialize)]
@@ -43,7 +44,7 @@ struct Answer<'a> {
     versions: Vec<Version>,
     #[serde(rename = "versionsMore")]
     versions_more: bool,
-    /// By all versions, if there are more than these.
+    /// The repeats by all versions, if there are more versions than these.
     #[serde(skip_serializing_if = "Option::is_none")]
     repeats: Option<Repeats>,
     before: Vec<Before<'a>>,
@@ -100,7 +101,7 @@ pub(in super::super) async fn event(
     })
 }
 
-/// The whole event, as the API has it.
+/// The whole event, as the API serves it.
 fn raw(record: &Record) -> Value {
     let mut json = Vec::new();
     let written = StoredEvent::open(&record.value, record.revision)
@@ -109,8 +110,8 @@ fn raw(record: &Record) -> Value {
     read.unwrap_or_default()
 }
 
-/// The visible events that may have to do with an event of a namespace: those of its object, of its
-/// node, of its owners, and the others of the namespace just before it began.
+/// The visible events that may be related to an event of a namespace: those about its object, its
+/// node and its owners, and the others of the namespace just before it began.
 async fn neighbours(
     visible: &Visible,
     namespace: &str,
@@ -126,7 +127,7 @@ async fn neighbours(
     if let Some(node) = node {
         found.extend(about(visible, ("Node", "", &node), range, OWN_MAX).await?);
     }
-    // A roll-out may be further back than the events of a busy namespace that are looked at.
+    // A roll-out may be further in the past than the searched events of a busy namespace.
     let mut bytes = 0;
     for (kind, name) in possible_owners(event.kind, event.object) {
         if bytes >= ITEMS_BYTES_MAX {

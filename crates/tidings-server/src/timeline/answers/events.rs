@@ -1,4 +1,4 @@
-//! The events of a range of time in pages, the last seen first.
+//! Lists the events of a time range in pages, the last seen first.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Events of a page that asks for no number.
+/// Default number of events in a page.
 const LIMIT: usize = 100;
-/// Maximum of events of a page.
+/// Maximum events in a page.
 const LIMIT_MAX: usize = 500;
 
 #[derive(Serialize)]
@@ -42,7 +42,7 @@ pub(in super::super) async fn events(
     let (from, mut to) = range_with_ahead(&info.query, now)?;
     let limit = number(&info.query, params::LIMIT)?.unwrap_or(LIMIT);
     let limit = limit.clamp(1, LIMIT_MAX);
-    // How many of those last seen just before the end were in pages before.
+    // The number of events at the end of the range that earlier pages contained.
     let (mut skip, mut behind) = (0, 0);
     if let Some(token) = info.query.get(params::CONTINUE) {
         let (last, skipped) = token
@@ -73,11 +73,11 @@ pub(in super::super) async fn events(
     let next = match (merged.cut, found.last()) {
         (None, Some(last)) if is_more => {
             let same = found.iter().filter(|event| event.last == last.last).count();
-            // Those of the page before, if all of this one are of the same moment.
+            // Also counts those of the previous page, if all events of this one have the same time.
             let before = if last.last + 1 == to { behind } else { 0 };
             Some(format!("{}.{}", last.last, same + before))
         }
-        // As long as it is one step further.
+        // Only if it is at least one step further; otherwise the list would not advance.
         (Some(reached), _) if reached + 1 < to => Some(format!("{reached}.0")),
         _ => None,
     };

@@ -1,6 +1,5 @@
-//! The events of a range as a file: JSON Lines, as `tidings import` reads them, or the JSON of
-//! Perfetto. It is made while it is sent. One that would be longer than it may be says so at its
-//! end.
+//! Exports the events of a range as a file: JSON Lines, as `tidings import` reads them, or the JSON
+//! of Perfetto. The file is streamed. If it reaches its maximum, it says so at its end.
 
 use std::sync::Arc;
 
@@ -25,12 +24,12 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum of events that are read for an export.
+/// Maximum events read for an export.
 const EVENTS_MAX: usize = 200_000;
-/// Bytes at which a chunk ends: events that are read wait as they are stored.
+/// Bytes at which a chunk ends; events not yet written stay in their stored form.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The form of a file, and what is remembered of what is in it.
+/// The form of a file, with the state of what was written.
 enum Form {
     Lines,
     Perfetto { tracks: Tracks, first: bool },
@@ -76,7 +75,7 @@ pub(in super::super) async fn export(
         let Some((mut merged, mut form, caller, mut refused, mut waiting)) = state else {
             return Ok(None);
         };
-        // A file that ends so is not taken for a whole one.
+        // An aborted stream shows the client that the file is incomplete.
         let ended = || std::io::Error::other("the caller may not read on, or the server stops");
         if (&mut refused).now_or_never().is_some() {
             return Err(ended());
@@ -135,14 +134,14 @@ impl Form {
                 for event in tracks.events((event.cluster, cluster), &brief) {
                     let comma = if std::mem::take(first) { "\n" } else { ",\n" };
                     out.extend_from_slice(comma.as_bytes());
-                    // Values can be written.
+                    // Serializing a value to memory cannot fail.
                     _ = serde_json::to_writer(&mut *out, &event);
                 }
             }
         }
     }
 
-    /// Whether nothing may be added.
+    /// Whether no more events may be added.
     fn is_full(&self) -> bool {
         match self {
             Self::Lines => false,
@@ -150,7 +149,7 @@ impl Form {
         }
     }
 
-    /// Ends the file, and says so if it is not whole.
+    /// Ends the file; a truncated one gets a note about that.
     fn end(&mut self, is_cut: bool, out: &mut Vec<u8>) {
         let (is_cut, why) = if self.is_full() {
             let why = format!("cut: a trace has {OBJECTS_MAX} objects at most");

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tidings_api::codec::stored::Brief;
 
-/// See the module documentation. Times are in milliseconds since 1970.
+/// An event in the page's list. Times are in milliseconds since 1970.
 #[derive(Debug, Serialize)]
 pub(super) struct Item<'a> {
     cluster: &'a str,
@@ -31,7 +31,7 @@ struct Object<'a> {
     uid: &'a str,
 }
 
-/// An event of a cluster.
+/// Makes the item of an event of a cluster.
 pub(super) fn item<'a>(cluster: &'a str, brief: &Brief<'a>) -> Item<'a> {
     Item {
         cluster,

@@ -1,4 +1,4 @@
-//! An answer's form.
+//! The form of the timeline's answers.
 
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::http::status::Status;
 
-/// An answer in JSON that is kept nowhere.
+/// A JSON answer that no client or proxy may cache.
 pub(super) fn json(value: &impl Serialize) -> Result<Response, Status> {
     let body = serde_json::to_vec(value).map_err(Status::internal)?;
     let headers = [

@@ -1,10 +1,10 @@
-//! Changes as they happen, as server-sent events: a few messages a second at most, each with a
-//! bounded number of events, whatever happens.
+//! Streams changes as server-sent events: at most a few messages a second, each with a bounded
+//! number of events.
 //!
-//! A client that reads slowly delays its own stream and no other: a message is made once the one
-//! before was read, and there is memory for it. A stream that finds none in time ends. The stream
-//! ends with the session, with the time of a watch, when its user may see something else than at
-//! its beginning, and with the server; the browser then begins another one.
+//! A client that reads slowly delays only its own stream. A message is made once the previous one
+//! was read and there is memory for it; a stream that gets no memory in time ends. A stream also
+//! ends with its session, at the deadline of a watch, when its user's permissions change, and with
+//! the server. The browser then begins another one.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -35,18 +35,17 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Changes are collected for so long before they are sent.
+/// Time for which changes are collected before they are sent.
 const COLLECT: Duration = Duration::from_millis(400);
-/// Maximum of events of a message, and of their bytes as they are stored; what is beyond is
-/// counted.
+/// Maximum events of a message, and their maximum bytes as stored; further ones are counted.
 const ITEMS_MAX: usize = 100;
 const BYTES_MAX: usize = 256 << 10;
 /// Memory of a message in addition to its events.
 const MESSAGE: usize = 4 << 10;
-/// How often a client that hears nothing is told that the stream continues.
+/// Interval of comments on a silent stream, which show the client that it continues.
 const PING: Duration = Duration::from_secs(15);
 
-/// How far the stores of clusters are: where a live stream continues.
+/// The positions of the clusters' stores, from which a live stream continues.
 pub(super) fn position(clusters: &[Visible]) -> String {
     let position = clusters.iter().map(|visible| {
         let revision = visible.source.server.store.revision();
@@ -92,7 +91,7 @@ pub(in super::super) async fn live(
     };
     for (number, visible) in caller.clusters.iter().enumerate() {
         let store = &visible.source.server.store;
-        // One that was added meanwhile is new to the page.
+        // A cluster that was added meanwhile is new to the page.
         let known = after.get(visible.source.name.as_str()).copied();
         following.restart |= position.is_some() && known.is_none();
         let after = known.unwrap_or_else(|| store.revision());
@@ -102,7 +101,7 @@ pub(in super::super) async fn live(
             _ => String::new(),
         };
         let Ok(watch) = store.watch(prefix.into(), after).await else {
-            // What the others say is not needed, and to ask for each could take long.
+            // The page begins anew in any case, so the other clusters need not be asked.
             following.restart = true;
             break;
         };
@@ -121,7 +120,7 @@ pub(in super::super) async fn live(
         let next = message.is_some().then_some(following);
         message.map(|message| (Ok::<_, Infallible>(message), next))
     });
-    // At once, so that the browser knows that the stream has begun.
+    // Sent at once, so that the browser knows that the stream has begun.
     let hello = stream::iter([Ok(Bytes::from_static(b": live\n\n"))]);
     let messages = hello.chain(messages).take_until(ended.boxed());
     let headers = [
@@ -133,7 +132,7 @@ pub(in super::super) async fn live(
     Ok((StatusCode::OK, headers, lasting, body).into_response())
 }
 
-/// The revisions that a position names.
+/// The revisions in a position, by cluster.
 fn positions(position: &str) -> HashMap<&str, Revision> {
     let parts = position.split(',');
     let parts = parts.filter_map(|part| {
@@ -143,7 +142,7 @@ fn positions(position: &str) -> HashMap<&str, Revision> {
     parts.collect()
 }
 
-/// What a watch says next, and the watch itself.
+/// The next result of a watch, the watch itself, and its cluster.
 type Next = (usize, Box<dyn Watch>, Result<Vec<Arc<Change>>, WatchError>);
 
 fn next(number: usize, mut watch: Box<dyn Watch>) -> BoxFuture<'static, Next> {
@@ -153,28 +152,28 @@ fn next(number: usize, mut watch: Box<dyn Watch>) -> BoxFuture<'static, Next> {
     })
 }
 
-/// One stream.
+/// One live stream.
 struct Following {
     caller: Arc<Caller>,
     budget: Arc<Budget>,
-    /// How far each cluster was followed.
+    /// The revision up to which each cluster was followed.
     reached: HashMap<usize, Revision>,
     watches: FuturesUnordered<BoxFuture<'static, Next>>,
-    /// Whether changes are missed, so that the page has to begin anew.
+    /// Whether changes were missed, so that the page must load everything again.
     restart: bool,
-    /// The last states of events since the last message: a bounded number.
+    /// The latest states of the events that changed since the last message; bounded in number.
     latest: HashMap<(usize, Bytes), Record>,
-    /// The bytes of these.
+    /// The bytes of `latest`.
     bytes: usize,
     gone: u64,
     more: u64,
 }
 
 impl Following {
-    /// The next message; `None` behind the last.
+    /// Returns the next message; `None` after the last.
     async fn next(&mut self) -> Option<Bytes> {
         if self.restart {
-            // It is the last that is said: nothing is followed any more.
+            // This is the last message: no cluster is followed any more.
             self.watches.clear();
             self.restart = false;
             self.reached.clear();

@@ -1,4 +1,4 @@
-//! What the page asks for, one file for each path.
+//! The answers to the page's requests, one file for each path.
 
 mod bounds;
 pub(super) mod event;

@@ -1,4 +1,4 @@
-//! What went on with one object: its events, its family, and a sentence.
+//! The details of one object: its events, its family, and a sentence.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -24,9 +24,9 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Maximum of events of one object.
+/// Maximum events about one object.
 const EVENTS_MAX: usize = 100;
-/// Maximum of objects that are asked what they own, and of what they own in all.
+/// Maximum objects whose owned objects are searched, and maximum owned objects in all.
 const FAMILY_MAX: usize = 50;
 
 #[derive(Serialize)]
@@ -79,7 +79,7 @@ pub(in super::super) async fn object(
 /// The cluster that a request names, or the only one.
 ///
 /// # Errors
-/// 400 if it could be several.
+/// 400 if several clusters are possible.
 pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
     match caller.clusters.as_slice() {
         [only] => Ok(only),
@@ -87,13 +87,13 @@ pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
     }
 }
 
-/// The event of a record, of the only cluster.
+/// The event of a record, in a view of one cluster.
 pub(super) fn seen(record: &Record) -> Option<Seen<'_>> {
     brief(record).map(|brief| Seen { cluster: 0, brief })
 }
 
-/// The visible events about an object that happened in a range, the last seen first: the latest of
-/// those last seen in it and, if there are fewer than the limit, of those seen again later.
+/// The visible events about an object that happened in a range, the last seen first. These are the
+/// latest of those last seen in it and, if there are fewer than the limit, those seen again later.
 pub(super) async fn about(
     visible: &Visible,
     object: (&str, &str, &str),
@@ -101,8 +101,8 @@ pub(super) async fn about(
     limit: usize,
 ) -> Result<Vec<Record>, Status> {
     let mut reading = Reading::of(visible, object, limit);
-    // First those that are all wanted: of an object with many later events, the later ones alone
-    // would use up the bound.
+    // The events last seen in the range come first, because all of them are wanted. For an object
+    // with many later events, those alone would use up the bound.
     let within = reading.part(from, Some(to), limit).await?;
     reading.before = to;
     let mut found = reading.part(to, None, limit - within.len()).await?;
@@ -110,18 +110,18 @@ pub(super) async fn about(
     Ok(found)
 }
 
-/// The reading of events about one object, within a bound.
+/// Reads events about one object, within bounds.
 struct Reading<'a> {
     visible: &'a Visible,
-    /// Kind, namespace and name.
+    /// The object's kind, namespace and name.
     object: (&'a str, &'a str, &'a str),
-    /// Only events that began before this are wanted.
+    /// Only events that began before this time are wanted.
     before: i64,
-    /// Events of a page.
+    /// The number of events in a page.
     page: usize,
-    /// How many events may still be read.
+    /// The number of events that may still be read.
     left: usize,
-    /// The bytes of those that were found.
+    /// The bytes of the found events.
     bytes: usize,
 }
 
@@ -137,8 +137,8 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The visible events that were last seen from a moment on and before another, the last seen
-    /// first: `max` at most.
+    /// Reads the visible events last seen at `from` or later and before `until`, the last seen
+    /// first; at most `max`.
     async fn part(
         &mut self,
         since: i64,
@@ -151,7 +151,7 @@ impl<'a> Reading<'a> {
                 object: Some(ObjectSelector::Name {
                     name: name.to_owned(),
                     kind: Some(kind.to_owned()),
-                    // Reporters disagree about the namespace of what has none.
+                    // Reporters disagree about the namespace of cluster-scoped objects.
                     namespace: (!is_cluster_scoped(kind)).then(|| namespace.to_owned()),
                 }),
                 since: Some(UnixMillis(since)),
@@ -188,7 +188,7 @@ fn member(kind: &str, namespace: &str, name: &str, relation: &'static str) -> Me
     }
 }
 
-/// The owners that an object may have by its name, and that have events, the nearest first.
+/// The possible owners of an object, by its name, that have events; the nearest first.
 async fn owners(
     visible: &Visible,
     (kind, namespace, name): (&str, &str, &str),
@@ -204,7 +204,7 @@ async fn owners(
     Ok(owners)
 }
 
-/// What an object made, directly or through others, as its events say.
+/// The objects that an object owns, directly or indirectly, by its events.
 async fn owned(
     visible: &Visible,
     (kind, namespace, name): (&str, &str, &str),

@@ -1,4 +1,4 @@
-//! Whose timeline it is, and from when to when there is something to see.
+//! The overview: the user, the clusters, and the period that has events.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::json::json;
 use crate::api::followed::Following;
 use crate::http::status::Status;
 
-/// Least that the time of the oldest event is known by, in milliseconds.
+/// Precision of the oldest event's time, in milliseconds.
 const PRECISION: i64 = 60_000;
-/// Maximum of events that are read of a cluster for it, however many namespaces may be seen.
+/// Maximum events read of a cluster to find this period, however many namespaces are visible.
 const LOOKED_AT_MAX: usize = 10_000;
-/// No event is older: the year 1900.
+/// The year 1900; no event is older.
 const OLDEST: i64 = -2_208_988_800_000;
 
 /// GET /timeline/api/overview
@@ -30,7 +30,7 @@ pub(in super::super) async fn overview(
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();
     let now = root.clock.now().as_millisecond();
-    // The share is for a page of one of them.
+    // The request's memory suffices for a page of one cluster at a time.
     let mut clusters = Vec::with_capacity(caller.clusters.len());
     for visible in &caller.clusters {
         clusters.push(cluster(visible, now).await?);
@@ -53,36 +53,36 @@ pub(in super::super) async fn overview(
     }))
 }
 
-/// How a cluster is followed now.
+/// The state of following of a cluster.
 #[derive(Serialize)]
 pub(super) struct Followed<'a> {
     cluster: &'a str,
-    /// Whether what happens there appears here.
+    /// Whether new events of the cluster appear here.
     live: bool,
-    /// `None` for a server's own events.
+    /// The activity; `None` for a server's own events.
     state: Option<&'static str>,
-    /// What is wrong. It may name anything of the cluster, so it is said only where all of it is
-    /// shown.
+    /// The problem, if there is one. Its text may name anything in the cluster, so it is shown only
+    /// to users who may see all of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// Said only there, too.
+    /// Counts of the cluster's events, shown only to users who may see all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
 }
 
-/// What is kept of a cluster.
+/// Counts of a cluster's stored events and versions.
 #[derive(Serialize)]
 struct Kept {
-    /// `None` in a sealed archive, which counts versions only.
+    /// The number of events; `None` in a sealed archive, which counts only versions.
     events: Option<u64>,
-    /// Those that were observed so far; in a sealed archive, those that its files have.
+    /// The number of versions observed so far; in a sealed archive, the number in its files.
     versions: u64,
     bytes: u64,
-    /// Since when the cluster is followed, if it is known.
+    /// When following began, if it is known.
     since: Option<i64>,
 }
 
-/// How each of the clusters that are shown is followed now.
+/// The state of following of each cluster in the view.
 pub(super) fn following(caller: &Caller) -> Vec<Followed<'_>> {
     let followed = caller.clusters.iter().map(|visible| {
         let following = following_of(visible);
@@ -99,7 +99,7 @@ pub(super) fn following(caller: &Caller) -> Vec<Followed<'_>> {
     followed.collect()
 }
 
-/// `None` for a server's own events.
+/// A cluster's state of following; `None` for a server's own events.
 fn following_of(visible: &Visible) -> Option<Following> {
     let followed = visible.source.server.followed.as_ref();
     followed.map(|followed| followed.past.following())
@@ -109,7 +109,7 @@ fn is_live(following: Option<&Following>) -> bool {
     following.is_none_or(|following| following.why.is_none())
 }
 
-/// What is kept of a cluster all of which is shown.
+/// The counts of a cluster, if all of it is visible.
 fn kept(visible: &Visible, following: Option<&Following>) -> Option<Kept> {
     let following = following.filter(|_| visible.namespaces.is_none())?;
     let followed = visible.source.server.followed.as_ref();
@@ -134,7 +134,7 @@ async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     let following = following_of(visible);
     let events = match (&visible.namespaces, &following) {
         (Some(_), _) => None,
-        // The store has other records, too.
+        // The statistics of such a store would count other records, too.
         (None, Some(following)) => Some(following.events),
         (None, None) => Some(server.store.stats().await.map_err(unread)?.records),
     };
@@ -151,7 +151,7 @@ async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     }))
 }
 
-/// What may still be read to find out from when to when there is something.
+/// The remaining bound on reads while the period with events is searched.
 struct Looks<'a> {
     store: &'a dyn Store,
     namespaces: Option<Arc<[String]>>,
@@ -172,8 +172,8 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// When the event that may be seen was last seen which was so last before a moment, or of all.
-    /// `None`: there is none, as far as may be looked.
+    /// The time at which the newest visible event before a moment, or of all, was last seen. `None`
+    /// if there is none within the bound.
     async fn edge(&mut self, until: Option<i64>) -> Result<Option<i64>, Status> {
         let prefix = match self.namespaces.as_deref() {
             Some([only]) => format!("{only}/"),
@@ -187,7 +187,7 @@ impl<'a> Looks<'a> {
             },
             self.namespaces.clone(),
         );
-        // Of all namespaces the first one is it.
+        // If all namespaces are visible, the first event is the answer.
         let mut page = if self.namespaces.is_none() { 1 } else { 32 };
         while !part.done && self.left > 0 {
             let found = part.read(self.store, page.min(self.left)).await?;
@@ -201,9 +201,9 @@ impl<'a> Looks<'a> {
         Ok(None)
     }
 
-    /// About when the oldest event was last seen: no later than that, but for events that are too
-    /// far among others to be found. Each look halves what is not known, or leaves out what is
-    /// known to be later.
+    /// Approximately when the oldest event was last seen. It is never later than that time, unless
+    /// the oldest events are too rare among others to be found. Each read halves the unknown
+    /// period, or excludes the part known to be later.
     async fn oldest(&mut self, latest: i64) -> Result<i64, Status> {
         let (mut none, mut some) = (OLDEST, latest);
         let mut back = 3_600_000_i64;

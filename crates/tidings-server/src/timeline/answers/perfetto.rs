@@ -1,8 +1,8 @@
-//! Events in the JSON of Perfetto and other viewers of traces ("Trace Event Format"): a process for
-//! each namespace, threads for each object, and a slice for each event.
+//! Writes events as the JSON of Perfetto and other trace viewers ("Trace Event Format"): a process
+//! for each namespace, threads for each object, and a slice for each event.
 //!
-//! A viewer leaves out a slice that overlaps another of its thread in part, so an object has more
-//! threads where its events overlap.
+//! A viewer omits a slice that partly overlaps another of its thread, so an object gets several
+//! threads if its events overlap.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -10,38 +10,38 @@ use std::hash::{BuildHasher, RandomState};
 use serde_json::{Value, json};
 use tidings_api::codec::stored::Brief;
 
-/// What begins the file.
+/// The beginning of the file.
 pub(super) const HEAD: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-/// What ends it.
+/// The end of the file.
 pub(super) const TAIL: &str = "\n]}\n";
 
-/// Shortest slice, in microseconds: one that is seen.
+/// Minimum length of a slice, in microseconds, so that it is visible.
 const SLICE_MIN: i64 = 1000;
 
-/// Maximum of objects of a trace: each is remembered, so that its events are on its threads.
+/// Maximum objects of a trace. Each is kept in memory, so that its events get the same threads.
 pub(super) const OBJECTS_MAX: usize = 50_000;
 
-/// Numbers of the processes and threads that were named.
+/// The processes and threads that were named, with their numbers.
 #[derive(Default)]
 pub(super) struct Tracks {
-    /// By hashes of what they are of, whose names may be long.
+    /// Numbers by a hash of the name, because names may be long.
     processes: HashMap<u64, usize>,
     objects: HashMap<u64, Threads>,
     hashes: RandomState,
-    /// How many threads all objects have.
+    /// The number of threads of all objects.
     threads: usize,
-    /// When the earliest slice begins, in microseconds.
+    /// The start of the earliest slice, in microseconds.
     earliest: Option<i64>,
 }
 
-/// The threads of one object: of each, when its earliest slice begins and ends, and its number.
+/// The threads of one object, each with the start and end of its earliest slice, and its number.
 #[derive(Default)]
 struct Threads(BTreeSet<(i64, i64, usize)>);
 
 impl Threads {
-    /// The thread of a slice: one that has the same slice as its earliest, or has only later ones,
-    /// or else the `new` one. Where slices come in the order of their ends, the last first, these
-    /// are as few threads as can be.
+    /// Chooses the thread of a slice: a thread whose earliest slice is equal, or one with only
+    /// later slices, or else the `new` one. If slices come in descending order of their ends, this
+    /// needs the least threads.
     fn place(&mut self, (begins, ends): (i64, i64), new: usize) -> usize {
         let same = (begins, ends, 0)..=(begins, ends, usize::MAX);
         if let Some((.., thread)) = self.0.range(same).next() {
@@ -58,7 +58,7 @@ impl Threads {
 }
 
 impl Tracks {
-    /// What there is of an event: the names of new tracks, and its slice.
+    /// The JSON values of an event: the names of new threads, and its slice.
     pub(super) fn events(&mut self, cluster: (usize, &str), brief: &Brief<'_>) -> Vec<Value> {
         let mut events = Vec::new();
         let namespace = match brief.object_namespace {
@@ -108,13 +108,13 @@ impl Tracks {
         events
     }
 
-    /// Whether no more objects can be remembered.
+    /// Whether no more objects can be added.
     pub(super) fn are_full(&self) -> bool {
         self.objects.len() >= OBJECTS_MAX
     }
 
-    /// Something about the whole trace. It is where the earliest slice begins: elsewhere, the trace
-    /// would reach that far.
+    /// A note about the whole trace, at the start of the earliest slice. Elsewhere it would extend
+    /// the trace.
     pub(super) fn note(&self, text: &str) -> Value {
         let at = self.earliest.unwrap_or_default();
         json!({"name": text, "ph": "i", "s": "g", "ts": at, "pid": 0})
@@ -133,7 +133,7 @@ mod tests {
     use super::super::super::rules::cases::{Case, seen};
     use super::*;
 
-    /// What there is of a pod's events that happened from a second to another, the last seen first.
+    /// The values of a pod's events with these first and last seconds, the last seen first.
     fn traced(tracks: &mut Tracks, mut spans: Vec<(i64, i64)>) -> Vec<Value> {
         spans.sort_by_key(|(_, last)| Reverse(*last));
         let case = |(first, last)| Case::new("Pod", "web-0", "BackOff", last).times(1, first);
@@ -143,7 +143,7 @@ mod tests {
         values.collect()
     }
 
-    /// The thread of each slice, and when it begins and ends.
+    /// The thread, start and end of each slice.
     fn slices(values: &[Value]) -> Vec<(i64, i64, i64)> {
         let slices = values.iter().filter(|value| value["ph"] == "X");
         let slices = slices.map(|slice| {
@@ -162,10 +162,10 @@ mod tests {
             (first, first + at * 104_729 % 300)
         });
         for (spans, threads) in [
-            // One after the other, and twice the same.
+            // Events one after the other, and two equal ones.
             (vec![(10, 12), (12, 15), (20, 20), (20, 20)], 1),
             (vec![(0, 10), (5, 15), (10, 20), (15, 25)], 2),
-            // One that happened once, within another.
+            // A single occurrence within another event.
             (vec![(0, 10), (5, 5)], 2),
             ((0..40).map(|at| (at, at + 40)).collect(), 40),
             (scattered.collect(), 100),
@@ -180,7 +180,7 @@ mod tests {
             }
             let used: HashSet<i64> = slices.iter().map(|(thread, ..)| *thread).collect();
             assert!(used.len() <= threads, "{}: {slices:?}", used.len());
-            // Each has the name of the object.
+            // Each thread has the name of the object.
             let names = values.iter().filter(|it| it["name"] == "thread_name");
             let named: HashSet<i64> = names
                 .map(|name| {

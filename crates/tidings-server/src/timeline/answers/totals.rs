@@ -1,5 +1,5 @@
-//! How many events there are in a range of time, from the counts that stores keep by hour and
-//! reason: what was not read is counted all the same.
+//! Counts the events of a time range by the stores' counts by hour and reason, so that events that
+//! were not read are counted, too.
 
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -11,21 +11,21 @@ use super::super::read::{self, Read};
 use super::super::visible::Caller;
 use crate::http::status::Status;
 
-/// Counts read at once.
+/// Counts read in one page.
 const PAGE: usize = 10_000;
-/// Maximum of counts of all clusters together.
+/// Maximum counts of all clusters together.
 const COUNTS_MAX: usize = 100_000;
-/// Maximum of bytes of these, to which a page may be added.
+/// Maximum bytes of counts; the page that reaches it is included.
 const COUNTS_BYTES_MAX: usize = 6 << 20;
-/// Maximum of reasons whose type is looked up.
+/// Maximum reasons whose type is looked up.
 const LOOKUPS_MAX: usize = 100;
-/// Those that are looked up at once.
+/// Reasons that are looked up concurrently.
 const LOOKUPS_AT_ONCE: usize = 4;
-/// Pages in which each is looked for, of a store that has to look through others.
+/// Maximum pages searched for each reason, in a store that searches among other events.
 const LOOKUP_PAGES_MAX: usize = 16;
 
-/// The counts of a range, in whole hours, if they count what is asked for: all namespaces, and
-/// whatever events there are but for their reasons.
+/// The counts of a range, in whole hours, if counts can answer the request. That is so if all
+/// namespaces are visible and events are selected by nothing but their reasons.
 pub(super) async fn hours(
     caller: &Caller,
     (from, to): (i64, i64),
@@ -61,14 +61,14 @@ pub(super) async fn hours(
     Ok(Some(counts))
 }
 
-/// Memory of counts. Whoever writes events chooses their reasons.
+/// Memory of counts. Their number depends on the reasons, which writers of events choose.
 fn bytes(counts: &[Count]) -> usize {
     let reasons = counts.iter().map(|count| count.reason.len());
     reasons.sum::<usize>() + size_of_val(counts)
 }
 
-/// How many events are counted in a range: those of an hour that is not wholly in it for their
-/// part, as if they were even.
+/// The number of events in a range. An hour that is only partly in it counts in proportion, as if
+/// its events were evenly distributed.
 pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
     let part = |count: &Count| {
         let hour = count.hour.0;
@@ -78,10 +78,10 @@ pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
     counts.iter().map(part).sum::<f64>().round() as u64
 }
 
-/// The type of each reason that is counted, by reason. A reason has one type, as a rule.
+/// The type of each counted reason. As a rule, a reason has one type.
 pub(super) type Types = HashMap<String, String>;
 
-/// The types of what is counted, as far as its events were read.
+/// The types of counted reasons, as far as their events were read.
 pub(super) fn types_read(counts: &[Count], read: &Read, range: (i64, i64)) -> Types {
     let mut types = Types::default();
     let reasons = counts.iter().map(|count| count.reason.as_str());
@@ -101,8 +101,8 @@ pub(super) fn types_read(counts: &[Count], read: &Read, range: (i64, i64)) -> Ty
 /// A reason with its type.
 type Typed = (String, String);
 
-/// Looks up the types that are not known: each is that of the latest event of its reason that was
-/// last seen in the range or, if there is none, since it began.
+/// Looks up the unknown types. Each is that of the latest event with this reason that was last seen
+/// in the range or, if there is none, since the range began.
 pub(super) async fn look_up(
     caller: &Caller,
     counts: &[Count],
@@ -117,7 +117,7 @@ pub(super) async fn look_up(
     for reason in unknown.into_iter().take(LOOKUPS_MAX) {
         looked_up.push(Box::pin(type_of(caller, reason.to_owned(), range)));
     }
-    // A store that has no index by reason answers several in about the time of one.
+    // A store without an index by reason answers several queries in about the time of one.
     let looked_up = stream::iter(looked_up).buffered(LOOKUPS_AT_ONCE);
     let looked_up: Vec<_> = looked_up.try_collect().await?;
     types.extend(looked_up.into_iter().flatten());
@@ -147,7 +147,7 @@ async fn type_of(
     Ok(None)
 }
 
-/// The type of the latest event that is asked for, if it is in the first pages.
+/// The type of the latest selected event, if it is in the first pages.
 async fn type_of_latest(
     store: &dyn Store,
     request: NewestRequest,

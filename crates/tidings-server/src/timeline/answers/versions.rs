@@ -1,7 +1,7 @@
-//! The versions of an event: the newest ones, and how often it repeated by all of them.
+//! The newest versions of an event, and its repeats by all versions.
 //!
-//! What is read of the older ones has bounds in number, bytes and time. A page of them is held at
-//! once, and of each version two numbers are kept.
+//! Reads of older versions are bounded in number, bytes and time. One page of them is held at a
+//! time, and two numbers are kept of each version.
 
 use std::time::Duration;
 
@@ -18,23 +18,24 @@ use crate::clock;
 use crate::http::status::Status;
 use crate::http::stored::Key;
 
-/// Maximum of versions in an answer.
+/// Maximum versions in an answer.
 const VERSIONS_MAX: usize = 500;
-/// Maximum of versions that are read for the repeats of an event, and of their bytes.
+/// Maximum versions read for the repeats of an event, and their maximum bytes.
 const READ_MAX: usize = 100_000;
 const READ_BYTES_MAX: usize = 64 << 20;
-/// The page of these; it ends earlier by its bytes, as a rule.
+/// Versions in a page; as a rule, a page ends earlier by its bytes.
 const PAGE: usize = 10_000;
-/// How long they may be read: in a sealed archive each page takes requests to an object storage.
+/// Maximum time for reading them: in a sealed archive each page takes requests to an object
+/// storage.
 const READ_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The newest versions of an event.
 pub(super) struct Newest {
-    /// The newest first.
+    /// The versions, newest first.
     pub(super) versions: Vec<Version>,
-    /// Whether there are older ones.
+    /// Whether there are older versions.
     pub(super) more: bool,
-    /// How often the event repeated by all of its versions, if there are older ones.
+    /// The event's repeats by all of its versions, if there are older ones.
     pub(super) repeats: Option<Repeats>,
 }
 
@@ -43,17 +44,17 @@ pub(super) struct Version {
     observed: Option<i64>,
     last: i64,
     count: u64,
-    /// Where it is another than that of the version before.
+    /// The message, if it differs from the previous version's.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     #[serde(rename = "resourceVersion")]
     number: String,
 }
 
-/// The versions of an event that first happened at `first`.
+/// Reads the versions of an event that first happened at `first`.
 ///
 /// # Errors
-/// Those of reading the newest ones. Where older ones cannot be read, the repeats end there.
+/// The errors of reading the newest versions. If older ones cannot be read, the repeats end there.
 pub(super) async fn versions(
     visible: &Visible,
     key: &Key,
@@ -84,7 +85,7 @@ pub(super) async fn versions(
     };
     let mut versions = Vec::with_capacity(observed.versions.len());
     let mut message_before: Option<String> = None;
-    // From the oldest, to tell where the message became another.
+    // Starts at the oldest, to notice where the message changed.
     for version in observed.versions.into_iter().rev() {
         let record = plain(key, version.value)?;
         let Some(brief) = brief(&record) else {
@@ -114,7 +115,7 @@ pub(super) async fn versions(
     })
 }
 
-/// A version in the form that can be read in place.
+/// A version in the form that can be read without a copy.
 fn plain(key: &Key, value: Bytes) -> Result<Record, Status> {
     read::plain(Record {
         key: key.bytes(),
@@ -124,7 +125,7 @@ fn plain(key: &Key, value: Bytes) -> Result<Record, Status> {
     })
 }
 
-/// How often an event repeated by its newest versions and those behind them, within the bounds.
+/// The event's repeats by its newest versions and those after them, within the bounds.
 async fn all_repeats(
     past: &dyn Past,
     key: &Key,
@@ -154,7 +155,7 @@ async fn all_repeats(
             Err(_) => break,
         };
         if page.versions.is_empty() {
-            // They were over meanwhile.
+            // The event expired meanwhile.
             next = page.more;
             break;
         }
@@ -167,7 +168,7 @@ async fn all_repeats(
     repeats(&told, first, next.is_some())
 }
 
-/// What a version says of the occurrences; nothing if it cannot be read.
+/// The occurrences that a version states; `None` if it cannot be read.
 fn tell(key: &Key, value: Bytes) -> Option<Told> {
     let record = plain(key, value).ok()?;
     let brief = brief(&record)?;

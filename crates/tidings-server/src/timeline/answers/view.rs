@@ -1,4 +1,4 @@
-//! The picture of a range of time: rates, lanes and marks.
+//! The view of a time range: rates, lanes and marks.
 
 use std::sync::Arc;
 
@@ -27,10 +27,9 @@ use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
-/// Memory that a picture takes while it is drawn, in addition to its events: counts by hours, lanes
-/// and marks.
+/// Memory for drawing a view, in addition to its events: counts by hour, lanes and marks.
 const DRAWING: usize = 14 << 20;
-/// The least step of rates that are counted by hours.
+/// Minimum step of rates that are counted by hour.
 const HOUR: i64 = 3_600_000;
 
 #[derive(Serialize)]
@@ -59,7 +58,7 @@ struct Drawn<'a> {
     kind: &'a str,
     name: &'a str,
     uid: Option<&'a str>,
-    /// Whether another lane is of an object of the same name, and another uid.
+    /// Whether another lane's object has the same name and another uid.
     apart: bool,
     parent: i64,
     depth: usize,
@@ -78,7 +77,7 @@ struct Name<'a> {
 
 #[derive(Serialize)]
 struct More {
-    /// How many lanes to skip for those that come after these.
+    /// The number of lanes to skip in the next page.
     next: usize,
     lanes: usize,
     events: u64,
@@ -104,7 +103,7 @@ pub(in super::super) async fn view(
         }
     };
     let skip = number(&info.query, params::SKIP)?.unwrap_or(0);
-    // Before anything is read: what comes meanwhile is sent again, and not missed.
+    // Taken before anything is read, so that concurrent changes are sent again, not missed.
     let position = live::position(&caller.clusters);
     let limit = root.options.timeline.read_limit;
     let (read, gaps, counts) = try_join3(
@@ -125,7 +124,7 @@ pub(in super::super) async fn view(
         let ahead = ahead::read(&caller.clusters, &caller.filters, range.1).await?;
         read.add_ahead(ahead, range.1 - 1);
     }
-    // Pages of the store are not held any more.
+    // The pages of the store are released.
     held.shrink(read.bytes() + DRAWING);
     let mut clusters = caller.clusters.iter();
     let is_sealed = clusters.any(|cluster| cluster.source.server.is_sealed());
@@ -134,7 +133,7 @@ pub(in super::super) async fn view(
         let (rates, total) = if let Some((counts, types)) = counts {
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
-            // A sealed archive counts versions, and no events.
+            // A sealed archive counts versions, not events.
             (rates, (!is_sealed).then(|| totals::total(&counts, range)))
         } else {
             let total = events.iter().filter(|event| event.brief.last < range.1);
@@ -180,8 +179,8 @@ pub(in super::super) async fn view(
     timeline.places.apart(drawing).await
 }
 
-/// Counts with their types. Those of events that were not read are looked up, without a thread: the
-/// stores may take their time, and the request may be over before they answer.
+/// Counts with their types. Types of events that were not read are looked up, outside of the
+/// threads for drawing: the stores may be slow, and the request may end before they answer.
 async fn typed(
     timeline: &Timeline,
     caller: &Arc<Caller>,
@@ -198,7 +197,7 @@ async fn typed(
     Ok((read, (counts, types)))
 }
 
-/// What is counted by hours, by type or reason.
+/// The counts by hour, named by type or reason.
 fn counted<'a>(
     counts: &'a [Count],
     types: &'a Types,

@@ -1,9 +1,9 @@
-//! What changed before an event: its neighbours in time and among objects, ranked.
+//! Ranks what changed before an event: its neighbours in time and among objects.
 //!
-//! A neighbour counts by how it is related to the event's object, by whether its reason is a
-//! change (an image, a scale, a placement, a configuration) or of trouble, and by how near it is in
-//! time: half as much every ten minutes. Of an object's events of one reason, the last before the
-//! event counts.
+//! A neighbour's weight depends on its relation to the event's object, on whether its reason
+//! reports a change (an image, a scale, a placement, a configuration) or trouble, and on its
+//! distance in time: the weight halves every ten minutes. Of an object's events with one reason,
+//! only the last before the event counts.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,23 +16,23 @@ use super::words;
 
 /// Maximum neighbours in an answer.
 pub(crate) const BEFORE_MAX: usize = 20;
-/// How long a change is near, in milliseconds.
+/// Maximum distance of a near change, in milliseconds.
 const NEAR: i64 = 900_000;
-/// In this many milliseconds a neighbour's weight is halved.
+/// Distance at which a neighbour's weight is halved, in milliseconds.
 const HALF: f64 = 600_000.0;
 
-/// A neighbour, and why it is one.
+/// A neighbour of an event, and why it is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Neighbour {
-    /// Which of the events.
+    /// The neighbour's index among the events.
     pub(crate) event: usize,
     pub(crate) why: String,
-    /// Whether it may well be the cause: it is of the object itself, of its owner or of its node,
-    /// and was a change not long before.
+    /// Whether it is likely the cause: a change shortly before, of the object itself, its owner or
+    /// its node.
     pub(crate) near: bool,
 }
 
-/// How an object is related to the event's.
+/// How an object is related to the event's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Same,
@@ -44,7 +44,7 @@ enum Relation {
     Namespace,
 }
 
-/// The change that an event of this reason reports.
+/// The change that an event with this reason reports.
 fn change(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "Pulled" | "Pulling" => "an image",
@@ -82,13 +82,13 @@ fn change(reason: &str) -> Option<&'static str> {
     })
 }
 
-/// The neighbours of an event that happened before it began, the likeliest to matter first.
+/// The neighbours of an event that happened before it began, the most likely cause first.
 pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
     let object = event.object();
     let above: Vec<_> = possible_owners(object.kind, object.name).collect();
     let node = node_of(event, others);
     let began = event.brief.first;
-    // Of an object's events of one reason the last.
+    // The last event of each object and reason.
     let mut nearest: HashMap<(Object<'_>, &str), (usize, i64)> = HashMap::new();
     for (at, other) in others.iter().enumerate() {
         let is_itself = other.cluster == event.cluster
@@ -120,7 +120,7 @@ pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
             * if change.is_some() { 2.0 } else { 1.0 }
             * if other.is_warning() { 1.5 } else { 1.0 };
         let score = weight * (-(distance as f64) / HALF).exp2();
-        // Positive numbers are in the order of their bits.
+        // Positive floats sort like their bits.
         ranked.push((Reverse(score.to_bits()), distance, at, relation, change));
     }
     ranked.sort_unstable_by_key(|(score, distance, at, ..)| (*score, *distance, *at));
@@ -141,7 +141,7 @@ pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
     told.collect()
 }
 
-/// When an event last happened before a moment, as far as it is known.
+/// When an event last happened before a moment, as far as that is known.
 fn last_before(event: &Seen<'_>, moment: i64) -> Option<i64> {
     let brief = &event.brief;
     if brief.last <= moment {
@@ -151,7 +151,7 @@ fn last_before(event: &Seen<'_>, moment: i64) -> Option<i64> {
     }
 }
 
-/// The node that an event's object is on, by what kubelets and schedulers say.
+/// The node of an event's object, by the events of kubelets and schedulers.
 fn node_of<'a>(event: &Seen<'a>, others: &[Seen<'a>]) -> &'a str {
     if event.brief.kind == "Node" {
         return event.brief.object;
@@ -163,7 +163,7 @@ fn node_of<'a>(event: &Seen<'a>, others: &[Seen<'a>]) -> &'a str {
     host.unwrap_or_default()
 }
 
-/// The node of the object that an event is about.
+/// The node named in an event.
 pub(crate) fn host<'a>(brief: &Brief<'a>) -> Option<&'a str> {
     if brief.component == "kubelet" && !brief.host.is_empty() {
         return Some(brief.host);
@@ -274,7 +274,7 @@ mod tests {
             Case::new("Node", "node-1", "NodeHasDiskPressure", 940),
             Case::new("Node", "node-2", "NodeHasDiskPressure", 999),
             Case::new("Pod", "cron-0", "Completed", 999).host("node-2"),
-            // Itself again, and what came later.
+            // The event itself, and later events.
             Case::new("Pod", pod, "BackOff", 980).warning(),
             Case::new("Pod", pod, "Killing", 1001),
         ];

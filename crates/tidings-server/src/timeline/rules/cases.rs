@@ -6,7 +6,7 @@ use tidings_api::codec::stored::StoredEvent;
 
 use super::seen::Seen;
 
-/// One event, as it is stored.
+/// One event, with its stored bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) cluster: usize,
@@ -22,7 +22,7 @@ fn time(second: i64) -> Time {
 }
 
 impl Case {
-    /// An event of the namespace shop that happened once, at a second; those about nodes are in
+    /// An event in the namespace shop that happened once, at a second. Events about nodes are in
     /// the namespace default, as kubelets write them.
     pub(crate) fn new(kind: &str, name: &str, reason: &str, second: i64) -> Self {
         let namespace = if kind == "Node" { "default" } else { "shop" };
@@ -71,7 +71,7 @@ impl Case {
         self.with(|event| event.r#type = Some("Warning".into()))
     }
 
-    /// It happened again and again, since a second.
+    /// Sets that the event happened `count` times, since a second.
     pub(crate) fn times(self, count: i32, since: i64) -> Self {
         self.with(|event| {
             event.count = Some(count);
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-/// The events as rules look at them.
+/// The events in the form that the rules read.
 pub(crate) fn seen(cases: &[Case]) -> Vec<Seen<'_>> {
     let seen = cases.iter().map(|case| Seen {
         cluster: case.cluster,

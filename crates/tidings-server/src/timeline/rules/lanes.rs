@@ -1,8 +1,8 @@
-//! The lanes of a picture: one for each object, those of a family together.
+//! Lanes of a view: one for each object, with the members of a family together.
 //!
-//! What belongs to an object is found by what its events say and by names
-//! ([`tidings_core::possible_owners`]). Owners are always of another kind than what they own, and
-//! these kinds have an order, so that there are no circles.
+//! Owned objects are found by what events say and by names ([`tidings_core::possible_owners`]).
+//! Owners are always of another kind than what they own, and these kinds have an order, so there
+//! are no circles.
 
 use foldhash::{HashMap, HashSet};
 use std::cmp::Reverse;
@@ -14,15 +14,15 @@ use super::seen::{Object, Seen};
 #[derive(Clone, Debug)]
 pub(crate) struct Lane<'a> {
     pub(crate) object: Object<'a>,
-    /// That of its latest event that has one.
+    /// The uid in the latest event that has one.
     pub(crate) uid: &'a str,
-    /// Whether another lane is of an object of the same name, and another uid.
+    /// Whether another lane's object has the same name and another uid.
     pub(crate) has_namesake: bool,
-    /// Its owner among the lanes.
+    /// The index of the owner's lane.
     pub(crate) parent: Option<usize>,
-    /// How many owners are above it.
+    /// The number of owners above it.
     pub(crate) depth: usize,
-    /// Whether events say that it was deleted, and none is later.
+    /// Whether events say that the object was deleted, and no event is later.
     pub(crate) gone: bool,
     pub(crate) events: u64,
     pub(crate) warnings: u64,
@@ -30,21 +30,21 @@ pub(crate) struct Lane<'a> {
     pub(crate) last: i64,
 }
 
-/// Lanes in the order in which they are drawn.
+/// The lanes in the order in which they are drawn.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes<'a> {
     pub(crate) drawn: Vec<Lane<'a>>,
     /// The lane of each event; `None` if it is not drawn.
     pub(crate) of_events: Vec<Option<usize>>,
-    /// How many lanes are drawn or were skipped,
+    /// The number of lanes that are drawn or were skipped,
     pub(crate) next: usize,
-    /// and how many come after them.
+    /// and the number of those after them.
     pub(crate) more: usize,
 }
 
-/// The lanes of some events, those with the most warnings first: at most `max` after those that are
-/// skipped, and with each its owners, even if these were skipped. Families are together, the most
-/// troubled one first; what an object owns comes below it, in the order in which it was first seen.
+/// Makes the lanes of events, those with the most warnings first: at most `max` after the skipped
+/// ones, each with its owners, even if these were skipped. Families are together, the most troubled
+/// one first. An owned object comes below its owner, in the order in which objects were first seen.
 pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'a> {
     let mut found: Vec<Lane<'a>> = Vec::new();
     let mut by_object = Objects::default();
@@ -53,7 +53,7 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
     let mut of_events = Vec::with_capacity(events.len());
     for event in events {
         let object = event.object();
-        // An object that was created anew has another uid. One event of several may have none.
+        // An object that was created again has another uid. Some of several events may have none.
         let has_namesake = several.contains(&object);
         let uid = if has_namesake { event.object_uid() } else { "" };
         let lane = *by_uid.entry((object, uid)).or_insert_with(|| {
@@ -78,10 +78,10 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
     }
 }
 
-/// The lanes of each object: several of an object that was created anew.
+/// The lanes of each object; an object that was created again has several.
 type Objects<'a> = HashMap<Object<'a>, Vec<usize>>;
 
-/// The objects of which events have several uids.
+/// The objects whose events have several uids.
 fn of_several_uids<'a>(events: &[Seen<'a>]) -> HashSet<Object<'a>> {
     let mut uids: HashMap<Object<'a>, &str> = HashMap::default();
     let mut several = HashSet::default();
@@ -94,7 +94,7 @@ fn of_several_uids<'a>(events: &[Seen<'a>]) -> HashSet<Object<'a>> {
     several
 }
 
-/// Of an object's lanes, the one that was there at a moment: that which began last before it.
+/// The object's lane that existed at a moment: the last one that began before it.
 fn lane_at(lanes: &[Lane<'_>], of_object: &[usize], at: i64) -> Option<usize> {
     let first = |lane: &usize| lanes.get(*lane).map_or(i64::MAX, |lane| lane.first);
     let begun = of_object.iter().filter(|lane| first(lane) <= at);
@@ -129,7 +129,7 @@ fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
         if !event.object_uid().is_empty() {
             lane.uid = event.object_uid();
         }
-        // A container that is started again is killed with another message.
+        // When a container is restarted, Killing has another message.
         lane.gone = brief.kind == "Pod"
             && brief.reason == "Killing"
             && brief.message.starts_with("Stopping container");
@@ -153,7 +153,7 @@ fn find_owners<'a>(
             ..event.object()
         };
         let owned = by_object.get(&owned);
-        // An owner tells of a pod before the pod's own first event, or soon after its end.
+        // An owner reports a pod before the pod's own first event, or soon after its end.
         let owned = owned.and_then(|of_object| lane_at(lanes, of_object, brief.last + TOLD_EARLY));
         if let Some(lane) = owned.and_then(|at| lanes.get_mut(at)) {
             lane.parent = Some(*of_event);
@@ -177,16 +177,14 @@ fn find_owners<'a>(
     }
 }
 
-/// An owner tells of an object that it creates this long before the object's first event, in
-/// milliseconds: the kubelet's times are in seconds.
+/// How long before an object's first event its owner may report its creation, in milliseconds: the
+/// kubelet's times are in seconds.
 const TOLD_EARLY: i64 = 2_000;
 
-/// Events may still follow a deletion for this time, in milliseconds: a pod has half a minute to
-/// end.
+/// How long events may follow a deletion, in milliseconds: a pod has half a minute to end.
 const TOLD_LATE: i64 = 60_000;
 
-/// The lanes that are drawn, by their numbers, in no order; and how many these and the skipped ones
-/// are.
+/// The lanes to draw, by index, unordered, and the number of these and the skipped ones.
 fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
     let mut ranked: Vec<usize> = (0..lanes.len()).collect();
     let rank = |at: &usize| {
@@ -218,7 +216,7 @@ fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
             }
             owner = lanes.get(at).and_then(|lane| lane.parent);
         }
-        // Those of the next pages are the next ones in this order.
+        // The lanes of the next pages follow in this order.
         if !is_skipped && drawn.len() + line.len() > max {
             break;
         }
@@ -239,7 +237,7 @@ fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
     (drawn, next)
 }
 
-/// Where a lane is drawn.
+/// The position at which a lane is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Skipped,
@@ -247,7 +245,7 @@ enum Place {
     Later,
 }
 
-/// Puts the lanes that are drawn in their order.
+/// Sorts the lanes to draw.
 fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> Lanes<'a> {
     let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
     let mut troubles: HashMap<usize, (u64, u64)> = HashMap::default();
@@ -277,7 +275,7 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
     }
     let mut places = vec![None; found.len()];
     let mut order = Vec::new();
-    // The next one last.
+    // The next lane is at the end of the stack.
     let mut waiting: Vec<(usize, usize, Option<usize>)> = Vec::new();
     let mut put = |parent, depth, place, waiting: &mut Vec<_>| {
         let lanes = owned.remove(&parent).unwrap_or_default();
@@ -328,7 +326,7 @@ mod tests {
         lanes.drawn.iter().map(text).collect()
     }
 
-    /// A roll-out of the project's captured events, and a job and a node beside it.
+    /// A roll-out from the project's captured events, and a job and a node beside it.
     fn rollout() -> Vec<Case> {
         vec![
             Case::new("Deployment", "px", "ScalingReplicaSet", 100)
@@ -350,7 +348,7 @@ mod tests {
         ]
     }
 
-    /// The pod of the roll-out that has a warning, below its owners.
+    /// The roll-out's pod that has a warning, below its owners.
     const TROUBLED: [&str; 3] = [
         "Deployment/px 0/2",
         "  ReplicaSet/px-5d567cc74c 0/2",
@@ -362,7 +360,7 @@ mod tests {
         let cases = rollout();
         let found = lanes(&seen(&cases), 0, 300);
         let others = [
-            // Its replica set has no events.
+            // The job's replica set has no events.
             "  Pod/px-779d9c594d-bghfk 0/1",
             "CronJob/nightly 0/1",
             "  Job/nightly-29388960 0/1",
@@ -404,12 +402,12 @@ mod tests {
         #[rustfmt::skip]
         let expected = [
             TROUBLED,
-            // Owners are drawn again.
+            // The owners are drawn again.
             ["Deployment/px 0/2", "  Pod/px-779d9c594d-bghfk 0/1", "CronJob/nightly 0/1"],
             ["CronJob/nightly 0/1", "  Job/nightly-29388960 0/1", "Node/node-1 0/1"],
         ];
         assert_eq!(pages, expected);
-        // Further than there are any.
+        // Skips more lanes than there are.
         let found = lanes(&events, 100, 3);
         assert_eq!((found.drawn.len(), found.next, found.more), (0, 7, 0));
     }
@@ -429,7 +427,7 @@ mod tests {
         }
     }
 
-    /// As `tidings top` tells them apart.
+    /// Objects are distinguished as in `tidings top`.
     #[test]
     fn a_pod_that_was_created_anew_has_a_lane_of_its_own() {
         let cases = [
@@ -443,7 +441,8 @@ mod tests {
                 .message("Stopping container redis"),
             Case::new("Pod", "redis-0", "Started", 200).uid("bbbb"),
             Case::new("Pod", "redis-0", "Probed", 201),
-            // One uid, and events without it: the same pod. A kubelet writes a node's name for it.
+            // Events with one uid and events without it belong to the same pod. For a node, the
+            // kubelet writes the node's name as the uid.
             Case::new("Pod", "web-0", "Started", 200).uid("cccc"),
             Case::new("Pod", "web-0", "Probed", 201),
             Case::new("Node", "node-1", "NodeReady", 10).uid("node-1"),

@@ -1,20 +1,20 @@
-//! The marks of a picture: when something happened to an object, from when to when.
+//! Marks of a view: when something happened to an object, as a start and an end.
 //!
-//! Events of one lane, reason and type that are nearer to each other than what can be told apart in
-//! the picture become one mark. If there are still too many, what can be told apart becomes
-//! coarser; warnings never become marks of other events.
+//! Events of one lane, reason and type become one mark if they are closer than the view can
+//! resolve. If there are still too many marks, the resolution is reduced. Warnings never share a
+//! mark with other events.
 
 use foldhash::HashMap;
 use serde::Serialize;
 
 use super::seen::Seen;
 
-/// What can be told apart in a picture: this part of its range.
+/// Parts of the range that a view can resolve.
 const PARTS: i64 = 1000;
-/// How often that is doubled: the whole range is one part then.
+/// How often the resolution is halved at most, until the whole range is one part.
 const COARSER_MAX: u32 = 11;
 
-/// One mark.
+/// One mark in a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) lane: usize,
@@ -23,9 +23,9 @@ pub(crate) struct Mark {
     pub(crate) warning: bool,
     pub(crate) occurrences: u64,
     pub(crate) events: u64,
-    /// Which of the reasons; of a mark of several, the one of its first event.
+    /// The index of its reason; if it has several, of its first event's reason.
     pub(crate) reason: usize,
-    /// Which of the events, if it is of one.
+    /// The index of its event, if it has only one.
     pub(crate) event: Option<usize>,
 }
 
@@ -47,18 +47,18 @@ impl Serialize for Mark {
     }
 }
 
-/// The marks of a picture.
+/// The marks of a view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks<'a> {
-    /// In the order of lanes and times.
+    /// The marks, sorted by lane and time.
     pub(crate) drawn: Vec<Mark>,
-    /// The reasons that marks have.
+    /// The reasons of the marks.
     pub(crate) reasons: Vec<&'a str>,
-    /// How many events have no mark.
+    /// The number of events without a mark.
     pub(crate) more: u64,
 }
 
-/// The marks of events, each with its lane or none, in a range of time: at most `max`.
+/// Makes the marks of events, each with its lane or none, in a time range: at most `max`.
 pub(crate) fn marks<'a>(
     events: &[Seen<'a>],
     lanes: &[Option<usize>],
@@ -97,7 +97,8 @@ pub(crate) fn marks<'a>(
         marks.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.from, mark.to));
         marks = merged(marks, |_, _| true);
     }
-    // At most two for each lane are left: only where more lanes are drawn than marks may be.
+    // At most two marks for each lane are left, so this happens only if there are more lanes than
+    // marks allowed.
     if marks.len() > max {
         marks.sort_unstable_by_key(|mark| (!mark.warning, mark.lane));
         marks.truncate(max);
@@ -111,7 +112,7 @@ pub(crate) fn marks<'a>(
     }
 }
 
-/// Marks in order, with those put together of one lane and type that `are_one`.
+/// Merges neighbouring marks of one lane and type that `are_one`.
 fn merged(marks: Vec<Mark>, are_one: impl Fn(&Mark, &Mark) -> bool) -> Vec<Mark> {
     let mut merged: Vec<Mark> = Vec::with_capacity(marks.len());
     for mark in marks {
@@ -133,7 +134,7 @@ fn merged(marks: Vec<Mark>, are_one: impl Fn(&Mark, &Mark) -> bool) -> Vec<Mark>
     merged
 }
 
-/// Reasons by the order in which they are found.
+/// The reasons in the order in which they occur.
 #[derive(Default)]
 struct Reasons<'a> {
     names: Vec<&'a str>,
@@ -203,7 +204,7 @@ mod tests {
             assert_eq!((events, found.more), (3000, 0), "{max}");
             assert_eq!(warnings.map(|mark| mark.events).sum::<u64>(), 429);
         }
-        // No room even for one of each lane and type: warnings are kept.
+        // There is no room even for one mark of each lane and type, so warnings are kept.
         let found = of(&cases, (0, 3_600_000), 30);
         assert!(found.drawn.iter().all(|mark| mark.warning));
         assert_eq!((found.drawn.len(), found.more), (30, 2571));
@@ -215,7 +216,7 @@ mod tests {
         let found = of(&cases, (1_000_000, 2_000_000), 10);
         let mark = &found.drawn[0];
         assert_eq!((mark.from, mark.to), (1_000_000, 2_000_000));
-        // Whatever is asked for.
+        // Any range is accepted.
         for range in [(i64::MIN, i64::MAX), (0, 0), (i64::MAX, i64::MAX)] {
             assert_eq!(of(&cases, range, 10).drawn.len(), 1);
         }

@@ -1,5 +1,5 @@
-//! What the timeline shows of events, apart from any input and output: time is an argument, and the
-//! cost is that of sorting the events.
+//! Calculates what the timeline shows of events, without input or output. Time is an argument, and
+//! the cost is that of sorting the events.
 
 pub(crate) mod before;
 pub(crate) mod lanes;

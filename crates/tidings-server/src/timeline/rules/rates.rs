@@ -1,4 +1,4 @@
-//! How many events were last seen in each step of a range.
+//! Rates: the number of events last seen in each step of a range.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,54 +6,54 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use serde::Serialize;
 
-/// Maximum of steps.
+/// Maximum steps.
 const STEPS_MAX: i64 = 400;
-/// Maximum of series; the last one is of all others then.
+/// Maximum series. If there are more names, the last series has all others.
 const SERIES_MAX: usize = 12;
-/// What is called so is all that has no series of its own.
+/// The name of the series for all names without their own.
 const OTHER: &str = "other";
 const SECOND: i64 = 1000;
 const HOUR: i64 = 3600 * SECOND;
-/// Lengths of a step: those of clocks and calendars.
+/// The lengths that a step can have, which are those of clocks and calendars.
 #[rustfmt::skip]
 const LENGTHS: [i64; 19] = [
     SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 15 * SECOND, 30 * SECOND,
     60 * SECOND, 120 * SECOND, 300 * SECOND, 600 * SECOND, 900 * SECOND, 1800 * SECOND,
     HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 7 * 24 * HOUR,
 ];
-/// About as many steps are wanted.
+/// The approximate number of steps.
 const STEPS: i64 = 120;
 
-/// One line of the picture of rates.
+/// One series of the rates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) values: Vec<u64>,
 }
 
-/// The picture of rates.
+/// The rates of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rates {
-    /// Milliseconds of a step.
+    /// The length of a step in milliseconds.
     pub(crate) step: i64,
-    /// When the first step begins: a multiple of the step.
+    /// The start of the first step, a multiple of the step.
     pub(crate) start: i64,
     pub(crate) series: Vec<Series>,
 }
 
-/// How long a step of a range is, at least `least` milliseconds.
+/// The length of a step for a range, at least `least` milliseconds.
 pub(crate) fn step((from, to): (i64, i64), least: i64) -> i64 {
     let range = to.saturating_sub(from).max(1);
     let fits = |step: &i64| *step >= least && range / step <= STEPS;
     let longest = LENGTHS.last().copied().unwrap_or(HOUR);
     let step = LENGTHS.into_iter().find(fits).unwrap_or(longest);
-    // Ranges of more than years.
+    // The range spans many years.
     let most = range / STEPS_MAX / step + 1;
     step.saturating_mul(most.max(1))
 }
 
-/// Counts moments by their names: the most frequent names have a series each, in that order, the
-/// others one together.
+/// Counts moments by name. The most frequent names have a series each, in that order; the others
+/// share one.
 pub(crate) fn rates<'a>(
     counted: impl Iterator<Item = (&'a str, i64, u64)>,
     (from, to): (i64, i64),

@@ -1,39 +1,39 @@
-//! How often an event repeated over time. Each of its versions has the time of its last occurrence
-//! and their number, so that between two versions it occurred as often as the number rose.
+//! The repeats of an event over time. Each version states the time of the last occurrence and the
+//! count, so between two versions the event occurred as often as the count increased.
 
 use serde::Serialize;
 
-/// Maximum of bins.
+/// Maximum bins.
 const BINS_MAX: u64 = 200;
 
-/// What a version says of the occurrences of its event.
+/// The occurrences that a version of an event states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// When it last happened, in milliseconds.
+    /// When the event last happened, in milliseconds.
     pub(crate) last: i64,
-    /// How often until then.
+    /// How often it had happened by then.
     pub(crate) count: u64,
 }
 
 /// The occurrences of an event in bins of equal length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Repeats {
-    /// When the first bin begins.
+    /// The start of the first bin.
     pub(crate) from: i64,
-    /// When the last bin ends. This moment is not part of it.
+    /// The end of the last bin, exclusive.
     pub(crate) to: i64,
     pub(crate) bins: Vec<u64>,
-    /// The occurrences with which the oldest version begins: when they were is not known, and they
-    /// are in no bin. 0 if it has the first one.
+    /// The count of the oldest version, whose occurrences are in no bin because their times are
+    /// unknown. 0 if that version has the first occurrence.
     pub(crate) begun: u64,
-    /// How many versions the bins are made of.
+    /// The number of versions from which the bins are made.
     pub(crate) versions: usize,
     /// Whether there are older versions.
     pub(crate) more: bool,
 }
 
-/// The occurrences of an event that first happened at `first`, by its versions, the newest first;
-/// `None` without any. `more` says that there are older ones.
+/// The repeats of an event that first happened at `first`, by its versions, newest first; `None`
+/// without versions. `more` says that there are older versions.
 pub(crate) fn repeats(told: &[Told], first: i64, more: bool) -> Option<Repeats> {
     let oldest = told.last()?;
     let from = told.iter().map(|version| version.last).min()?;
@@ -73,7 +73,7 @@ pub(crate) fn repeats(told: &[Told], first: i64, more: bool) -> Option<Repeats> 
 mod tests {
     use super::*;
 
-    /// The newest first, as versions are read.
+    /// The versions, newest first, as they are read.
     fn versions(oldest_first: &[(i64, u64)]) -> Vec<Told> {
         oldest_first
             .iter()
@@ -92,7 +92,7 @@ mod tests {
         let found = repeats(&versions(&rising), 0, false).unwrap();
         assert_eq!(found.bins.len(), 200);
         assert_eq!(found.bins.iter().sum::<u64>(), 70_000);
-        // As steady as it was.
+        // The rate is as steady as it was.
         assert!(found.bins.iter().all(|bin| bin.abs_diff(350) <= 1));
         assert_eq!((found.from, found.to), (0, 699_990_001));
         assert_eq!((found.begun, found.versions), (0, 70_000));
@@ -119,9 +119,9 @@ mod tests {
             (vec![(7, 3)], vec![3]),
             (vec![(7, 3), (7, 5)], vec![5]),
             (vec![(7, 3), (9, 5)], vec![3, 0, 2]),
-            // What falls is no occurrence, nor is what rises again to where it was.
+            // A decrease of the count is no occurrence, nor is a rise to its former value.
             (vec![(7, 3), (8, 1), (9, 4)], vec![3, 0, 1]),
-            // Versions that came late are where they say.
+            // Versions that came late are counted at their own times.
             (vec![(9, 3), (7, 4), (8, 6)], vec![1, 2, 3]),
         ] {
             assert_eq!(bins(&told, i64::MAX, false), expected, "{told:?}");

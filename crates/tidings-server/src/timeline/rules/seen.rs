@@ -1,17 +1,17 @@
-//! An event as the rules look at it.
+//! An event in the form that the rules read.
 
 use tidings_api::codec::stored::Brief;
 use tidings_core::reading::{is_warning, object_uid};
 
-/// What an event of a cluster says.
+/// The content of an event of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
-    /// Which of the clusters that were asked.
+    /// The index of its cluster among those requested.
     pub(crate) cluster: usize,
     pub(crate) brief: Brief<'a>,
 }
 
-/// An object of a cluster, by what events call it.
+/// An object of a cluster, as events name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Object<'a> {
     pub(crate) cluster: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Object<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// The object it is about.
+    /// The object that the event is about.
     pub(crate) fn object(&self) -> Object<'a> {
         Object {
             cluster: self.cluster,
@@ -31,7 +31,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The uid by which its object is told from others of the same name, if it says one.
+    /// The uid that distinguishes its object from others of the same name, if the event has one.
     pub(crate) fn object_uid(&self) -> &'a str {
         object_uid(self.brief.object, self.brief.object_uid)
     }

@@ -1,4 +1,4 @@
-//! What went on, in one sentence.
+//! Describes an event or an object in one sentence.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use std::fmt::Write as _;
 use super::seen::Seen;
 use super::words;
 
-/// Longest part of a message in a sentence, in characters.
+/// Maximum length of a message's part in a sentence, in characters.
 const TEXT_MAX: usize = 120;
 
-/// What an event says, in one sentence: `back-off of nginx in web-0: 412 times in 2 h 10 min, last
-/// 3 min ago, began 40 s after image nginx:1.29 was pulled`. `cause` is what matters most of what
-/// changed before.
+/// Describes an event: `back-off of nginx in web-0: 412 times in 2 h 10 min, last 3 min ago, began
+/// 40 s after image nginx:1.29 was pulled`. `cause` is the most likely cause among the earlier
+/// changes.
 pub(crate) fn of_event(event: &Seen<'_>, cause: Option<&Seen<'_>>, now: i64) -> String {
     let brief = &event.brief;
     let mut sentence = format!("{}: ", what(event));
@@ -30,7 +30,7 @@ pub(crate) fn of_event(event: &Seen<'_>, cause: Option<&Seen<'_>>, now: i64) -> 
     sentence
 }
 
-/// What the events of one object say together.
+/// Describes the events of one object together.
 pub(crate) fn of_object(name: &str, events: &[Seen<'_>], now: i64) -> String {
     let mut reasons: HashMap<&str, (bool, u64)> = HashMap::new();
     let (mut warnings, mut first, mut last) = (0, i64::MAX, i64::MIN);
@@ -81,7 +81,7 @@ fn ago(moment: i64, now: i64) -> String {
     format!("{} ago", words::long(now.saturating_sub(moment)))
 }
 
-/// What happened to what.
+/// What happened to the object.
 fn what(event: &Seen<'_>) -> String {
     let brief = &event.brief;
     let container = container(brief.field_path);
@@ -96,7 +96,7 @@ fn what(event: &Seen<'_>) -> String {
     }
 }
 
-/// What caused something, in words that follow "after".
+/// The cause, in words that follow "after".
 fn told(event: &Seen<'_>) -> String {
     let brief = &event.brief;
     match brief.reason {

@@ -1,6 +1,6 @@
 //! Times and numbers in words.
 
-/// How long a time in milliseconds is, by its two greatest units: `2 h 10 min`.
+/// A duration in its two largest units: `2 h 10 min`.
 pub(super) fn long(millis: i64) -> String {
     let seconds = millis.max(0) / 1000;
     let (minutes, hours) = (seconds / 60, seconds / 3600);
@@ -21,7 +21,7 @@ pub(super) fn long(millis: i64) -> String {
     }
 }
 
-/// A number of things by their name in the singular.
+/// A number of things; `name` is the singular.
 pub(super) fn many(number: u64, name: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{number} {name}{end}")
