@@ -4,7 +4,7 @@
 
 const BASE = "/timeline/api/";
 
-/** What the server or the network refused. `status` is 0 if the server did not answer. */
+/** A failed request. `status` is 0 if the server did not answer. */
 export class ApiError extends Error {
   /** @param {number} status @param {string} message */
   constructor(status, message) {
@@ -13,7 +13,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether the same request would be refused again: not while the server is away or busy.
+/** Whether a retry would fail, too; it may succeed if the server was away or busy.
  * @param {ApiError} error */
 export const isFinal = ({ status }) =>
   status >= 400 && status < 500 && status !== 408 && status !== 429;
@@ -33,7 +33,7 @@ export async function get(path, params, signal) {
   return response.json();
 }
 
-/** An answer that is read as it comes.
+/** Requests an answer that is read as a stream.
  * @param {string} path @param {URLSearchParams} params @param {AbortSignal} signal */
 export async function stream(path, params, signal) {
   const response = await ask(url(path, params), { signal });
@@ -41,7 +41,7 @@ export async function stream(path, params, signal) {
   return response.body;
 }
 
-/** @param {string} token @param {string} cluster Whose token it is, if not the server's own. */
+/** @param {string} token @param {string} cluster The cluster that knows the token, or "". */
 export async function login(token, cluster) {
   const headers = { "Content-Type": "application/json" };
   const body = JSON.stringify(cluster ? { token, cluster } : { token });
@@ -88,7 +88,7 @@ async function reason(response) {
     const status = JSON.parse((await response.text()).slice(0, 65_536));
     if (typeof status.message === "string") return status.message;
   } catch {
-    // Not a Status: a proxy's page, say.
+    // No Status, but a proxy's page, for example.
   }
   return `the server answered ${response.status} ${response.statusText}`.trim();
 }

@@ -1,4 +1,4 @@
-// Commands for what is in view, to be copied. Nothing of an event is a command of its own when they
+// Commands that show the view, to be copied. No text of an event becomes a command when they
 // are pasted; nor is there a comment in them, which not every shell takes for one.
 
 import { HIDDEN } from "./dom.js";
@@ -8,10 +8,10 @@ import { HIDDEN } from "./dom.js";
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
 /** @typedef {Pick<import("./known.js").Known, "clusters"|"link">} Known */
 
-/** Objects that one command names. */
+/** Maximum objects in one command. */
 const MOST_OBJECTS = 20;
 
-/** A text as a shell takes it for one word, without what a terminal would act on.
+/** Quotes a text as one word of a shell, without characters that a terminal would interpret.
  * @param {string} text */
 export function quote(text) {
   const kept = text.replace(/\p{Cc}/gu, "").replace(HIDDEN, "");
@@ -25,7 +25,7 @@ export function listCommand(filters, range, known) {
   const { cluster, namespace, kind, object } = filters;
   /** @type {Set<FilterKey>} */
   const left = new Set();
-  /** Values of one flag, which are joined by commas. @param {FilterKey} key @param {string} flag
+  /** A flag with its values, joined by commas. @param {FilterKey} key @param {string} flag
    * @param {(value: string) => boolean} [may] */
   const joined = (key, flag, may = (value) => !value.includes(",")) => {
     const values = filters[key];
@@ -69,7 +69,7 @@ export function objectCommands({ cluster, kind, namespace, name }, range, known)
   };
 }
 
-/** What the commands of an object or event do not express.
+/** The filters that the commands of an object or event do not express.
  * @param {{cluster: string, namespace: string}} shown @param {Known} known
  * @returns {FilterKey[]} */
 export function leftOut({ cluster, namespace }, known) {
@@ -78,7 +78,7 @@ export function leftOut({ cluster, namespace }, known) {
   return namespace || seen(known, [cluster]).length < 2 ? left : [...left, "namespace"];
 }
 
-/** Whether there are clusters that no flag tells apart. @param {Known} known */
+/** Whether there are several clusters, and no flag that selects one. @param {Known} known */
 const isOfSeveral = ({ clusters, link }) => link && clusters.length > 1;
 
 /** The namespaces that are seen of some clusters, or of all; an empty name stands for all of one.
@@ -91,17 +91,18 @@ const seen = ({ clusters }, of) => [...new Set(clusters
 const ofNamespace = (names) => (names.length === 1 && names[0] ? `--namespace=${quote(names[0])}`
   : "-A");
 
-/** Whether `--for` takes it. @param {{kind: string, name: string}} object */
+/** Whether `--for` can name the object. @param {{kind: string, name: string}} object */
 const canBeNamed = ({ kind, name }) => /^[^/.]+$/.test(kind) && /^[^/]+$/.test(name);
 
-/** By the whole kind: its short form may be known to this page alone.
+/** Has the full kind, because only this page may know its short form.
  * @param {{kind: string, name: string}} object */
 const forObject = ({ kind, name }) => `--for=${quote(`${kind.toLowerCase()}/${name}`)}`;
 
 /** @param {string|undefined} cluster @param {Known} known */
 const ofCluster = (cluster, { link }) => (cluster && !link ? [`--cluster=${quote(cluster)}`] : []);
 
-/** Whole seconds around a range: none of its events is left out. @param {[number, number]} range */
+/** The range extended to whole seconds, so that no event is omitted.
+ * @param {[number, number]} range */
 const times = ([from, to]) => [`--since=${instant(Math.floor(from / 1000))}`,
   `--until=${instant(Math.ceil(to / 1000))}`];
 

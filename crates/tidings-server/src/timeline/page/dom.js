@@ -25,7 +25,7 @@ export function el(tag, options = {}, ...children) {
   return node;
 }
 
-/** Whether an attribute is text that people read. @param {string} name */
+/** Whether people read the text of an attribute. @param {string} name */
 function isRead(name) {
   return ["title", "aria-label", "placeholder"].includes(name);
 }
@@ -44,7 +44,7 @@ export function fill(node, ...children) {
   append(node, ...children);
 }
 
-/** Makes these the children of a node. Those that are in their place stay: what is put in again has
+/** Makes these the children of a node. Those in their place stay: a node that is inserted again has
  * to be laid out again. @param {Node} node @param {Node[]} children */
 export function arrange(node, children) {
   const kept = new Set(children);
@@ -69,19 +69,19 @@ export function byId(id) {
 export const HIDDEN = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\p{Cf}"
   + "\\u2028\\u2029]", "gu");
 
-/** Text that shows these as U+ numbers. @param {string|number} text */
+/** The text, with hidden characters as U+ numbers. @param {string|number} text */
 export function visible(text) {
   return String(text).replace(HIDDEN, (c) =>
     `\u2039U+${(c.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}\u203a`);
 }
 
-/** True if a part of this is selected, to be copied, say. @param {Node} node */
+/** Whether part of the node is selected, for example to be copied. @param {Node} node */
 export function isSelected(node) {
   const selection = document.getSelection();
   return selection !== null && !selection.isCollapsed && selection.containsNode(node, true);
 }
 
-/** True if keys typed now belong to a field. @param {EventTarget|null} target */
+/** Whether a field receives the typed keys. @param {EventTarget|null} target */
 export function isField(target) {
   return target instanceof HTMLElement
     && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName));

@@ -10,7 +10,7 @@ import { FILTER_KEYS, hasFilters, noFilters } from "./view.js";
 /** @typedef {import("./view.js").Store} Store */
 
 const SUGGESTED = 12;
-/** Values remembered for a key. */
+/** Maximum values remembered for a key. */
 const REMEMBERED = 2000;
 
 export class FilterBar {
@@ -33,7 +33,7 @@ export class FilterBar {
       event.preventDefault();
       this.take(this.offers[this.chosen]);
     });
-    // Before the field loses the focus, and the popup its content.
+    // Handled before the field loses the focus and the popup its content.
     this.popup.addEventListener("pointerdown", (event) => {
       const node = event.target instanceof Element ? event.target.closest("[role=option]") : null;
       if (!node) return;
@@ -115,7 +115,7 @@ export class FilterBar {
     const exact = key && text && key !== "text" && !this.seen.get(key)?.has(text);
     if (exact) found.push([key, text]);
     this.offers = [...found, ...later].slice(0, SUGGESTED);
-    // The first that fits is taken by Enter: the text, if no key was named.
+    // Enter takes the first suggestion, which is the text if no key was named.
     this.chosen = text ? 0 : -1;
     this.show();
   }

@@ -17,7 +17,7 @@ import { toTime } from "./paint.js";
  * @property {(x: number|null, y: number, at: PointerEvent) => void} hover
  */
 
-/** Pixels before a press is a drag. */
+/** Pixels after which a press becomes a drag. */
 const SLACK = 4;
 /** Milliseconds in which a second press makes a double-click of the first one: what a click does,
  * which may move what is under the pointer, waits for so long. */
@@ -57,7 +57,7 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
     }, ALONE);
   };
 
-  /** What is meant is what was under the first press: at the second one another may be there.
+  /** A double-click acts on what was under the first press; at the second one it may have moved.
    * @param {PointerEvent} event */
   const press = (event) => {
     const act = before(event);
@@ -65,7 +65,7 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
       const { timeStamp: at, clientX, clientY } = event;
       pressed = { at, x: clientX, y: clientY, act: on.press(x(event), clientY) };
       openSoon(pressed.act);
-    } else if (opening) openSoon(act); // a click after all, if no double-click comes
+    } else if (opening) openSoon(act); // a click, if no double-click follows
   };
 
   /** @param {Event} event */

@@ -110,7 +110,7 @@ export class Header {
     this.store.set({ last, skip: 0 }, true);
   }
 
-  /** Stops at what is in view, or follows what happens now, over the same length. */
+  /** Stops at the range in view, or follows the present with a range of the same length. */
   toggleLive() {
     const [from, to] = this.store.range();
     if (this.store.view.last !== null) {
@@ -144,13 +144,13 @@ export class Header {
   /** @param {Overview} overview */
   setOverview(overview) {
     byId("logout").title = visible(`Log out ${overview.user}`);
-    // Who came by a link that is good once could not come back.
+    // A reader who came by a link, which can be used once, could not log in again.
     byId("logout").hidden = overview.login === "code";
     document.title = "Timeline · tidings";
   }
 
-  /** What the buttons say now. @param {number} came Events that came since the picture stands.
-   * @param {string} lag What is not followed, if not all is. */
+  /** Updates the buttons. @param {number} came Events received while the view stands still.
+   * @param {string} lag The clusters that are not followed, if any. */
   show(came, lag) {
     const { view } = this.store;
     const [from, to] = this.store.range();
@@ -183,7 +183,8 @@ function setText(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-/** Not while it is edited. @param {HTMLInputElement} field @param {string} text */
+/** Sets the value, unless the field is being edited.
+ * @param {HTMLInputElement} field @param {string} text */
 function setValue(field, text) {
   if (field !== document.activeElement && field.value !== text) {
     field.value = text;

@@ -1,4 +1,4 @@
-// What there is at all, by cluster: asked for at the start, and again where it decides.
+// The clusters and their periods with events: requested at the start, and again when needed.
 
 import { get } from "./api.js";
 import { HOUR, MINUTE, SECOND } from "./time.js";
@@ -6,7 +6,7 @@ import { HOUR, MINUTE, SECOND } from "./time.js";
 /** @typedef {import("./types.js").Cluster} Cluster */
 /** @typedef {import("./types.js").Overview} Overview */
 
-/** Milliseconds for which an answer is good. */
+/** Milliseconds for which an answer is used. */
 const GOOD = MINUTE;
 
 export class Known {
@@ -15,10 +15,10 @@ export class Known {
     this.store = store;
     /** @type {Cluster[]} */
     this.clusters = [];
-    /** A link led here: clusters have the names of contexts, which commands know by no flag. */
+    /** Whether a link was used: clusters then have names of contexts, which no flag selects. */
     this.link = false;
     this.asked = 0;
-    /** The last time that it was asked again. @type {Promise<void>} */
+    /** The last renewal. @type {Promise<void>} */
     this.renewed = Promise.resolve();
   }
 
@@ -32,11 +32,11 @@ export class Known {
     return found;
   }
 
-  /** Asks again if the answer is an old one. Without another, the old one stays: pictures say what
-   * is wrong with the server. */
+  /** Requests the answer again if it is old. If that fails, the old one stays: views show what is
+   * wrong with the server. */
   renew() {
     if (Math.abs(Date.now() - this.asked) >= GOOD) {
-      this.asked = Date.now(); // not at once again, whatever comes of it
+      this.asked = Date.now(); // not again at once, even if it fails
       this.renewed = this.load().then(() => undefined, () => undefined);
     }
     return this.renewed;
@@ -51,7 +51,7 @@ export class Known {
     return this.clusters.reduce((sum, one) => sum + (one.events ?? 0), 0);
   }
 
-  /** Shows all: from the oldest event to the newest; to now, if that is near. */
+  /** The range of all events: from the oldest to the newest, or to now if that is near. */
   show() {
     const from = Math.min(...this.clusters.map((cluster) => cluster.from ?? Infinity));
     const to = this.newest();

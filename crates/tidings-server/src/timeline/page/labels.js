@@ -14,14 +14,14 @@ export class Label {
   constructor() {
     this.node = el("div", { role: "treeitem", "aria-selected": "false" });
     this.counts = el("span", { class: "counts" });
-    /** What the node says of its object, and in its title with the counts. */
+    /** The node's text about its object; the title adds the counts. */
     this.object = "";
     this.title = "";
     this.selected = false;
   }
 
-  /** @param {Lane} lane @param {Lane|undefined} owner @param {boolean} parent Others are below it.
-   * @param {boolean} clusters Several clusters: names say which. */
+  /** @param {Lane} lane @param {Lane|undefined} owner @param {boolean} parent Whether it
+   * has other lanes below it. @param {boolean} clusters Whether names include the cluster. */
   show(lane, owner, parent, clusters) {
     const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
     const uid = lane.apart ? `uid ${lane.uid ? `${lane.uid.slice(0, 8)}…` : "unknown"}` : "";

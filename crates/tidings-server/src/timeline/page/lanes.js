@@ -19,7 +19,7 @@ import { colours } from "./theme.js";
 
 /** @typedef {{lane: Lane, key: string, marks: Mark[], parent: boolean, label: Label}} Row */
 
-/** What tells a lane from others, in this view and the next. @param {Lane} lane */
+/** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) =>
   [lane.cluster, lane.kind, lane.namespace, lane.name, lane.uid ?? ""].join("\n");
 
@@ -52,9 +52,9 @@ export class Lanes {
     this.rows = [];
     /** @type {Set<string>} */
     this.folded = new Set();
-    /** Key of the lane that the keys go by. */
+    /** The key of the lane that the keyboard acts on. */
     this.current = "";
-    /** The mark that the keys go by, in the current lane. @type {Mark|null} */
+    /** The mark in the current lane that the keyboard acts on. @type {Mark|null} */
     this.mark = null;
     this.shape = WIDE;
     /** Of the window on the lanes: measured when it changes, since a question for a size has the
@@ -69,7 +69,7 @@ export class Lanes {
     });
   }
 
-  /** @param {Picture} picture @param {boolean} clusters Several clusters: names say which. */
+  /** @param {Picture} picture @param {boolean} clusters Whether names include the cluster. */
   setPicture(picture, clusters) {
     const anchor = this.anchor();
     const focused = this.labels.contains(document.activeElement);
@@ -109,7 +109,7 @@ export class Lanes {
         && one[1] <= mark[2] && one[2] >= mark[1]) ?? null;
   }
 
-  /** Places the rows that are not folded away. */
+  /** Positions the rows that are not folded. */
   layout() {
     /** @type {boolean[]} */
     const hidden = [];
@@ -168,7 +168,7 @@ export class Lanes {
     return this.rows.find((row) => row.key === this.current);
   }
 
-  /** One of an earlier picture may be gone. @param {Row} of */
+  /** A row of an earlier picture may no longer exist. @param {Row} of */
   setCurrent(of) {
     const row = this.rows.find((one) => one.key === of.key);
     if (!row) return;
@@ -221,7 +221,7 @@ export class Lanes {
     if (index >= 0) this.box.scrollTop = index * this.shape.height + off;
   }
 
-  /** Says which lane is shown in the panel. @param {Shown|null} shown */
+  /** Sets which lane the panel shows. @param {Shown|null} shown */
   select(shown) {
     for (const row of this.all) {
       const is = shown?.is === "object" && shown.cluster === row.lane.cluster
@@ -250,7 +250,7 @@ export class Lanes {
     this.layout();
   }
 
-  /** True if the rows in view are no longer all on the canvas. */
+  /** Whether rows in view are outside of the canvas. */
   stale() {
     const { scrollTop, clientHeight } = this.box;
     return scrollTop < this.top || (scrollTop + clientHeight > this.top + this.canvas.clientHeight

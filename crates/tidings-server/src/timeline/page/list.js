@@ -14,7 +14,7 @@ import { ago, counted, dateTime, number, shortTime } from "./time.js";
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 
 const PAGE = 100;
-/** Rows that scrolling adds by itself; more come by the button. */
+/** Maximum rows that scrolling adds; a button adds more. */
 const BY_SCROLLING = 1000;
 
 /** @typedef {{params: URLSearchParams, utc: boolean, clusters: boolean, day: number}} Asked */
@@ -39,9 +39,9 @@ export class List {
     this.newer = byId("list-newer");
     /** The object whose events these are. @type {Extract<Shown, {is: "object"}>|null} */
     this.chosen = null;
-    /** Events that came since the rows were read. */
+    /** Events received since the rows were read. */
     this.came = 0;
-    /** Reading failed, and is tried again by who was told. */
+    /** Reading failed, and the loader will retry it. */
     this.failed = false;
     this.foot = byId("list-foot");
     this.more = el("button", { type: "button", onclick: () => this.next() }, "Older events");
@@ -52,12 +52,12 @@ export class List {
     this.complete = true;
     /** @type {AbortController|null} */
     this.control = null;
-    /** What the rows answer. @type {Asked|null} */
+    /** The request that the rows answer. @type {Asked|null} */
     this.asked = null;
     this.back.addEventListener("click", () => on.all());
     this.newer.addEventListener("click", () => {
       this.key = "";
-      this.box.focus({ preventScroll: true }); // this button goes
+      this.box.focus({ preventScroll: true }); // the button disappears
       on.newer();
     });
     this.body.addEventListener("keydown", (event) => this.pressed(event));
@@ -79,9 +79,9 @@ export class List {
       ? { ...view.filters, cluster: [chosen.cluster].filter(Boolean), kind: [chosen.kind],
           namespace: [chosen.namespace].filter(Boolean), object: [chosen.name] }
       : view.filters;
-    // The last moment of a mark is in it.
+    // A mark's span includes its last moment.
     const [from, to] = chosen?.span ? [chosen.span[0], chosen.span[1] + 1] : range;
-    const ends = chosen?.span || view.last === null; // else with what is ahead of the clock
+    const ends = chosen?.span || view.last === null; // else includes events ahead of the clock
     const plain = { from: Math.floor(from), ...(ends && { to: Math.ceil(to) }), limit: PAGE };
     const params = parameters(plain, filters);
     const key = `${params} ${view.utc}`;
@@ -110,7 +110,7 @@ export class List {
     return held || this.failed;
   }
 
-  /** Counts what came. @param {Change} change */
+  /** Counts received events. @param {Change} change */
   tell({ items, more }) {
     const { chosen } = this;
     if (!chosen) this.came += items.length + more;
@@ -169,7 +169,7 @@ export class List {
     }
   }
 
-  /** Says what is below the last row. */
+  /** Shows the end of the list. */
   ended() {
     if (this.token) {
       fill(this.foot, `${counted(this.count, "event")} shown. `, this.more);
@@ -206,7 +206,7 @@ export class List {
     return row;
   }
 
-  /** Up and down between rows. @param {KeyboardEvent} event */
+  /** Moves between rows by arrow keys. @param {KeyboardEvent} event */
   pressed(event) {
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     const row = event.target instanceof Element ? event.target.closest("tr") : null;

@@ -19,7 +19,7 @@ import { noFilters } from "./view.js";
 /** Milliseconds without a byte after which a stream is taken for dead; the server sends a comment
  * every 15 seconds. */
 const SILENCE = 45_000;
-/** Longest line that is read, in characters. */
+/** Maximum characters of a line. */
 const LONGEST_LINE = 4 << 20;
 
 export class Live {
@@ -31,11 +31,11 @@ export class Live {
     this.filters = noFilters();
     this.key = "";
     this.position = "";
-    /** The stream was lost, and is begun again by who was told. */
+    /** The stream was lost, and the loader will begin it again. */
     this.lost = false;
   }
 
-  /** Follows from a position; continues where it is if it follows the same already.
+  /** Follows from a position; if it already follows the same events, it continues.
    * @param {string} position @param {Filters} filters */
   follow(position, filters) {
     const key = JSON.stringify(filters);

@@ -9,15 +9,15 @@ import { notify, setBusy } from "./notices.js";
 /** @typedef {import("./notices.js").Notice} Notice */
 /** @typedef {import("./view.js").Store} Store */
 
-/** Milliseconds that the range has to stand still. */
+/** Milliseconds for which the range must stand still before a load. */
 const SETTLED = 120;
 /** Milliseconds between two pictures while events come; more if an answer takes long. */
 const LIVE = 1500;
-/** Milliseconds before what fails is tried again, at most; give or take a quarter. */
+/** Maximum milliseconds before a retry, plus or minus a quarter. */
 const LONGEST_WAIT = 30_000;
 
 /** @typedef {"start"|"view"|"list"|"live"|"panel"} Source */
-/** Of several that fail, the first is reported. @type {Source[]} */
+/** The parts that load. If several fail, the first is reported. @type {Source[]} */
 const SOURCES = ["start", "view", "list", "live", "panel"];
 /** @typedef {{failures: number, timer: number, again: () => void, notice: Notice|null}} Failing */
 
@@ -33,20 +33,20 @@ export class Loader {
     /** @type {AbortController|null} */
     this.control = null;
     this.timer = 0;
-    /** What failed, and was not answered since. @type {Map<Source, Failing>} */
+    /** The parts that failed and have not succeeded since. @type {Map<Source, Failing>} */
     this.failing = new Map();
     /** When the last picture was asked for, and how long its answer took. */
     this.asked = 0;
     this.took = 0;
-    /** It is loaded when events came for long enough. */
+    /** Whether a load is scheduled because events came. */
     this.waiting = false;
-    /** It is loaded when the range has stood still. */
+    /** Whether a load is scheduled for when the range stands still. */
     this.settling = false;
-    /** There is a view whose picture did not come yet, whatever is asked for once more. */
+    /** Whether the current view's picture has not arrived yet. */
     this.due = false;
   }
 
-  /** Loads when the range has stood still. */
+  /** Loads once the range stands still. */
   soon() {
     clearTimeout(this.timer);
     this.waiting = false;
@@ -55,7 +55,7 @@ export class Loader {
     this.timer = window.setTimeout(() => this.load(), SETTLED);
   }
 
-  /** Loads since events came, but not too often. */
+  /** Loads because events came, but not too often. */
   refresh() {
     if (this.waiting || this.settling || this.control) return;
     this.waiting = true;
@@ -106,7 +106,7 @@ export class Loader {
     if (this.failing.delete(source)) this.tell();
   }
 
-  /** What has to be done about an error. @param {unknown} error @param {Source} source
+  /** Handles an error. @param {unknown} error @param {Source} source
    * @param {() => void} again Asks once more for what failed, and for nothing else. */
   failed(error, source, again) {
     const failures = (this.failing.get(source)?.failures ?? 0) + 1;
@@ -140,7 +140,7 @@ export class Loader {
       return { bad: true, text: `The server refused this: ${message}`,
         action: ["Try again", () => this.retry()] };
     }
-    // A stream that ends now and then is no news.
+    // Streams end now and then, which is not reported.
     if (failures < 2) return null;
     return { bad: true, action: ["Try now", () => this.retry()],
       text: status === 0 ? "The server does not answer. What you see is what it said last; "
@@ -148,7 +148,7 @@ export class Loader {
         + "This page tries again by itself." };
   }
 
-  /** Asks at once for all that failed. */
+  /** Retries all failed parts at once. */
   retry() {
     for (const failing of [...this.failing.values()]) {
       clearTimeout(failing.timer);

@@ -10,7 +10,7 @@ export function startLogin(entered) {
   const button = /** @type {HTMLButtonElement} */ (byId("login-button"));
   const cluster = /** @type {HTMLInputElement} */ (byId("token-cluster"));
   const problem = byId("login-problem");
-  // There is nothing to see behind it.
+  // Without a login there is nothing to show.
   dialog.addEventListener("cancel", (event) => event.preventDefault());
   byId("login-form").addEventListener("submit", async (event) => {
     event.preventDefault();

@@ -32,9 +32,9 @@ import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
 /** Windows narrower than this have labels above the marks. */
 const NARROW = 720;
-/** A moving range is loaded this often even if nothing is told. */
+/** A moving range is loaded at this interval even if the stream is silent. */
 const REFRESH = 30 * SECOND;
-/** Lanes of one answer. */
+/** Maximum lanes of one answer. */
 const LANES = 300;
 
 startTheme();
@@ -43,12 +43,12 @@ const store = new Store(first);
 const known = new Known(store);
 /** @type {Picture|null} */
 let picture = null;
-/** Events that came since the picture stands still. */
+/** Events received while the picture stands still. */
 let came = 0;
 let drawing = 0;
 /** Pixels left of the scale, for labels. */
 let gutter = 0;
-/** The first picture was drawn, and its time noted for who measures. */
+/** The first picture was drawn, and its time was recorded for measurements. */
 let measured = false;
 
 const clusters = () => known.clusters.length > 1;
@@ -150,9 +150,9 @@ function loaded(loadedNow, again) {
   draw();
 }
 
-/** What is not in the picture: nothing is left out without a word. @param {Picture} p */
+/** Shows what the picture omits. @param {Picture} p */
 function tellMissing(p) {
-  // Nothing is asked while the range stands still, so that it would become wrong.
+  // Nothing is requested while the range stands still, so the notice would become wrong.
   const lost = store.view.last === null ? "" : notFollowed(p).text;
   notify("following", lost ? { bad: true, text: lost } : null);
   const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
@@ -173,7 +173,7 @@ function tellMissing(p) {
     firstWarning(p));
 }
 
-/** What went wrong first, of what is drawn, as a button that opens it. @param {Picture} p */
+/** A button that opens the first warning in the picture. @param {Picture} p */
 function firstWarning(p) {
   const [from] = store.range();
   const mark = earliestWarning(p, from);
@@ -190,7 +190,7 @@ function firstWarning(p) {
     + `${p.reasons[mark[6]]} of ${shortObject(lane)}`);
 }
 
-/** Where there is nothing, what may help. @param {Picture} p */
+/** Advice if there are no events. @param {Picture} p */
 function tellEmpty(p) {
   const box = byId("empty");
   const empty = p.lanes.length === 0;
@@ -220,7 +220,7 @@ function tellEmpty(p) {
       newest > 0 && el("button", { type: "button", onclick: showAll }, "Show all there is")));
 }
 
-/** All there is now. Who looks elsewhere meanwhile stays there. */
+/** Shows the range of all events, unless the reader has moved elsewhere meanwhile. */
 async function showAll() {
   const { view } = store;
   await known.renew();
@@ -389,7 +389,7 @@ startKeys({
     () => header.setLast(length)])),
 });
 
-/** Measures what is drawn into, and draws before it is seen in another size. */
+/** Measures the drawing area, and draws before a new size is visible. */
 function resized() {
   const narrow = byId("picture").clientWidth < NARROW;
   document.body.classList.toggle("narrow", narrow);
@@ -421,7 +421,7 @@ setInterval(() => {
   if (performance.now() - loader.asked > REFRESH) loader.refresh();
 }, SECOND);
 
-/** Asks what there is, and begins where there is something. */
+/** Requests the overview, and begins at a range with events. */
 async function start() {
   let found;
   try {

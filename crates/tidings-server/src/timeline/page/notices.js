@@ -7,12 +7,12 @@ import { byId, el, fill } from "./dom.js";
 /** @type {Map<string, Notice>} */
 const notices = new Map();
 
-/** Shows a notice in its place, or takes it away.
+/** Shows a notice in its place, or removes it.
  * @param {string} key @param {Notice|null} notice */
 export function notify(key, notice) {
   const before = notices.get(key);
   if (!notice && !before) return;
-  // The same is not said twice to those who listen.
+  // Screen readers do not announce the same text twice.
   if (notice && before?.text === notice.text) return;
   if (notice) notices.set(key, notice);
   else notices.delete(key);
@@ -24,7 +24,7 @@ export function notify(key, notice) {
 
 let busy = 0;
 
-/** A bar while an answer is awaited for longer than a moment. @param {boolean} waiting */
+/** Shows a bar if an answer takes longer than a moment. @param {boolean} waiting */
 export function setBusy(waiting) {
   clearTimeout(busy);
   const bar = byId("busy");

@@ -18,7 +18,7 @@ import { ticks } from "./time.js";
 export const WIDE = { height: 22, middle: 11 };
 export const NARROW = { height: 38, middle: 27 };
 
-/** A span of fewer pixels is drawn as a point. */
+/** A mark of fewer pixels is drawn as a point. */
 const POINT = 7;
 
 /** @param {number} ms @param {Scale} scale */
@@ -69,7 +69,7 @@ export function paintNow(s, scale, now, top, bottom, c) {
   s.line(x, top, x, bottom, c.now, 1.5);
 }
 
-/** How long an object has been heard of, with an end if it is gone. @param {Surface} s
+/** The period of an object's events, with an end if it was deleted. @param {Surface} s
  * @param {Scale} scale @param {Lane} lane @param {number} y @param {Colours} c */
 export function paintLife(s, scale, lane, y, c) {
   if (lane.events === 0) return;
@@ -107,7 +107,7 @@ export function paintMark(s, scale, mark, y, picked, c) {
   }
 }
 
-/** How many a mark stands for, where there is room: in its middle, and not over another's.
+/** The number of a mark's events, in its middle, if it overlaps no other number.
  * @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
  * @param {[number, number][]} taken What has a label already, in pixels. @param {Colours} c */
 export function paintCount(s, scale, mark, y, taken, c) {
@@ -123,7 +123,7 @@ export function paintCount(s, scale, mark, y, taken, c) {
   s.text(label, x, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
 }
 
-/** What happened more often is a little larger. @param {Mark} mark */
+/** The radius of a point, a little larger for more occurrences. @param {Mark} mark */
 const radius = (mark) => 3.5 + Math.min(2.5, Math.log10(Math.max(1, mark[4], mark[5])));
 
 /** The part of a span in view, in pixels; reversed if there is no such part.
@@ -144,7 +144,7 @@ export function markAt(marks, x, scale, reach = 6) {
     const x1 = toX(mark[2], scale);
     const off = Math.max(x0 - x, x - x1, 0);
     if (off > reach) continue;
-    // Of those that are near, ends count as nearer than middles, and warnings as nearer still.
+    // Of near marks, ends count as nearer than middles, and warnings as nearer still.
     const end = Math.min(Math.abs(x - x0), Math.abs(x - x1), 40);
     const distance = off * 10 + end - (mark[3] ? 8 : 0);
     if (distance < least) [best, least] = [mark, distance];

@@ -16,9 +16,9 @@ import { toYaml } from "./yaml.js";
 /** @typedef {import("./known.js").Known} Known */
 /** @typedef {import("./view.js").Store} Store */
 
-/** Longest raw event that is shown, in characters; all of it can be copied. */
+/** Maximum characters shown of a raw event; all of it can be copied. */
 const RAW = 100_000;
-/** While the range moves, an object is asked for again this often at most. */
+/** Minimum milliseconds between two requests for an object while the range moves. */
 const AGAIN = 5 * SECOND;
 
 export class Panel {
@@ -35,18 +35,18 @@ export class Panel {
     this.title = byId("panel-title");
     /** @type {AbortController|null} */
     this.control = null;
-    /** What is shown. */
+    /** The subject shown. */
     this.subject = "";
-    /** The range that it is shown for, where that decides. @type {number|null} */
+    /** The range for which it is shown, if that matters. @type {number|null} */
     this.last = null;
     this.stamp = "";
-    /** The content is still that of something else. */
+    /** The content is still that of the former subject. */
     this.fresh = false;
     this.failed = false;
-    /** What is said in place of it. */
+    /** The message shown instead. */
     this.problem = "";
     this.form = "YAML";
-    /** What had the focus before the panel was opened. @type {HTMLElement|null} */
+    /** The element that had the focus before the panel was opened. @type {HTMLElement|null} */
     this.before = null;
     byId("panel-close").addEventListener("click", () => this.close());
     byId("panel-link").addEventListener("click", (event) => {
@@ -63,7 +63,7 @@ export class Panel {
     if (node instanceof HTMLElement) node.focus({ preventScroll: true });
   }
 
-  /** A row of the list may have been made anew since it had the focus.
+  /** The same row of the list, which may have been made anew since.
    * @param {HTMLElement|null} before */
   sameRow(before) {
     const event = before?.dataset.event;
@@ -81,7 +81,7 @@ export class Panel {
       : String(Math.floor(this.store.now() / AGAIN));
     const ranged = shown?.is === "object" && last !== this.last;
     if (!other && !ranged && stamp === this.stamp && !again) return;
-    // Only time has passed, for which a reader, or an answer on its way, is not disturbed.
+    // Only time has passed, which disturbs neither a reader nor a request in progress.
     const ticks = !other && !ranged && !again && last !== null;
     if (ticks && (this.failed || this.control || isSelected(this.content))) return;
     this.subject = subject;
@@ -122,10 +122,10 @@ export class Panel {
       const final = error instanceof ApiError && isFinal(error);
       if (!ticks || final) this.tell(/** @type {Error} */ (error));
       if (!(error instanceof ApiError) || (final && error.status !== 401)) {
-        this.on.settled(); // nothing is tried again by itself
+        this.on.settled(); // nothing is retried automatically
         return;
       }
-      if (error.status === 401) this.subject = ""; // asked again when the reader is known
+      if (error.status === 401) this.subject = ""; // requested again after a login
       this.on.failed(error, () => {
         if (this.subject === subject) void this.show(shown, this.store.range(), true);
       });
@@ -137,7 +137,7 @@ export class Panel {
     }
   }
 
-  /** Says what went wrong, once. @param {Error} error */
+  /** Shows an error, once. @param {Error} error */
   tell(error) {
     const gone = error instanceof ApiError && error.status === 404;
     const problem = gone ? "This event is no longer kept, or the link is mistyped."
@@ -249,7 +249,7 @@ export class Panel {
     const { utc } = this.store.view;
     const now = this.store.now();
     const of = item.object;
-    // In the event's namespace, which is seen: an object of the whole cluster has none.
+    // With the event's namespace, which is visible; a cluster-scoped object has none.
     const object = { cluster, kind: of.kind, namespace, name: of.name };
     const width = Math.max(200, this.content.clientWidth - 32);
     fill(this.kind, item.type || "Event");
@@ -335,11 +335,11 @@ function copyButton(text, label) {
       typeof text === "string" ? text : text()) }, label);
 }
 
-/** What a node says, but for the moment after something was copied by it.
+/** A button's text, except just after it copied something.
  * @param {HTMLElement} node */
 const label = (node) => node.dataset.label ?? node.textContent;
 
-/** Copies, and says so on the button for a moment. @param {HTMLElement} button
+/** Copies, and shows that on the button for a moment. @param {HTMLElement} button
  * @param {string} text */
 async function copied(button, text) {
   await copy(text);

@@ -14,9 +14,9 @@ const uPlot = /** @type {{uPlot: import("./types.js").PlotClass}} */ (
   /** @type {unknown} */ (globalThis)).uPlot;
 
 const HEIGHT = 96;
-/** In narrow windows, where the lanes need the room. */
+/** The height in narrow windows, where lanes need the space. */
 const LOW = 60;
-/** Room above the highest bar. */
+/** The height of the chart, relative to its highest bar. */
 const HEAD = 1.15;
 
 /** Largest first, so that the small are on top and drawn last; warnings below all. Values are sums
@@ -138,7 +138,7 @@ export class Rates {
     this.plot.setScale("x", { min: scale.from, max: scale.to });
   }
 
-  /** Another theme. @param {Scale} scale */
+  /** Applies another theme. @param {Scale} scale */
   recolour(scale) {
     if (!this.picture) return;
     this.build(scale);
@@ -160,7 +160,7 @@ export class Rates {
     }));
   }
 
-  /** What the bar at a time stands for. @param {number} at @param {boolean} utc */
+  /** Describes the bar at a time. @param {number} at @param {boolean} utc */
   describe(at, utc) {
     const rates = this.picture?.rates;
     if (!rates) return null;

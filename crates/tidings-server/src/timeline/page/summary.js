@@ -1,4 +1,4 @@
-// What a picture holds and what it leaves out, in words.
+// Describes what a picture contains and omits.
 
 import { counted, dateTime, number } from "./time.js";
 
@@ -6,16 +6,16 @@ import { counted, dateTime, number } from "./time.js";
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Mark} Mark */
 
-/** Clusters, and letters of why they are not followed, that are told. */
+/** Maximum clusters in a notice, and of letters of their problem. */
 const MOST_TOLD = 3;
 const MOST_LETTERS = 300;
-/** Clusters of which it is told what is kept. */
+/** Maximum clusters whose counts are shown. */
 const MOST_KEPT = 20;
 /** @type {[string, number][]} */
 const UNITS = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
 
-/** Which clusters are not followed now, so that what happens there does not appear: nothing, if all
- * are. @param {Picture|null} picture */
+/** The clusters that are not followed now, so that their new events do not appear.
+ * @param {Picture|null} picture */
 export function notFollowed(picture) {
   const all = picture?.following ?? [];
   const lost = all.filter((one) => !one.live);
@@ -71,7 +71,7 @@ export function keptOf({ following }, utc) {
   };
 }
 
-/** A sealed archive counts what it has; others, what they observed.
+/** A sealed archive counts the versions it has; others, those they observed.
  * @param {Kept} kept @param {boolean} utc */
 function keptWords({ events, versions, bytes, since }, utc) {
   return [
@@ -90,7 +90,7 @@ function size(bytes) {
   return `${number(bytes)} B`;
 }
 
-/** What went wrong first, of what is drawn. @param {Picture} picture @param {number} from */
+/** The first warning in the picture. @param {Picture} picture @param {number} from */
 export function earliestWarning({ marks }, from) {
   /** @type {Mark|null} */
   let earliest = null;

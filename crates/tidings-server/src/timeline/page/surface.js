@@ -146,7 +146,7 @@ export function svgSurface(width, height, font) {
         node.textContent = shorten(text, size, most);
       },
     },
-    /** What follows is drawn only right of x, in a group of its own. */
+    /** Draws what follows only right of x, in its own group. */
     clip(x) {
       clips += 1;
       const shape = add("clipPath", { id: `c${clips}` }, root);
@@ -165,7 +165,7 @@ function hatchLines(x, w, h) {
   return lines;
 }
 
-/** A text as it is seen, cut to about `most` pixels. @param {string} said @param {number} size
+/** The visible text, cut to about `most` pixels. @param {string} said @param {number} size
  * @param {number} [most] */
 function shorten(said, size, most) {
   const text = visible(said);

@@ -4,10 +4,10 @@
 
 const KEY = "tidings-theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
-/** The dark colours; for which media is what the system prefers, until it is chosen. */
+/** The dark colours. Their media query follows the system until a theme is chosen. */
 const darkColours = /** @type {HTMLLinkElement} */ (document.getElementById("dark-colours"));
 
-/** Settings may be refused by the browser; then the choice lasts as long as the page. */
+/** The browser may refuse to store settings; then the choice lasts as long as the page. */
 function stored() {
   try {
     return localStorage.getItem(KEY);
@@ -34,7 +34,7 @@ export function startTheme() {
   const chosen = stored();
   if (chosen === "dark" || chosen === "light") choose(chosen);
   dark.addEventListener("change", changed);
-  // Until it has come, the colours are the light ones.
+  // Until the style sheet is loaded, the colours are the light ones.
   darkColours.addEventListener("load", changed);
 }
 
@@ -44,7 +44,7 @@ export function switchTheme() {
   try {
     localStorage.setItem(KEY, next);
   } catch {
-    // Not kept.
+    // The choice is not stored.
   }
   changed();
 }

@@ -1,4 +1,4 @@
-// What is under the pointer: a line through the picture with its time, and a few words beside it.
+// The tip at the pointer: a line through the picture with its time, and a few words beside it.
 
 import { byId, el, fill } from "./dom.js";
 import { counted, dateTime, duration, number } from "./time.js";

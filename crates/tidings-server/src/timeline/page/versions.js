@@ -63,7 +63,7 @@ function unplaced({ item, versionsMore }, [oldest]) {
   return oldest && (versionsMore || oldest.last > item.first) ? oldest.count : 0;
 }
 
-/** Between two versions their count rose by so much.
+/** The increase of the count between two versions.
  * @param {Version[]} versions @param {number} begun The count that they begin with.
  * @param {Item} item @param {number} steps @returns {Steps} */
 function counts(versions, begun, item, steps) {

@@ -112,7 +112,7 @@ export class Store {
     this.view = view;
     /** Milliseconds that the server's clock is ahead of ours. */
     this.ahead = 0;
-    /** If `still`, what was loaded is what is in view.
+    /** If `still`, the loaded data is that of the view.
      * @type {((view: View, before: View, still: boolean) => void)[]} */
     this.listeners = [];
     this.timer = 0;
@@ -127,7 +127,7 @@ export class Store {
   range() {
     const { last, from, to } = this.view;
     if (last === null) return [from, to];
-    const end = this.now() + last * 0.02; // so that what comes now is not at the very edge
+    const end = this.now() + last * 0.02; // so that new events are not at the very edge
     return [end - last * 1.02, end];
   }
 
@@ -140,7 +140,7 @@ export class Store {
 
   /** @param {Partial<View>} patch @param {boolean} [step] A step of its own in the history. */
   set(patch, step = false) {
-    if (step && this.timer) this.replace(); // where a pan had led to, before the step
+    if (step && this.timer) this.replace(); // the end of a pan, before the step
     this.apply({ ...this.view, ...patch });
     if (step) history.pushState(null, "", writeAddress(this.view));
     else if (!this.timer) this.timer = window.setTimeout(() => this.replace(), 250);

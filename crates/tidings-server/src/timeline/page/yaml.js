@@ -1,5 +1,5 @@
-// A value of JSON as YAML, to be read and copied. Text is quoted whenever YAML could take it for
-// something else.
+// A value of JSON as YAML, to be read and copied. Text is quoted if YAML could read it as another
+// type.
 
 const PLAIN = /^[A-Za-z_/][A-Za-z0-9_./ ()-]*$/;
 const TAKEN = /^(true|false|null|yes|no|on|off|y|n|~)$/i;
