@@ -1,6 +1,6 @@
-//! Unmodified programs of client-go and controller-runtime (the Go module in `clients/`) and
-//! kube-rs's recorder against our server and, if given, against kube-apiserver: expectations of
-//! ours must hold for it, too. And readers of an archive that follows each of them.
+//! Runs unmodified clients against our server and, if one is given, against kube-apiserver, which
+//! must meet the same expectations: programs of client-go and controller-runtime (the Go module in
+//! `clients/`), and kube-rs's recorder. Other clients read an archive that follows each server.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::servers::{ApiServer, Etcd, StartError};
 /// The environment variable with the kubeconfig of an archive, for the Go clients.
 const ARCHIVE: &str = "ARCHIVE_KUBECONFIG";
 
-/// Why nothing could be judged.
+/// Why the clients could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ClientsError {
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     etcd: Option<PathBuf>,
 }
 
-/// Runs the clients against each server; whether all of them passed.
+/// Runs the clients against each server. Returns whether all of them passed.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ClientsError> {
     let ours = ApiServer::start_tidings(&args.tidings, &[]).await?;
     let mut passed = test(args, "tidings", &ours, out).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Clien
     Ok(passed)
 }
 
-/// A line of what passed, or the error.
+/// Writes a line about a part that passed, or its error.
 fn tell(
     what: &str,
     with: &str,
@@ -98,7 +98,7 @@ async fn test(
     Ok(test_go(args, name, server, None, out).await? && passed)
 }
 
-/// Reads an archive that follows the server.
+/// Runs the clients that read an archive which follows the server.
 async fn test_archive(
     args: &Args,
     followed: &str,
@@ -126,7 +126,7 @@ async fn test_archive(
     Ok(test_go(args, &name, server, Some(own), out).await? && passed)
 }
 
-/// kubectl with an archive that passes everything except events to a real cluster.
+/// Runs kubectl with an archive that passes everything except events to a real cluster.
 async fn test_passing(
     args: &Args,
     server: &ApiServer,
@@ -159,7 +159,7 @@ async fn test_go(
         return Ok(true);
     };
     let mut test = Command::new(go);
-    // Never a cached result of another server.
+    // `go test` must not answer with its cached result for another server.
     test.args(["test", "-count=1", "-v", "./..."])
         .current_dir(&args.dir)
         .env("KUBECONFIG", &server.kubeconfig)

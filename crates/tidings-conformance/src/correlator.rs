@@ -1,5 +1,5 @@
-//! The correlator and the delivery against client-go's: the same events at the same times, with the
-//! same answers of the sink, must lead to the same calls.
+//! Compares the correlator and the delivery with client-go's: the same events at the same times,
+//! with the same answers of the sink, must lead to the same calls.
 
 use std::io::Write;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioErro
     Ok(differing == 0)
 }
 
-/// The differences, call by call.
+/// Replays a scenario. Returns the differences, call by call.
 fn replay(scenario: &Scenario) -> Vec<String> {
     let names = Arc::new(NameStamps::new(0));
     let mut correlator = match Correlator::new(scenario.options.clone(), names) {
@@ -49,7 +49,7 @@ fn replay(scenario: &Scenario) -> Vec<String> {
     let mut found = Vec::new();
     for (index, step) in scenario.steps.iter().enumerate() {
         let calls = handle(&mut correlator, &mut delivery, step);
-        // Line numbers of the file, whose first line has the options.
+        // The number of the step's line in the file, whose first line has the options.
         let line = index + 2;
         for call in 0..calls.len().max(step.calls.len()) {
             let place = format!("line {line} ({}), call {}", step.at, call + 1);
@@ -80,7 +80,7 @@ fn differ(theirs: Option<&Call>, ours: Option<&Call>) -> Option<String> {
     }
 }
 
-/// The calls for one event, without waiting: client-go's `recordToSink`.
+/// Makes the calls for one event as client-go's `recordToSink` does, but without its pauses.
 fn handle(
     correlator: &mut Correlator,
     delivery: &mut Delivery<Occurrence>,
@@ -110,7 +110,7 @@ fn handle(
     sink.calls
 }
 
-/// Notes calls and answers them from a script, and then with `ok`.
+/// A sink that notes every call. Its answers are those of the scenario, and then `ok`.
 struct Sink<'a> {
     outcomes: &'a [Outcome],
     calls: Vec<Call>,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Every place where `theirs` and `ours` differ: its path, theirs and ours.
+/// Every place where `theirs` and `ours` differ, each with its path and both values.
 pub(crate) fn differences(theirs: &Value, ours: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare("", Some(theirs), Some(ours), &mut found);

@@ -1,4 +1,5 @@
-//! A plain HTTPS client: one connection for one request, without added headers or hidden steps.
+//! A plain HTTPS client without added headers or hidden steps. Each request has a connection of its
+//! own, unless a caller keeps one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Timeout of an answer; watches have their own timeout.
+/// Maximum time until an answer begins. Watches have their own limit.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Maximum header fields and bytes, as in Go's client.
+/// Maximum header fields and maximum bytes of an answer's headers, as in Go's client.
 const HEADERS_MAX: usize = 100_000;
 const HEADERS_BYTES_MAX: usize = 10 << 20;
 
@@ -47,17 +48,17 @@ pub(crate) struct Client {
     tls: TlsConnector,
 }
 
-/// An answer whose body may be incomplete.
+/// An answer whose body may still be on its way.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: Incoming,
-    /// The bytes of an incomplete line.
+    /// Bytes of a line that is not complete yet.
     read: Vec<u8>,
 }
 
 impl Client {
-    /// A client of the server at `address`, whose certificate is signed by one of these.
+    /// A client of the server at `address`, whose certificate one of these authorities signed.
     pub(crate) fn new(address: &str, trusted: &[u8]) -> Result<Self, HttpError> {
         let wrong = |error: &dyn std::fmt::Display| HttpError::Certificate(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -121,13 +122,13 @@ impl Client {
     }
 }
 
-/// A connection of HTTP/1.1.
+/// An HTTP/1.1 connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: http::HeaderValue,
 }
 
-/// The same without TLS.
+/// Sends a request over a connection without TLS.
 pub(crate) async fn send_plainly(
     address: &str,
     request: Request<Full<Bytes>>,
@@ -151,12 +152,12 @@ impl Connection {
             .max_buf_size(HEADERS_BYTES_MAX)
             .handshake(TokioIo::new(stream))
             .await?;
-        // Its errors show in the answer.
+        // The task's errors also appear as errors of the answer.
         tokio::spawn(connection);
         Ok(Self { sender, host })
     }
 
-    /// Sends a request once the previous answer is complete, and returns when the answer begins.
+    /// Sends a request once the previous answer is complete. Returns when the answer begins.
     pub(crate) async fn send(
         &mut self,
         mut request: Request<Full<Bytes>>,

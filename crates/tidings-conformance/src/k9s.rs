@@ -11,14 +11,14 @@ use tokio::time::sleep;
 use crate::kube_rs::{KubeRsError, Recorded};
 
 const NAMESPACE: &str = "k9s";
-/// Timeout for drawing on a slow machine.
+/// Maximum attempts to find a text on the screen, for slow machines.
 const TRIES: usize = 300;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// A terminal with k9s in it. It ends when this is dropped.
 struct Terminal {
     tmux: PathBuf,
-    /// Of a tmux server of its own.
+    /// The socket of a tmux server of this terminal alone.
     socket: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         let mut end = std::process::Command::new(&self.tmux);
         end.arg("-S").arg(&self.socket).arg("kill-server");
-        // It may have ended together with k9s.
+        // tmux may have ended together with k9s.
         let _ = end.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
@@ -43,7 +43,7 @@ impl Terminal {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Waits until it shows all of these texts, or returns the screen.
+    /// Waits until the screen shows all of these texts. If it does not, returns the screen.
     async fn shows(&self, texts: &[&str]) -> std::io::Result<Result<String, String>> {
         let mut screen = String::new();
         for _ in 0..TRIES {
@@ -57,7 +57,7 @@ impl Terminal {
     }
 }
 
-/// The last screen, or the error.
+/// Runs k9s. Returns its last screen if something was missing there.
 pub(crate) async fn judge(
     k9s: &Path,
     source: &Path,
@@ -70,7 +70,7 @@ pub(crate) async fn judge(
         tmux: PathBuf::from("tmux"),
         socket: folder.join("tmux"),
     };
-    // Otherwise it checks for a newer version.
+    // Without this setting k9s asks the network for a newer version.
     let settings = "k9s:\n  skipLatestRevCheck: true\n";
     std::fs::write(folder.join("config.yaml"), settings)?;
     let quoted = |path: &Path| format!("'{}'", path.display());

@@ -38,19 +38,19 @@ async fn client(kubeconfig: &Path) -> Result<Client, KubeRsError> {
     Ok(Client::try_from(config)?)
 }
 
-/// Creates a namespace, if it does not exist.
+/// Creates a namespace if it does not exist.
 async fn be_namespace(client: &Client, name: &str) -> Result<(), KubeRsError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.into());
     match namespaces.create(&PostParams::default(), &namespace).await {
-        // Where all namespaces exist, none can be created.
+        // A server on which every namespace exists cannot create any.
         Err(kube::Error::Api(status)) if matches!(status.code, 405 | 409) => Ok(()),
         made => Ok(made.map(drop)?),
     }
 }
 
-/// Errors on a server after its recorder was used.
+/// Uses kube-rs's recorder on a server. Returns what was wrong.
 pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsError> {
     let client = client(kubeconfig).await?;
     be_namespace(&client, NAMESPACE).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsErr
     Ok(None)
 }
 
-/// Writes events of a namespace.
+/// Writes events of one namespace.
 pub(crate) struct Recorded {
     events: Api<Stored>,
     namespace: String,
@@ -134,15 +134,16 @@ impl Recorded {
     }
 }
 
-/// Number of events, and of writes to each, while the source is watched.
+/// Number of events that are written while the source is watched, and of writes to each.
 const EVENTS: usize = 30;
 const BETWEEN_EVENTS: Duration = Duration::from_millis(150);
-/// A watch ends after this time, and is resumed.
+/// Seconds after which the server ends a watch, so that the watcher must resume it.
 const WATCH_SECONDS: u32 = 1;
-/// Timeout for all of them on a slow machine.
+/// Maximum time until the watcher has shown everything, for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Errors of kube-rs's watcher of an archive, while events are written to its source.
+/// Runs kube-rs's watcher on an archive while events are written to its source. Returns what was
+/// wrong.
 pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<String>, KubeRsError> {
     const WATCHED: &str = "kube-rs-watched";
     let recorded = Recorded::at(source, WATCHED).await?;
@@ -163,7 +164,7 @@ pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<Strin
         while names.len() < EVENTS {
             match applied.next().await {
                 Some(Ok(event)) => names.extend(event.metadata.name),
-                // It reports the end of a watch, and continues by itself.
+                // The watcher reports the end of a watch, and then continues by itself.
                 Some(Err(_)) => {}
                 None => break,
             }

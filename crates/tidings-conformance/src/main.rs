@@ -99,18 +99,18 @@ fn main() -> ExitCode {
         Ok((true, ())) => ExitCode::SUCCESS,
         Ok((false, ())) => ExitCode::from(1),
         Err(error) => {
-            // If this fails, too, there is nowhere to report it.
+            // If this write fails too, the error cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::from(2)
         }
     }
 }
 
-/// Runs a suite that talks to servers.
+/// Runs a suite that needs an asynchronous runtime.
 fn block_on<E: Error + 'static>(
     suite: impl Future<Output = Result<bool, E>>,
 ) -> Result<bool, Box<dyn Error>> {
-    // Measured clients must not wait for others.
+    // The runtime has several threads, so that measured clients do not wait for each other.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -1,6 +1,6 @@
-//! kubectl through an archive that passes everything except events to a real kube-apiserver: it
-//! describes a current pod with its kept events, and the cluster itself refuses users without
-//! permission.
+//! Runs kubectl with an archive that passes everything except events to a real kube-apiserver: it
+//! describes a pod of the cluster with the events of the archive, and the cluster itself refuses
+//! users without permission.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 const NAMESPACE: &str = "passed-on";
 const MESSAGE: &str = "Back-off restarting failed container";
-/// The described objects; no controller creates accounts here.
+/// The objects that kubectl describes. They include a service account, since no controller runs
+/// here that would create it.
 const OBJECTS: &str = "apiVersion: v1
 kind: Namespace
 metadata: {name: passed-on}
@@ -28,18 +29,18 @@ spec:
   automountServiceAccountToken: false
   containers: [{name: web, image: example.com/web:1.2.3}]
 ";
-/// A request of a user without permissions.
+/// Requests that a user without permissions must be refused.
 const REFUSED: [&[&str]; 4] = [
     &["get", "pods"],
     &["get", "pod", "web"],
     &["describe", "pod", "web"],
     &["get", "events"],
 ];
-/// Timeout for the archive to have an event.
+/// Maximum attempts to find an event in the archive.
 const TRIES: usize = 300;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// kubectl with a server and a cache folder.
+/// A kubectl with a kubeconfig and a folder for its caches.
 pub(crate) struct Kubectl {
     pub(crate) program: PathBuf,
     pub(crate) home: PathBuf,
@@ -71,7 +72,7 @@ impl Kubectl {
     }
 }
 
-/// The error, if there is one.
+/// Runs the requests. Returns what was wrong.
 pub(crate) async fn judge(
     kubectl: &Kubectl,
     source: &Path,

@@ -1,4 +1,4 @@
-//! A process's processor time and maximum memory, from Linux's `/proc`.
+//! Processor time and maximum memory of a process, from Linux's `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// Ticks per second in `/proc/PID/stat`, the same on every Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A measured process.
+/// A process that is measured, by its number.
 pub(crate) struct Process(u32);
 
-/// Processor time at some moment.
+/// The processor time that a process has used up to some moment.
 pub(crate) struct Spent {
-    /// Of each current thread, in nanoseconds.
+    /// The time of each current thread, by its number.
     threads: HashMap<String, Duration>,
-    /// Of all threads since the start, in ticks.
+    /// The time of all threads since the process began, ended threads included.
     all: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Process {
         let mut threads = HashMap::new();
         for thread in fs::read_dir(self.path("task"))? {
             let thread = thread?;
-            // A thread may end meanwhile.
+            // The thread may have ended since its name was read.
             let Ok(text) = fs::read_to_string(thread.path().join("schedstat")) else {
                 continue;
             };
@@ -78,12 +78,13 @@ impl Process {
 }
 
 impl Spent {
-    /// Time spent since a moment.
+    /// The processor time that was used since an earlier moment.
     pub(crate) fn since(&self, earlier: &Self) -> Duration {
         let threads = self.threads.iter().map(|(thread, spent)| {
             spent.saturating_sub(earlier.threads.get(thread).copied().unwrap_or_default())
         });
-        // Ended threads are only in the ticks, which may be two too few or too many.
+        // The time of threads that have ended is only in the ticks, which may be two too few or too
+        // many.
         let all = self.all.saturating_sub(earlier.all);
         threads.sum::<Duration>().max(all.saturating_sub(2 * TICK))
     }

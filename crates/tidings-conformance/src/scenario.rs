@@ -1,5 +1,5 @@
-//! A scenario in the form of its file: options, then a line for each event with client-go's
-//! requests to the sink.
+//! A scenario as its file has it: options, and then a line for each event with client-go's requests
+//! to the sink.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tidings_core::{CorrelatorOptions, Event};
 
-/// Why scenarios cannot be used.
+/// Why a scenario cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ScenarioError {
@@ -37,7 +37,8 @@ pub(crate) enum ScenarioError {
     Write(#[from] std::io::Error),
 }
 
-/// client-go's `CorrelatorOptions`, as far as they are data. 0 means the default, as in client-go.
+/// The fields of client-go's `CorrelatorOptions` that are data. 0 means the default, as in
+/// client-go.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Options {
@@ -50,25 +51,25 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The same for our correlator. client-go accepts negative numbers; their effect has its own
-    /// name here.
+    /// The options of our correlator with the same effect. client-go also accepts negative numbers;
+    /// what they do is written out here.
     pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions, String> {
         let mut options = CorrelatorOptions::client_go();
         if self.lru_cache_size != 0 {
-            // Negative: every entry is evicted at once.
+            // With a negative size, every entry is evicted at once.
             options = options.cache_entries_max(usize::try_from(self.lru_cache_size).unwrap_or(0));
         }
         if self.burst_size != 0 {
-            // Negative: there is never a token.
+            // With a negative burst, there is never a token.
             let burst = self.burst_size.clamp(0, u32::MAX.into());
             options = options.spam_burst(u32::try_from(burst).unwrap_or(u32::MAX));
         }
         if self.qps != 0. {
-            // Negative: tokens are not refilled.
+            // With a negative rate, tokens are never refilled.
             options = options.spam_qps(self.qps.max(0.));
         }
         if self.max_events < 0 {
-            // Converted to unsigned, more than there will ever be.
+            // client-go converts a negative number to an unsigned one, which is never reached.
             options = options.without_aggregation();
         } else if self.max_events > 0 {
             options =
@@ -86,14 +87,14 @@ impl Options {
     }
 }
 
-/// The first line.
+/// The first line of a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     options: Options,
 }
 
-/// The sink's answer to a call.
+/// How the sink answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Outcome {
@@ -101,23 +102,23 @@ pub(crate) enum Outcome {
     NotFound,
     AlreadyExists,
     Forbidden,
-    /// No answer: the call is tried again.
+    /// The sink does not answer, so the call is tried again.
     Transport,
 }
 
-/// A call to the sink.
+/// A request of client-go to the sink.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Call {
     pub(crate) verb: String,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// The event, or the patch; null for a patch without a body.
+    /// The event or the patch; null for a patch without a body.
     #[serde(deserialize_with = "without_type")]
     pub(crate) body: Value,
 }
 
-/// An event, its time, the sink's answers, and client-go's requests.
+/// A line of the file: an event with its time, the sink's answers, and client-go's requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -130,14 +131,14 @@ pub(crate) struct Step {
     pub(crate) calls: Vec<Call>,
 }
 
-/// A file.
+/// A scenario with all its lines.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) options: CorrelatorOptions,
     pub(crate) steps: Vec<Step>,
 }
 
-/// The scenarios of a folder, by name.
+/// The files with scenarios in a folder, sorted by name.
 pub(crate) fn list_scenarios(dir: &Path) -> Result<Vec<PathBuf>, ScenarioError> {
     let failed = |source| ScenarioError::Read {
         path: dir.to_owned(),
@@ -219,7 +220,7 @@ fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> 
     Ok(Event::from_wire(event))
 }
 
-/// A list; null is an empty one, as in Go.
+/// Reads a list. Null is an empty list, as in Go.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

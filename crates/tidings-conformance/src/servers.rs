@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::http::{Client, HttpError};
 
-/// Maximum time to start one of them on a slow machine.
+/// Maximum time until a server is ready, for slow machines.
 const PATIENCE: Duration = Duration::from_secs(180);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
@@ -43,20 +43,20 @@ pub(crate) enum StartError {
     Http(#[from] HttpError),
 }
 
-/// A Kubernetes API server.
+/// A running Kubernetes API server.
 pub(crate) struct ApiServer {
     pub(crate) client: Client,
-    /// For kubectl; its user may do everything.
+    /// A kubeconfig for kubectl, with a user who may do everything.
     pub(crate) kubeconfig: PathBuf,
-    /// The kubeconfig that our program wrote itself.
+    /// The kubeconfig that tidings wrote itself.
     pub(crate) own_kubeconfig: Option<PathBuf>,
-    // Ended and removed when this is dropped.
+    // The process ends and the folder is removed when this is dropped.
     process: Child,
     _folder: TempDir,
 }
 
-/// Runs kube-apiserver with its own etcd until standard input ends; prints their addresses when
-/// they are ready.
+/// Runs kube-apiserver with an etcd of its own until standard input ends. Prints their addresses
+/// when they are ready.
 pub(crate) async fn keep(
     kube_apiserver: &Path,
     etcd: &Path,
@@ -70,13 +70,13 @@ pub(crate) async fn keep(
     });
     writeln!(out, "{said}")?;
     out.flush()?;
-    // Not with tokio, whose read of standard input cannot be cancelled; there is nothing else to
-    // do.
+    // Standard input is not read with tokio, whose read of it cannot be cancelled. Nothing else has
+    // to be done meanwhile.
     std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
     Ok(true)
 }
 
-/// An etcd.
+/// A running etcd.
 pub(crate) struct Etcd {
     pub(crate) url: String,
     process: Child,
@@ -116,7 +116,8 @@ impl Etcd {
     }
 }
 
-/// Writes kube-apiserver's files into its folder. Returns its arguments.
+/// Writes the files that kube-apiserver needs into its folder. Returns the arguments that name
+/// them.
 pub(crate) fn kube_arguments(
     place: &Path,
     etcd: &str,
@@ -145,7 +146,7 @@ pub(crate) fn kube_arguments(
 }
 
 impl ApiServer {
-    /// The process that serves, while it runs.
+    /// The number of the server's process, while it runs.
     pub(crate) fn process(&self) -> Option<u32> {
         self.process.id()
     }
@@ -210,15 +211,16 @@ impl ApiServer {
         Self::start_ours(program, "serve", arguments, true).await
     }
 
-    /// Starts a `tidings archive` that mirrors a server, and waits until it is ready. kubectl's
-    /// address is that of the cluster, the client's that of the root.
+    /// Starts a `tidings archive` that mirrors a server, and waits until it is ready. The
+    /// kubeconfig has the address of the mirrored cluster, the client that of the archive itself.
     pub(crate) async fn start_archive(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
         let arguments = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
         Self::start_ours(program, "archive", &arguments, true).await
     }
 
-    /// The same, and what it observes waits to be sealed.
+    /// Starts an archive that mirrors a server, and seals what it observes only after a day, so
+    /// that it waits during the test.
     pub(crate) async fn start_sealing(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
         let objects = source.kubeconfig.with_file_name("objects");
@@ -228,7 +230,7 @@ impl ApiServer {
         Self::start_ours(program, "archive", &[&own[..], &sealing].concat(), true).await
     }
 
-    /// One that follows a source as two clusters.
+    /// Starts an archive that follows one source as two clusters.
     pub(crate) async fn start_archive_twice(
         program: &Path,
         source: &Self,
@@ -244,7 +246,7 @@ impl ApiServer {
         Self::start_ours(program, "archive", &arguments, true).await
     }
 
-    /// An archive that asks the followed cluster about its users and their permissions, and passes
+    /// Starts an archive that asks the followed cluster about users and permissions, and passes
     /// everything except events to it.
     pub(crate) async fn start_passing(program: &Path, source: &Self) -> Result<Self, StartError> {
         let kubeconfig = source.kubeconfig.display().to_string();
@@ -277,7 +279,7 @@ impl ApiServer {
                 .stdout(Stdio::piped())
                 .stderr(log),
         )?;
-        // It prints the path of its kubeconfig when it is ready.
+        // The server prints the path of its kubeconfig when it is ready.
         let mut line = String::new();
         if let Some(output) = process.stdout.take() {
             let mut output = BufReader::new(output);

@@ -1,5 +1,5 @@
-//! The runner on scenarios: ours, further ones where `TIDINGS_VECTORS` names a folder of them,
-//! wrong ones, and none.
+//! Runs the correlator's suite on our scenarios, on further ones in the folder that
+//! `TIDINGS_VECTORS` names, on wrong ones, and on none.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -44,7 +44,7 @@ fn further_vectors_agree_too() {
     }
 }
 
-/// A folder with one scenario, made of one of ours by `change`.
+/// Writes one of our scenarios, changed by `change`, into a folder of its own.
 fn changed(name: &str, change: impl Fn(&str) -> String) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&dir).expect("the folder can be made");

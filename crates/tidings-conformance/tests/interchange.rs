@@ -1,5 +1,5 @@
-//! A real kube-apiserver and the command's server on one etcd. Without `KUBE_APISERVER` and `ETCD`,
-//! or where the command is not built beside this test, it says so and passes.
+//! Runs a real kube-apiserver and our server on one etcd. Without `KUBE_APISERVER` and `ETCD`, or
+//! if the command was not built beside this test, the test says so and passes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ fn programs() -> Result<[PathBuf; 3], String> {
         let file = std::env::var_os(variable).map(PathBuf::from);
         file.ok_or_else(|| format!("{variable} is not set"))
     };
-    // Built with all tests of the workspace, but not with those of this crate only.
+    // A build of all tests of the workspace puts the command here. One of this crate alone does
+    // not.
     let tidings = Path::new(env!("CARGO_BIN_EXE_tidings-conformance"))
         .with_file_name(format!("tidings{}", std::env::consts::EXE_SUFFIX));
     if !tidings.is_file() {
@@ -25,7 +26,7 @@ fn what_one_writes_the_other_reads_changes_and_deletes() {
     let [tidings, kube_apiserver, etcd] = match programs() {
         Ok(programs) => programs,
         Err(why) => {
-            // Not captured, so that it is seen although the test passes.
+            // Written past the test's capture, so that it is seen although the test passes.
             let _ = writeln!(std::io::stderr(), "skipped: interchange: {why}");
             return;
         }

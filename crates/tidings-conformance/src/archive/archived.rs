@@ -14,23 +14,23 @@ use crate::http::Client;
 /// The cluster's name in the archive.
 pub(super) const CLUSTER: &str = "source";
 
-/// Connections for reading versions.
+/// Number of connections over which versions are read at the same time.
 const READERS: usize = 4;
 
-/// A kept version.
+/// A version of an event that the archive has kept.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) uid: String,
     /// The event's namespace and name in the archive.
     pub(super) name: String,
-    /// Its resourceVersion at the source.
+    /// The version's `resourceVersion` at the source.
     pub(super) version: u64,
     pub(super) count: i64,
-    /// Whether it is older than the previous one in the answer.
+    /// Whether this version is older than the one before it in the answer, as it must be.
     pub(super) is_in_order: bool,
 }
 
-/// A gap, in milliseconds since 1970.
+/// A gap that the archive reports, as its bounds in milliseconds since 1970.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
     pub(super) from: i64,
@@ -38,26 +38,27 @@ pub(super) struct Gap {
     pub(super) cause: String,
 }
 
-/// The covered times of the source.
+/// The part of the source's history that the archive has, by its own report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Coverage {
-    /// The position; `None` during a list.
+    /// The `resourceVersion` up to which the archive has followed; `None` while it lists the
+    /// source.
     pub(super) version: Option<u64>,
-    /// Only the last versions from before this time are kept.
+    /// For times before this one the archive has only the last version of each event.
     pub(super) since: i64,
-    /// How often the source went back.
+    /// How often the source went back to earlier `resourceVersions`, as after a restored backup.
     pub(super) epoch: u64,
     pub(super) gaps: Vec<Gap>,
 }
 
 impl Coverage {
-    /// Whether a version written between these times is in a gap.
+    /// Whether a version written between these times can be in a gap that the archive reports.
     pub(super) fn has_gap(&self, (from, to): (i64, i64)) -> bool {
         self.gaps.iter().any(|gap| from <= gap.to && gap.from <= to)
     }
 }
 
-/// The state of following.
+/// What the metrics of the archive say about a followed cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Health {
     pub(super) state: String,
@@ -103,7 +104,7 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
     })
 }
 
-/// Versions that wait to be sealed, if any are sealed.
+/// The number of versions that wait to be sealed; `None` if the archive seals nothing.
 pub(super) async fn waiting(
     caller: &mut Caller,
     cluster: &str,
@@ -115,7 +116,7 @@ pub(super) async fn waiting(
     Ok(waiting.and_then(|number| number.parse().ok()))
 }
 
-/// A cluster's metrics.
+/// Reads the metrics of the archive about one cluster.
 pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health, ArchiveError> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
@@ -130,7 +131,7 @@ pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health,
     })
 }
 
-/// Every version of every event of a cluster.
+/// Reads every version of every event of a cluster.
 pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>, ArchiveError> {
     let events = Arc::new(Mutex::new(VecDeque::from(events(client, cluster).await?)));
     let mut readers = JoinSet::new();
@@ -156,7 +157,7 @@ pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>
     Ok(kept)
 }
 
-/// The namespaces and names of all events.
+/// Reads the namespaces and names of all events.
 async fn events(client: &Client, cluster: &str) -> Result<Vec<(String, String)>, ArchiveError> {
     let mut caller = Caller::new(client);
     let mut events = Vec::new();

@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::error::ArchiveError;
 use crate::http::{Client, Connection, HttpError};
 
-/// An answer.
+/// An answer of the server.
 pub(super) struct Reply {
     pub(super) status: StatusCode,
-    /// Null if it is not JSON.
+    /// The body; null if it is not JSON.
     pub(super) json: Value,
     pub(super) text: Bytes,
 }
 
-/// See the module documentation.
+/// Sends requests over one connection, and opens a new one when that has ended.
 pub(super) struct Caller {
     client: Client,
     connection: Option<Connection>,
@@ -38,7 +38,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Reads are repeated if the server was restarted.
+    /// Gets a path. The request is repeated if the server was restarted meanwhile.
     pub(super) async fn get(&mut self, path: &str) -> Result<Reply, HttpError> {
         let is_kept = self.connection.is_some();
         match self.ask(Method::GET, path, None).await {
@@ -47,7 +47,7 @@ impl Caller {
         }
     }
 
-    /// Sends a change, which must succeed.
+    /// Sends a change. Anything but a success is an error.
     pub(super) async fn change(
         &mut self,
         method: Method,
@@ -90,7 +90,8 @@ impl Caller {
         let answer = connection.send(request).await?;
         let status = answer.status;
         let text = answer.body().await?;
-        // Only a connection with a complete answer is used again.
+        // The connection is kept only after a complete answer; otherwise the next request would
+        // read its rest.
         self.connection = Some(connection);
         Ok(Reply {
             status,

@@ -6,7 +6,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970.
+/// The current time in milliseconds since 1970.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
@@ -14,7 +14,7 @@ pub(super) fn now() -> i64 {
     })
 }
 
-/// Never goes back.
+/// The time of a clock that never goes back.
 pub(super) fn steady() -> Instant {
     Instant::now()
 }

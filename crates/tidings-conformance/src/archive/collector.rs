@@ -14,26 +14,26 @@ use super::stage::Followed;
 use super::writer::Writer;
 use crate::http::Client;
 
-/// Delay before it is started again after it ended by itself.
+/// Interval in which the suite looks whether the collector has ended by itself.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// Maximum events until one of them must be written.
+/// Maximum events that are written until the collector must have exported one of them.
 const PROBES: usize = 240;
 const BETWEEN_PROBES: Duration = Duration::from_millis(500);
-/// It has written everything when nothing was written for this time.
+/// The collector is taken to have exported everything when its file did not grow for this time.
 const QUIET: Duration = Duration::from_secs(10);
-/// Maximum time to wait for it.
+/// Maximum number of such times to wait for that.
 const QUIETS: usize = 12;
 
-/// See the module documentation.
+/// A running collector, which is started again whenever it ends.
 pub(super) struct Collector {
     pub(super) program: Program,
     file: PathBuf,
-    /// How often it ended by itself.
+    /// How often the collector ended by itself.
     pub(super) ends: u64,
 }
 
 impl Collector {
-    /// Follows the source like the archive.
+    /// Starts a collector that follows this source.
     pub(super) fn start(
         program: &Path,
         folder: &Path,
@@ -42,8 +42,8 @@ impl Collector {
         let kubeconfig = folder.join("collector-source.yaml");
         std::fs::write(&kubeconfig, Followed::kubeconfig(&[followed]))?;
         let (settings, file) = (folder.join("collector.yaml"), folder.join("collected.json"));
-        // With a rotation that never happens the exporter writes at once, and appends to an
-        // existing file.
+        // With a rotation configured, the exporter writes each line at once and appends to an
+        // existing file. This one's size is never reached.
         let text = format!(
             "receivers:\n  k8sobjects:\n    auth_type: kubeConfig\n    objects:\n    \
              - {{name: events, mode: watch, exclude_watch_type: [DELETED]}}\n\
@@ -64,7 +64,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Writes events until it has written one of them.
+    /// Writes events to the source until the collector has exported one of them.
     pub(super) async fn begun(
         &mut self,
         source: &Client,
@@ -89,7 +89,8 @@ impl Collector {
         }
     }
 
-    /// It ends by itself if the source is away at its start; its supervisor starts it again.
+    /// Starts the collector again if it has ended, as it does by itself if the source is down when
+    /// it starts.
     fn restart_if_ended(&mut self) -> Result<(), ArchiveError> {
         if self.program.check().is_err() {
             self.ends += 1;
@@ -98,7 +99,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Starts it again whenever it ends by itself, for some time.
+    /// For some time, starts the collector again whenever it ends by itself.
     pub(super) async fn look_after(&mut self, time: Duration) -> Result<(), ArchiveError> {
         let until = super::clock::steady() + time;
         loop {
@@ -111,7 +112,7 @@ impl Collector {
         }
     }
 
-    /// Waits until nothing more is written.
+    /// Waits until the collector's file no longer grows.
     pub(super) async fn settle(&mut self) -> Result<(), ArchiveError> {
         let mut written = self.written()?;
         for _ in 0..QUIETS {
@@ -124,7 +125,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Every version that it wrote. A line torn by a kill does not count.
+    /// Every version that the collector exported. A line that a kill left incomplete is skipped.
     pub(super) fn versions(&self) -> Result<Vec<Kept>, ArchiveError> {
         let text = std::fs::read(&self.file)?;
         let mut kept = Vec::new();
@@ -138,7 +139,7 @@ impl Collector {
     }
 }
 
-/// The items of the innermost of nested lists.
+/// The items of the innermost of three nested lists, which have these names.
 fn items<'a>(value: &'a Value, names: [&str; 3]) -> Vec<&'a Value> {
     names.iter().fold(vec![value], |values, name| {
         let lists = values.into_iter().map(|value| &value[*name]);
@@ -146,7 +147,7 @@ fn items<'a>(value: &'a Value, names: [&str; 3]) -> Vec<&'a Value> {
     })
 }
 
-/// A member of a map, in the form that OTLP gives both.
+/// The value of a key in a map. OTLP writes a map as a list of pairs of key and value.
 fn member<'a>(value: &'a Value, name: &str) -> &'a Value {
     let members = value["kvlistValue"]["values"].as_array();
     let found = members
@@ -172,7 +173,7 @@ fn version(event: &Value) -> Kept {
             Some(count) => count.parse().unwrap_or_default(),
             None => count["intValue"].as_i64().or(double).unwrap_or_default(),
         },
-        // It is a log, in the order of arrival.
+        // The collector's file is a log, so its order is that of arrival.
         is_in_order: true,
     }
 }

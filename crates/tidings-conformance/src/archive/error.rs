@@ -1,4 +1,4 @@
-//! Why the archive could not be judged, or an error around it.
+//! Errors of this suite.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 use crate::http::HttpError;
 use crate::servers::StartError;
 
-/// Why nothing could be judged, or an error around it.
+/// Why the archive could not be judged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ArchiveError {

@@ -14,11 +14,11 @@ use super::error::ArchiveError;
 use super::program::Program;
 use crate::http::{HttpError, send_plainly};
 
-/// Maximum time to start one on a slow machine.
+/// Maximum attempts to reach a started etcd, for slow machines.
 const TRIES: usize = 600;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
-/// See the module documentation.
+/// An etcd that can be killed and started again on the same port and folder.
 pub(super) struct Etcd {
     pub(super) program: Program,
     pub(super) url: String,
@@ -59,7 +59,7 @@ impl Etcd {
         Ok(etcd)
     }
 
-    /// Starts it if it does not run, and waits until it answers.
+    /// Starts etcd if it does not run, and waits until it answers.
     pub(super) async fn be_ready(&mut self) -> Result<(), ArchiveError> {
         self.program.be_started().await?;
         for _ in 0..TRIES {
@@ -80,7 +80,7 @@ impl Etcd {
         Ok(serde_json::from_slice(&answer.body().await?).unwrap_or_default())
     }
 
-    /// Compacts the history.
+    /// Compacts etcd's history up to the current revision.
     pub(super) async fn compact(&self) -> Result<(), ArchiveError> {
         let status = self.ask("/v3/maintenance/status", &json!({})).await?;
         let revision = &status["header"]["revision"];

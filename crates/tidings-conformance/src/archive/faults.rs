@@ -1,5 +1,5 @@
-//! One fault at a time: the state that the archive reports meanwhile, and its gaps afterwards,
-//! compared with the ledger.
+//! One fault at a time: the state that the archive reports during the fault, and the gaps that it
+//! reports afterwards, are compared with the ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,27 +27,28 @@ use crate::http::Client;
 use crate::servers::KUBE_CERTIFICATES;
 
 const PER_SECOND: u64 = 50;
-/// The time before and after a fault.
+/// Time in which events are written before and after each fault.
 const WELL: Duration = Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-/// The namespace that identifies clusters.
+/// The namespace by whose UID a cluster is recognized.
 const IDENTITY: &str = "/api/v1/namespaces/kube-system";
-/// An event with a TTL of a minute has ended by then: kube-apiserver uses longer leases.
+/// Maximum time until an event with a TTL of a minute is gone: kube-apiserver keeps it longer,
+/// because it shares leases between events.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// The size of a disk that is soon full.
+/// The mount option for the size of a disk that is soon full.
 const SMALL_DISK: &str = "size=192m";
 
-/// The expected behaviour of the archive in a fault.
+/// What the archive must report about a fault.
 struct Expected {
-    /// A state during the fault.
+    /// A state that it must report during the fault.
     state: Option<&'static str>,
-    /// The causes of its gaps; empty if nothing was missed.
+    /// The causes of the gaps that it must report afterwards; empty if nothing was missed.
     causes: &'static [&'static str],
-    /// Minimum seconds without progress that it reports.
+    /// Minimum seconds without progress that it must report during the fault.
     silence: f64,
 }
 
-/// Its reports meanwhile: each state, and the maximum seconds without progress.
+/// What the archive reported during a fault: each state, with the maximum seconds without progress.
 #[derive(Default)]
 struct Said(BTreeMap<String, f64>);
 
@@ -72,7 +73,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// A fault in progress.
+/// A fault with its name, its servers and its writers.
 struct Story<'a, W> {
     name: &'static str,
     expected: Expected,
@@ -81,7 +82,8 @@ struct Story<'a, W> {
 }
 
 impl<W: Write> Story<'_, W> {
-    /// Waits until the archive has caught up, and compares it with the ledger.
+    /// Stops the writers, waits until the archive has caught up, and compares its content with the
+    /// ledger.
     async fn end(
         self,
         archive: &mut Archive,
@@ -92,7 +94,8 @@ impl<W: Write> Story<'_, W> {
         self.end_at(archive, (0, latest), ledger, said).await
     }
 
-    /// The same, up to a version after the source went back this number of times.
+    /// Like `end`, but the archive must have caught up to a version after the source went back this
+    /// number of times.
     async fn end_at(
         self,
         archive: &mut Archive,
@@ -137,7 +140,7 @@ impl<W: Write> Story<'_, W> {
     }
 }
 
-/// Observes the archive for some time.
+/// For some time, notes the states that the archive reports.
 async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<(), ArchiveError> {
     let mut ticks = interval(BETWEEN_LOOKS);
     let until = clock::steady() + time;
@@ -150,7 +153,7 @@ async fn look(archive: &mut Archive, time: Duration, said: &mut Said) -> Result<
     Ok(())
 }
 
-/// Runs all faults, or those with this in their name. Returns whether the archive was right in
+/// Runs all faults, or those with this text in their name. Returns whether the archive was right in
 /// each.
 pub(super) async fn run(
     programs: &Programs,
@@ -224,7 +227,8 @@ async fn frozen<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// Events that end at the source while the archive does not run are kept.
+/// An event is created and ends at the source while the archive does not run. The archive must have
+/// it nevertheless.
 async fn short_lived<W: Write>(
     programs: &Programs,
     random: &mut fastrand::Rng,
@@ -258,11 +262,11 @@ async fn short_lived<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// The follower's permissions at the source.
+/// Where the follower's permissions at the source are configured.
 enum Permission {
-    /// A file of roles, read again when it changes.
+    /// In a file of roles, which `tidings serve` reads again when it changes.
     File(PathBuf),
-    /// Roles of a kube-apiserver.
+    /// In the roles of a kube-apiserver, which are changed through this caller.
     Served(Caller),
 }
 
@@ -352,7 +356,8 @@ async fn forbidden<W: Write>(
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
     permission.set(false).await?;
-    // A replaced file is noticed within ten seconds; an open watch is not checked again.
+    // `tidings serve` notices a replaced file within ten seconds, and checks permissions only when
+    // a watch begins. So the open watch is cut.
     look(&mut stage.archive, Duration::from_secs(15), &mut said).await?;
     stage.proxy.cut();
     look(&mut stage.archive, Duration::from_secs(30), &mut said).await?;
@@ -367,7 +372,7 @@ async fn other_cluster<W: Write>(
     random: &mut fastrand::Rng,
     story: Story<'_, W>,
 ) -> Result<(), ArchiveError> {
-    // Both have the same certificate, like clusters behind one load balancer.
+    // Both sources have the same certificate, like two clusters behind one load balancer.
     let folder = tempfile::tempdir()?;
     let first = Source::start_of(programs, folder.path(), &[]).await?;
     let identity = Caller::new(&first.client).get(IDENTITY).await?;
@@ -445,7 +450,7 @@ async fn on_small_disk<W: Write>(
     let mut said = Said::default();
     look(&mut stage.archive, WELL, &mut said).await?;
     let ballast = place.join("ballast");
-    // The disk is full at any size: its end stops the writes.
+    // This fills the disk, whatever its size. `dd` ends by itself when no more can be written.
     let mut fill = Command::new("dd");
     let to = format!("of={}", ballast.display());
     fill.args(["if=/dev/zero", "bs=64k", &to]).output().await?;
@@ -456,7 +461,7 @@ async fn on_small_disk<W: Write>(
     story.end(&mut stage.archive, &ledger, &said).await
 }
 
-/// A source over an etcd, followed.
+/// Starts a source that stores its events in an etcd, and an archive that follows it.
 async fn over_etcd(programs: &Programs) -> Result<Stage, ArchiveError> {
     let folder = tempfile::tempdir()?;
     let source = Source::over_etcd(programs, folder.path()).await?;
@@ -475,7 +480,7 @@ async fn compacted<W: Write>(
     stage.archive.program.kill().await?;
     sleep(WELL).await;
     stage.source.etcd()?.compact().await?;
-    // It may have some of the compacted history in memory.
+    // The source may still have some of the compacted history in memory. A restart removes that.
     stage.source.program.kill().await?;
     stage.source.be_ready().await?;
     sleep(WELL).await;
@@ -495,13 +500,14 @@ async fn restored<W: Write>(
     let before = Writers::start(&stage.source.client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;
     let mut ledger = before.end().await?;
-    // A backup of the stopped server, so that nothing is written meanwhile.
+    // The backup is made while etcd is stopped, so that nothing is written meanwhile.
     let etcd = stage.source.etcd()?;
     etcd.program.kill().await?;
     let backup = etcd.data.with_extension("backup");
     copy_folder(&etcd.data, &backup);
     stage.source.be_ready().await?;
-    // Events written now are lost at the source, and kept in the archive.
+    // The restored source does not have the events that are written from here on. The archive keeps
+    // them.
     let client = stage.source.client.clone();
     let lost = Writers::named("lost", &client, PER_SECOND, random);
     look(&mut stage.archive, WELL, &mut said).await?;

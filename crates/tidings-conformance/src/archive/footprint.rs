@@ -22,9 +22,9 @@ use super::writer::{Writer, Writers};
 use crate::http::Client;
 use crate::process::Process;
 
-/// The measurement.
+/// The sizes of one measurement.
 pub(super) struct Plan {
-    /// Numbers of events at the source.
+    /// Numbers of events at the source, each measured on its own.
     pub(super) live: Vec<u64>,
     /// Versions per second that are written, and for how long.
     pub(super) per_second: u64,
@@ -32,33 +32,36 @@ pub(super) struct Plan {
     pub(super) collector: Option<PathBuf>,
 }
 
-/// Concurrent writers that fill the source.
+/// Concurrent writers that create the source's events.
 const FILLERS: u64 = 16;
-/// Time after the first list before memory counts.
+/// Time between the first list and the measurement of memory at rest.
 const REST: Duration = Duration::from_secs(5);
 
-/// Versions that are sealed wait at most this long.
+/// Maximum time for which versions wait to be sealed.
 const SEAL_AFTER: &str = "2s";
 
-/// The cost of one of them.
+/// What it cost one program to follow the source.
 struct Figures {
     name: &'static str,
-    /// Time until it has the existing events, which a collector does not read.
+    /// Time until the program had the events that existed. `None` for a collector, which does not
+    /// read them.
     first: Option<Duration>,
-    /// Resident bytes: the maximum at the beginning, and after the versions were followed.
+    /// Maximum resident memory in bytes: after the first list, and after the versions were
+    /// followed.
     peak: u64,
     after: u64,
-    /// For each version.
+    /// Processor time for each followed version.
     processor: Duration,
     /// Versions per second that were written.
     rate: f64,
-    /// Time from the write of the last version until it was kept.
+    /// Time from the write of the last version until the program had it.
     behind: Option<Duration>,
-    /// Versions per second that it follows when it was behind, and nothing is written.
+    /// Versions per second that the program follows when it has been stopped, and nothing more is
+    /// written.
     caught_up: Option<f64>,
 }
 
-/// Measures, and prints a table.
+/// Measures the archive and the collector, and prints a table.
 pub(super) async fn run(
     programs: &Programs,
     plan: &Plan,
@@ -80,7 +83,7 @@ pub(super) async fn run(
             token: "admin-token",
         };
         fill(&source.client, *live, random).await?;
-        // These events are at the source before it is listed.
+        // These events exist before the archive lists the source.
         let mut last = Writer::new(&source.client, "filled", random.fork());
         last.create().await;
 
@@ -113,8 +116,8 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// An archive of its own, which may seal into a folder what it observes. The source had an event
-/// of the version `filled` last.
+/// Measures an archive that follows the source, and seals what it observes if it has a folder for
+/// that. The last event of the source has the version `filled`.
 async fn archived(
     source: &Source,
     programs: &Programs,

@@ -1,7 +1,8 @@
 //! The archive and its source are killed repeatedly, and their connections cut and held, while
 //! events are written. In the end every acknowledged version is in the archive once.
 //!
-//! A collector follows the same source through the same proxy, and is killed as often.
+//! A collector can follow the same source through the same proxy. It is killed as often as the
+//! archive.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,25 +20,25 @@ use super::source::Source;
 use super::stage::{Archive, Followed, Stage};
 use super::writer::Writers;
 
-/// How much, and for how long.
+/// How many kills and writes there are, and for how long.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) time: Duration,
     pub(super) per_second: u64,
     pub(super) archive_kills: u32,
     pub(super) source_kills: u32,
-    /// Longest time that connections are held.
+    /// Longest time for which connections are held.
     pub(super) hold: Duration,
     /// A collector to run beside the archive.
     pub(super) collector: Option<PathBuf>,
 }
 
-/// The downtime of the source.
+/// Maximum time for which the source is down after a kill.
 const AWAY_MAX: Duration = Duration::from_secs(5);
 /// Maximum time between two faults of the connections.
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
-/// Times between kills, such that their number is reached.
+/// Random times between kills, such that all kills happen within the run.
 struct Pauses {
     end: Instant,
     left: u32,
@@ -45,7 +46,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// Time until the next one; `None` if there is none.
+    /// Time until the next kill; `None` after the last one.
     fn next(&mut self) -> Option<Duration> {
         let time = self.end.saturating_duration_since(clock::steady());
         let mean = time.checked_div(self.left)?;
@@ -54,7 +55,7 @@ impl Pauses {
     }
 }
 
-/// Runs it. Returns whether nothing was lost or duplicated.
+/// Runs the plan. Returns whether nothing was lost or duplicated.
 pub(super) async fn run(
     stage: Stage,
     plan: Plan,
@@ -102,7 +103,7 @@ pub(super) async fn run(
         )
     };
     let ended = tokio::time::timeout(plan.time, troubles).await;
-    // All faults end here.
+    // From here on there are no more faults.
     if let Ok(Err(error)) = ended {
         return Err(error);
     }
@@ -168,7 +169,7 @@ pub(super) async fn run(
     Ok(verdict.is_right() && coverage.gaps.is_empty())
 }
 
-/// Prints the result.
+/// Prints the comparison with the ledger.
 pub(super) fn tell(
     verdict: &Verdict,
     coverage: &Coverage,
@@ -185,7 +186,7 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// Both, with the number of kills of each.
+/// Prints the results of the archive and of the collector, with the number of kills of each.
 fn compare(
     archive: (&Verdict, u64),
     collector: (&Verdict, u64),
@@ -207,8 +208,8 @@ fn compare(
     writeln!(out)
 }
 
-/// About every second time it may start completely, however long that takes: a program that is
-/// always killed before never makes progress.
+/// Kills the archive and starts it again. About every second time it may start completely, however
+/// long that takes: a program that is always killed before that never makes progress.
 async fn kill_archive(
     archive: &mut Archive,
     mut pauses: Pauses,
@@ -254,7 +255,7 @@ async fn kill_source(source: &mut Source, mut pauses: Pauses) -> Result<(), Arch
     std::future::pending().await
 }
 
-/// Cuts connections, or holds them for a while.
+/// Repeatedly cuts the connections to the source, or holds them for a while.
 async fn disturb(
     proxy: &Proxy,
     hold: Duration,

@@ -5,22 +5,22 @@ use std::fmt;
 
 use super::archived::{Coverage, Kept};
 
-/// An acknowledged version.
+/// A version of an event that the source acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) uid: String,
     /// Its resourceVersion.
     pub(super) version: u64,
     pub(super) count: i64,
-    /// The times of the request and of the acknowledgement, in milliseconds since 1970.
+    /// The times before the request and after the acknowledgement, in milliseconds since 1970.
     pub(super) written: (i64, i64),
 }
 
-/// All written versions.
+/// All versions that were written to the source.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pub(super) entries: Vec<Entry>,
-    /// Events whose last change was not acknowledged: it may be done.
+    /// Events whose last change was not acknowledged: the source may have made it.
     pub(super) unsure: HashSet<String>,
     /// Names of events that may have been created.
     pub(super) unsure_names: HashSet<String>,
@@ -41,7 +41,7 @@ impl Ledger {
         self.deletes += other.deletes;
     }
 
-    /// The latest version.
+    /// The highest `resourceVersion`.
     pub(super) fn latest(&self) -> u64 {
         let versions = self.entries.iter().map(|entry| entry.version);
         versions.max().unwrap_or_default()
@@ -97,24 +97,25 @@ impl Ledger {
     }
 }
 
-/// Examples of errors.
+/// Maximum number of errors that are described one by one.
 const EXAMPLES: usize = 5;
 
-/// The result of a comparison.
+/// The result of comparing the ledger with an archive.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) written: usize,
     pub(super) once: usize,
     pub(super) missing: usize,
     pub(super) in_gaps: usize,
-    /// Versions from before the source was covered, and replaced by then.
+    /// Versions that the archive could not see: they were replaced before it first listed the
+    /// source.
     pub(super) before: usize,
     pub(super) doubled: usize,
     pub(super) disordered: usize,
     pub(super) changed: usize,
-    /// Versions that were never written.
+    /// Kept versions that were never written.
     pub(super) unknown: usize,
-    /// Versions that were written without an acknowledgement.
+    /// Kept versions whose write was not acknowledged.
     pub(super) unacknowledged: usize,
     pub(super) gaps: usize,
     pub(super) examples: Vec<String>,
@@ -127,7 +128,7 @@ impl Verdict {
         }
     }
 
-    /// Whether nothing is lost, duplicated or invented.
+    /// Whether no version is lost, duplicated or invented.
     pub(super) fn is_right(&self) -> bool {
         let wrong = self.missing + self.doubled + self.disordered + self.changed + self.unknown;
         self.written > 0 && wrong == 0

@@ -35,7 +35,7 @@ enum SourceKind {
     KubeApiserver,
 }
 
-/// What to judge.
+/// The arguments of this suite.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The tidings to judge.
@@ -85,7 +85,7 @@ pub(crate) struct Args {
     seed: Option<u64>,
 }
 
-/// Runs it. Returns whether everything was as expected.
+/// Runs the suite as the arguments say. Returns whether the archive passed.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ArchiveError> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     writeln!(out, "seed {seed}")?;

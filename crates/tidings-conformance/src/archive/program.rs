@@ -10,11 +10,11 @@ use tokio::process::{Child, Command};
 use super::error::ArchiveError;
 use crate::http::Client;
 
-/// Maximum time to start one on a slow machine.
+/// Maximum time until a program is ready, for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
-/// See the module documentation. It is killed when this is dropped.
+/// A program that can be killed and started again. It is killed when this is dropped.
 pub(super) struct Program {
     file: PathBuf,
     arguments: Vec<String>,
@@ -22,16 +22,17 @@ pub(super) struct Program {
     folder: PathBuf,
     log: PathBuf,
     child: Option<Child>,
-    /// Killed, perhaps not ended yet.
+    /// Whether it was killed, and its end has not been awaited yet.
     is_dying: bool,
     pub(super) kills: u64,
 }
 
 impl Program {
-    /// `name` is that of its log in the folder.
+    /// Prepares a program that runs in `folder`, with a log of this name there. It is not started
+    /// yet.
     pub(super) fn new(file: &Path, arguments: Vec<String>, folder: &Path, name: &str) -> Self {
         Self {
-            // It runs in its own folder.
+            // The program runs in another folder, so its path must be absolute.
             file: std::path::absolute(file).unwrap_or_else(|_| file.to_owned()),
             arguments,
             environment: Vec::new(),
@@ -43,7 +44,7 @@ impl Program {
         }
     }
 
-    /// With a file, whose path is in this environment variable.
+    /// Adds an environment variable with the path of a file.
     pub(super) fn with(mut self, variable: &'static str, file: &Path) -> Self {
         self.environment.push((variable, file.to_owned()));
         self
@@ -71,10 +72,10 @@ impl Program {
         Ok(())
     }
 
-    /// Kills it. Cancel-safe.
+    /// Kills the program. Cancel-safe.
     ///
     /// # Errors
-    /// It had ended by itself.
+    /// Fails if the program has ended by itself.
     pub(super) async fn kill(&mut self) -> Result<(), ArchiveError> {
         self.check()?;
         if let Some(child) = &mut self.child {
@@ -85,7 +86,7 @@ impl Program {
         self.settle().await
     }
 
-    /// Waits for the end of a killed process.
+    /// Waits until a killed process has ended.
     async fn settle(&mut self) -> Result<(), ArchiveError> {
         if self.is_dying {
             if let Some(child) = &mut self.child {
@@ -97,7 +98,7 @@ impl Program {
         Ok(())
     }
 
-    /// Starts it if it does not run.
+    /// Starts the program if it does not run.
     pub(super) async fn be_started(&mut self) -> Result<(), ArchiveError> {
         self.settle().await?;
         if self.child.is_none() {
@@ -106,7 +107,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whether it still runs, if it was started.
+    /// Fails if the program has ended by itself.
     pub(super) fn check(&mut self) -> Result<(), ArchiveError> {
         let ended = self.child.as_mut().map(Child::try_wait).transpose()?;
         match ended.flatten() {
@@ -127,7 +128,7 @@ impl Program {
         self.child.as_ref()?.id()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the server of the program says that it is ready.
     pub(super) async fn ready(
         &mut self,
         address: &str,

@@ -15,13 +15,13 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone, Debug)]
 struct Mode {
     target: String,
-    /// Holds all bytes, without closing.
+    /// Whether bytes are held back, with the connections kept open.
     is_held: bool,
-    /// Connections of an earlier epoch are closed.
+    /// Counts the cuts. Connections from before the last cut are closed.
     generation: u64,
 }
 
-/// See the module documentation. It ends when this is dropped.
+/// A proxy for one source. It ends when this is dropped.
 pub(super) struct Proxy {
     pub(super) address: String,
     mode: Arc<watch::Sender<Mode>>,
@@ -72,7 +72,7 @@ impl Proxy {
 }
 
 async fn accept(listener: TcpListener, mode: Arc<watch::Sender<Mode>>) {
-    // An error concerns one connection.
+    // An error ends its connection only, and not the proxy.
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(connection(stream, mode.subscribe()));
@@ -84,7 +84,7 @@ async fn connection(client: TcpStream, mut mode: watch::Receiver<Mode>) {
     let generation = mode.borrow().generation;
     let passing = pass(client, mode.clone());
     tokio::select! {
-        // In any case both sides are closed.
+        // However it ends, the connections to both sides are closed.
         _ = passing => {}
         _ = mode.wait_for(|mode| mode.generation != generation) => {}
     }

@@ -17,40 +17,40 @@ use super::stage::{Archive, Followed};
 use super::writer::Writers;
 use crate::process::Process;
 
-/// How much, and for how long.
+/// How many events and sources there are, and for how long.
 pub(super) struct Plan {
     pub(super) time: Duration,
     pub(super) sources: usize,
-    /// To all of them.
+    /// Events per second, written to all sources together.
     pub(super) per_second: u64,
 }
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// Maximum time for which a source is frozen.
 const FROZEN_MAX: Duration = Duration::from_secs(120);
-/// Maximum error of seconds since progress: the last events were read a little before the source
-/// stopped, and the observation takes time.
+/// Maximum error of the reported seconds since progress: the last events were read a little before
+/// the source stopped, and the measurement takes time.
 const TOLERANCE: f64 = 5.0;
 /// A source is asked for its version every 30 seconds, so there is progress within a minute.
 const PROGRESS_MAX: f64 = 60.0;
-/// Memory is flat if the maximum of the last quarter exceeds that of the second by at most this
-/// part and this number of bytes.
+/// Memory counts as flat if its maximum in the last quarter exceeds that of the second quarter by
+/// at most this factor and this number of bytes.
 const GROWTH_MAX: (f64, f64) = (1.1, 4e6);
 
-/// The observations.
+/// What the archive reported during the run.
 struct Seen {
-    /// The time, as a part of the whole, and resident memory in bytes.
+    /// Resident memory in bytes, each with its time as a part of the whole run.
     memory: Vec<(f64, f64)>,
-    /// Maximum seconds without progress of the other sources.
+    /// Maximum seconds since progress of the sources that were not frozen.
     well: f64,
-    /// Maximum error of seconds since progress of the frozen source.
+    /// Maximum error of the reported seconds since progress of the frozen source.
     wrong: f64,
-    /// Maximum seconds since progress of the frozen source.
+    /// Maximum reported seconds since progress of the frozen source.
     frozen: f64,
 }
 
 impl Seen {
-    /// Maximum memory between two parts of the time.
+    /// Maximum memory between two times, which are parts of the whole run.
     fn most(&self, from: f64, to: f64) -> f64 {
         let within = self
             .memory
@@ -60,7 +60,8 @@ impl Seen {
     }
 }
 
-/// Runs it; whether all was as it should be.
+/// Runs the plan. Returns whether the archive kept every version once, with flat memory and correct
+/// metrics.
 pub(super) async fn run(
     programs: &Programs,
     plan: &Plan,
@@ -92,7 +93,7 @@ pub(super) async fn run(
 
     let names: Vec<&str> = sources.iter().map(|(name, ..)| &**name).collect();
     let watched = watch(&mut archive, &names, &sources[0].1, plan, out).await;
-    // In any case no source stays frozen.
+    // Even after an error, no source stays frozen.
     signal(&sources[0].1.program, "-CONT").await?;
     let seen = watched?;
 
@@ -134,7 +135,8 @@ pub(super) async fn run(
     Ok(is_right)
 }
 
-/// Observes the archive all the time; the first source is frozen in the middle.
+/// Reads the metrics of the archive during the whole run. The first source is frozen for a while in
+/// the middle.
 async fn watch(
     archive: &mut Archive,
     names: &[&str],
@@ -168,7 +170,7 @@ async fn watch(
         if frozen_since.is_some() && now >= thaw_at {
             signal(&first.program, "-CONT").await?;
             (frozen_since, was_thawed) = (None, true);
-            // There is progress by the second observation after that.
+            // The archive makes progress by the second observation after the source is let go on.
             ticks.tick().await;
             continue;
         }
@@ -180,7 +182,7 @@ async fn watch(
                     seen.frozen = seen.frozen.max(said.since_progress);
                     seen.wrong = seen.wrong.max((said.since_progress - truth).abs());
                 }
-                // Unknown means no progress.
+                // A missing number means that there was no progress at all.
                 None => seen.well = seen.well.max(not_a_number_is_much(said.since_progress)),
             }
         }

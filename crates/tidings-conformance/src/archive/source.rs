@@ -10,25 +10,25 @@ use super::program::Program;
 use crate::http::Client;
 use crate::servers::{KUBE_CERTIFICATE, KUBE_CERTIFICATES, TOKENS, kube_arguments};
 
-/// The programs that sources are started from.
+/// Paths of the programs that sources are started from.
 pub(super) struct Programs {
     pub(super) tidings: PathBuf,
     pub(super) etcd: Option<PathBuf>,
-    /// The kind of sources, if given.
+    /// The kube-apiserver to use as source; without it, sources are `tidings serve`.
     pub(super) kube_apiserver: Option<PathBuf>,
 }
 
 impl Programs {
-    /// The etcd, which some need.
+    /// The path of etcd, or an error if none was given.
     pub(super) fn etcd(&self) -> Result<&Path, ArchiveError> {
         self.etcd.as_deref().ok_or(ArchiveError::NoEtcd)
     }
 }
 
-/// See the module documentation.
+/// A running server whose events are followed.
 pub(super) struct Source {
     pub(super) program: Program,
-    /// The folder of its events.
+    /// The etcd with its events; `None` if it stores them in a folder of its own.
     pub(super) etcd: Option<Etcd>,
     pub(super) client: Client,
     pub(super) address: String,
@@ -36,7 +36,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A source of the given kind, in a folder, with further arguments that both kinds accept.
+    /// Starts a source of the kind that was asked for in a folder, with further arguments that both
+    /// kinds accept.
     pub(super) async fn start_of(
         programs: &Programs,
         folder: &Path,
@@ -48,7 +49,7 @@ impl Source {
         }
     }
 
-    /// The same, with an etcd in any case.
+    /// Like `start_of`, but its events are in an etcd, whatever its kind.
     pub(super) async fn over_etcd(
         programs: &Programs,
         folder: &Path,
@@ -63,7 +64,7 @@ impl Source {
         Ok(source)
     }
 
-    /// `tidings serve`.
+    /// Starts a `tidings serve` as source.
     pub(super) async fn tidings(
         tidings: &Path,
         folder: &Path,
@@ -111,12 +112,12 @@ impl Source {
         })
     }
 
-    /// Its etcd, if it has one.
+    /// The source's etcd, or an error if it has none.
     pub(super) fn etcd(&mut self) -> Result<&mut Etcd, ArchiveError> {
         self.etcd.as_mut().ok_or(ArchiveError::NoEtcd)
     }
 
-    /// Kills it, its etcd, or both.
+    /// Kills the source, its etcd, or both, at random.
     pub(super) async fn kill(&mut self, random: &mut fastrand::Rng) -> Result<(), ArchiveError> {
         let part = random.u32(0..3);
         if let Some(etcd) = &mut self.etcd
@@ -140,7 +141,7 @@ impl Source {
         self.program.ready(address, certificate).await.map(drop)
     }
 
-    /// Number of kills of it or its etcd.
+    /// How often the source or its etcd was killed.
     pub(super) fn kills(&self) -> u64 {
         self.program.kills + self.etcd.as_ref().map_or(0, |etcd| etcd.program.kills)
     }

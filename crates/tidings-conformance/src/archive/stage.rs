@@ -21,17 +21,17 @@ use crate::servers::TOKENS;
 const LEVEL: Duration = Duration::from_secs(240);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
-/// The followed clusters.
+/// A cluster that the archive follows.
 pub(super) struct Followed<'a> {
     pub(super) name: &'a str,
     pub(super) address: &'a str,
     pub(super) trusted: &'a Path,
-    /// The follower's credentials.
+    /// The token with which the archive follows it.
     pub(super) token: &'a str,
 }
 
 impl Followed<'_> {
-    /// The first is the current context.
+    /// The kubeconfig of these clusters. The first one is the current context.
     pub(super) fn kubeconfig(followed: &[Self]) -> String {
         let first = followed.first().map_or("", |it| it.name);
         let mut text = format!("apiVersion: v1\nkind: Config\ncurrent-context: {first}\n");
@@ -54,7 +54,7 @@ impl Followed<'_> {
     }
 }
 
-/// `tidings archive`.
+/// A running `tidings archive`.
 pub(super) struct Archive {
     pub(super) program: Program,
     pub(super) client: Client,
@@ -72,7 +72,7 @@ impl Archive {
         Self::start_with(tidings, folder, followed, &[]).await
     }
 
-    /// The same with more arguments.
+    /// Starts an archive with more arguments.
     pub(super) async fn start_with(
         tidings: &Path,
         folder: &Path,
@@ -110,14 +110,14 @@ impl Archive {
             address,
             certificate,
         };
-        // A cluster is served a little later than the archive itself.
+        // The archive is ready before it serves its clusters.
         for one in followed {
             archive.level(one.name, 0).await?;
         }
         Ok(archive)
     }
 
-    /// Starts it if it does not run, and waits until it serves a cluster.
+    /// Starts the archive if it does not run, and waits until it serves a cluster.
     pub(super) async fn be_ready(&mut self, cluster: &str) -> Result<(), ArchiveError> {
         self.program.be_started().await?;
         let (address, certificate) = (&self.address, &self.certificate);
@@ -125,7 +125,7 @@ impl Archive {
         self.until(cluster, 0, |_| true).await.map(drop)
     }
 
-    /// Waits until it has followed a cluster up to a version.
+    /// Waits until the archive has followed a cluster up to a version.
     pub(super) async fn level(
         &mut self,
         cluster: &str,
@@ -134,7 +134,7 @@ impl Archive {
         self.level_in(cluster, 0, version).await
     }
 
-    /// The same after the cluster went back this number of times.
+    /// Like `level`, after the cluster went back this number of times.
     pub(super) async fn level_in(
         &mut self,
         cluster: &str,
@@ -147,7 +147,7 @@ impl Archive {
         self.until(cluster, version, is_level).await
     }
 
-    /// Waits until everything that was observed is sealed.
+    /// Waits until everything that the archive observed in a cluster is sealed.
     pub(super) async fn sealed(&mut self, cluster: &str) -> Result<(), ArchiveError> {
         let until = clock::steady() + LEVEL;
         loop {
@@ -171,7 +171,7 @@ impl Archive {
     ) -> Result<Coverage, ArchiveError> {
         let until = clock::steady() + LEVEL;
         loop {
-            // It may just have begun to answer.
+            // The archive may not answer for this cluster yet.
             match archived::coverage(&mut self.caller, cluster).await {
                 Ok(coverage) if is_so(&coverage) => return Ok(coverage),
                 _ if clock::steady() < until => {}
@@ -189,7 +189,7 @@ impl Archive {
     }
 }
 
-/// See the module documentation.
+/// A source, its archive and the proxy between them, all running.
 pub(super) struct Stage {
     pub(super) source: Source,
     pub(super) proxy: Proxy,
@@ -198,7 +198,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// With a source of the given kind.
+    /// Starts everything with a source of the kind that was asked for.
     pub(super) async fn start(programs: &Programs, more: &[&str]) -> Result<Self, ArchiveError> {
         let folder = tempfile::tempdir()?;
         let source = Source::start_of(programs, folder.path(), more).await?;
@@ -213,7 +213,7 @@ impl Stage {
         Self::with(programs, source, folder, "admin-token").await
     }
 
-    /// With a token of the source for the archive.
+    /// Starts an archive that follows this source with this token.
     pub(super) async fn with(
         programs: &Programs,
         source: Source,

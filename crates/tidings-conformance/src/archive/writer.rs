@@ -1,4 +1,4 @@
-//! Writes events to the source, and notes the acknowledged versions.
+//! Writes events to the source, and adds the acknowledged versions to the ledger.
 //!
 //! An event whose change was not acknowledged is not changed again: the change may be done, and the
 //! ledger does not have its version.
@@ -21,17 +21,17 @@ use crate::http::Client;
 
 /// Concurrent writers, each with its own connection and events.
 const WRITERS: u64 = 8;
-/// Every server has these from the beginning.
+/// Namespaces that exist on every server from the beginning.
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 const REASONS: [&str; 4] = ["Pulled", "Created", "Started", "BackOff"];
-/// Live events of a writer, beyond which it creates no more.
+/// A writer creates no more events while this number of its own exist.
 const LIVE_MAX: usize = 500;
-/// After a change that was not acknowledged.
+/// Pause after a change that was not acknowledged.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Maximum time to try the last change.
+/// Maximum attempts to write the last change.
 const LAST_TRIES: usize = 600;
 
-/// Writers at work.
+/// Several writers that are at work.
 pub(super) struct Writers {
     stop: Arc<watch::Sender<bool>>,
     tasks: JoinSet<Ledger>,
@@ -44,7 +44,7 @@ impl Writers {
         Self::named("w", client, per_second, random)
     }
 
-    /// Consecutive writers need different names.
+    /// Starts writers. Two groups on one source need different names.
     pub(super) fn named(
         name: &'static str,
         client: &Client,
@@ -66,7 +66,7 @@ impl Writers {
         }
     }
 
-    /// Ends them, with a last event that is acknowledged.
+    /// Stops the writers, after a last event that was acknowledged.
     pub(super) async fn end(mut self) -> Result<Ledger, ArchiveError> {
         self.stop.send_replace(true);
         let mut ledger = Ledger::default();
@@ -86,7 +86,7 @@ impl Writers {
     }
 }
 
-/// An event that is at the source.
+/// An event that exists at the source.
 struct Live {
     namespace: &'static str,
     name: String,
@@ -100,13 +100,13 @@ impl Live {
     }
 }
 
-/// One of them.
+/// A writer with its own connection and events.
 pub(super) struct Writer {
     caller: Caller,
     name: String,
     random: fastrand::Rng,
     live: Vec<Live>,
-    /// Names of events that were certainly deleted.
+    /// Names that can be used again: their events were certainly deleted.
     free_names: Vec<(&'static str, String)>,
     next: u64,
     pub(super) ledger: Ledger,
@@ -135,9 +135,9 @@ impl Writer {
         self.ledger
     }
 
-    /// One change: a creation, a higher count, or a deletion.
+    /// Makes one change: a creation, a higher count, or a deletion.
     pub(super) async fn write(&mut self) {
-        // While the source is away, nothing is acknowledged.
+        // While the source is down, nothing can be acknowledged.
         if self.caller.connect().await.is_err() {
             tokio::time::sleep(PAUSE).await;
             return;
@@ -238,7 +238,8 @@ impl Writer {
     async fn delete(&mut self) {
         let at = self.random.usize(0..self.live.len());
         let event = self.live.swap_remove(at);
-        // An unacknowledged creation has no version, but its name is not used again.
+        // A creation without an acknowledgement has no known version, but its name is not used
+        // again.
         if self
             .ask(Method::DELETE, &event.path(), None)
             .await

@@ -17,24 +17,24 @@ use crate::http::{Answer, Client, Connection, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
 
-/// The token of the measured requests.
+/// The token of the measured requests, unless they have their own.
 const TOKEN: &str = "admin-token";
-/// A server is at rest if its processor time in this interval is below this.
+/// A server counts as idle when it used less than this processor time in this interval.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_micros(300));
-/// Maximum intervals to wait for a server to be at rest.
+/// Maximum number of such intervals to wait for a server to be idle.
 const UNREST_MAX: u32 = 300;
-/// The pause of another client between two requests.
+/// The pause of a neighbour between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Timeout for the server to take all bytes.
+/// Maximum time for the server to take all bytes of a script.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Timeout for an archive to catch up with its source.
+/// Maximum time for an archive to catch up with its source.
 const LEVEL: Duration = Duration::from_secs(60);
-/// Time in which a live stream has made its first message.
+/// Time for which the messages of a live stream are collected.
 const COLLECT: Duration = Duration::from_secs(2);
-/// The answer has ended after this time without bytes.
+/// An answer counts as complete after this time without bytes.
 const SILENCE: Duration = Duration::from_millis(300);
 
-/// Why nothing could be measured.
+/// Why a script could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ActError {
@@ -56,31 +56,31 @@ pub(crate) enum ActError {
     Behind,
 }
 
-/// The result.
+/// What a script did to the server.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
-    /// The code of the last answer, or its substitute.
+    /// The status code of the last answer, or a word for what came instead.
     pub(super) said: String,
-    /// Why there was no complete answer.
+    /// Why an answer was missing or incomplete.
     pub(super) unanswered: Option<String>,
-    /// Whether the preparation was refused, so that there was nothing to measure.
+    /// Whether the server refused the preparation, so that nothing could be measured.
     pub(super) unprepared: bool,
-    /// Processor time of the server.
+    /// Processor time that the server used.
     pub(super) spent: Duration,
-    /// The longest error answer, with its headers, in bytes.
+    /// Length in bytes of the longest error answer, with its headers.
     pub(super) error: u64,
-    /// The longest answer without an error.
+    /// Length in bytes of the longest answer without an error.
     pub(super) answer: u64,
-    /// Maximum additional memory of the server, in bytes.
+    /// How much memory the server needed beyond that before the script, in bytes.
     pub(super) memory: u64,
     /// Maximum resident memory of the server, in bytes.
     pub(super) resident: u64,
-    /// The slowest answer to another client, if there were any.
+    /// The slowest answer to a neighbour, if there were any.
     pub(super) neighbours: Option<Duration>,
 }
 
 impl Outcome {
-    /// The minimum time of two rounds, and the maximum of everything else.
+    /// Joins two rounds: the shorter processor time, and the maximum of everything else.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             said: self.said,
@@ -96,8 +96,8 @@ impl Outcome {
     }
 }
 
-/// Runs a script on a server at rest, with or without other clients. If the server follows a
-/// source, the preparation is sent there.
+/// Runs a script on an idle server, with or without neighbours. If the server follows a source, the
+/// preparation is sent to that.
 pub(super) async fn carry_out(
     server: &ApiServer,
     source: Option<&ApiServer>,
@@ -148,7 +148,7 @@ pub(super) async fn carry_out(
     })
 }
 
-/// The answers so far.
+/// What was learnt from the answers so far.
 #[derive(Default)]
 struct Seen {
     said: String,
@@ -189,7 +189,8 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
                 }
                 length
             };
-            // At the same time: a server that waits for its answer to be read need not read.
+            // Bytes are sent and read at the same time, because a server whose answers nobody reads
+            // may stop reading.
             let both = async { tokio::join!(sent, read) };
             if let Ok(((), length)) = timeout(PATIENCE, both).await {
                 seen.answer = length;
@@ -220,8 +221,8 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
     }
 }
 
-/// Sends requests at once. Each has to be answered, or told to come back, and one at least
-/// answered.
+/// Sends requests at the same time. The server must answer each, or tell it to come back later, and
+/// must answer at least one.
 async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), ActError> {
     let mut unread = JoinSet::new();
     for ask in &asks.unread {
@@ -321,7 +322,7 @@ async fn send_over(open: &mut Connection, ask: &Ask) -> Result<(Answer, u64), Ht
     Ok((answer, length))
 }
 
-/// An error with its sources.
+/// The texts of an error and its sources.
 fn chain(error: &HttpError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -333,7 +334,7 @@ fn chain(error: &HttpError) -> String {
     text
 }
 
-/// Whether the server closes the connection.
+/// Whether an answer says that the server closes the connection.
 fn ends_the_connection(headers: &HeaderMap) -> bool {
     headers
         .get(CONNECTION)
@@ -361,7 +362,7 @@ async fn level(source: &Client, archive: &Client) -> Result<(), ActError> {
     }
 }
 
-/// The JSON at a path.
+/// Gets the JSON at a path.
 async fn told(client: &Client, path: &str) -> Result<Value, ActError> {
     let request = Ask::get(path).request(TOKEN)?;
     let told = async { client.send(request).await?.body().await };
@@ -369,7 +370,7 @@ async fn told(client: &Client, path: &str) -> Result<Value, ActError> {
     Ok(serde_json::from_slice(&body).unwrap_or_default())
 }
 
-/// Waits until the server is at rest.
+/// Waits until the server is idle.
 async fn rest(process: &Process) -> Result<(), ActError> {
     let mut before = process.spent()?;
     for _ in 0..UNREST_MAX {
@@ -383,14 +384,15 @@ async fn rest(process: &Process) -> Result<(), ActError> {
     Ok(())
 }
 
-/// Other clients: one asks for `/livez`, one for events, one for the timeline's page.
+/// The neighbours: other clients that ask all the time. One asks for `/livez`, one for events, one
+/// for the timeline's page.
 struct Street {
     neighbours: JoinSet<Result<Duration, ActError>>,
     over: Arc<AtomicBool>,
 }
 
 impl Street {
-    /// Starts them; each has had an answer.
+    /// Starts the neighbours, and waits until each has had an answer.
     async fn open(client: &Client) -> Result<Self, ActError> {
         let over = Arc::new(AtomicBool::new(false));
         let mut neighbours = JoinSet::new();
@@ -411,7 +413,7 @@ impl Street {
         Ok(Self { neighbours, over })
     }
 
-    /// Stops them. Returns their slowest answer.
+    /// Stops the neighbours. Returns the slowest answer.
     async fn close(mut self) -> Result<Duration, ActError> {
         self.over.store(true, Ordering::Relaxed);
         let mut slowest = Duration::ZERO;
@@ -431,7 +433,8 @@ async fn neighbour(
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         let waited = match ask_once(&mut connection, &ask).await {
-            // One without credentials is ended after a while, as between two requests.
+            // The server ends a connection without credentials after a while, and may do so between
+            // two requests.
             Err(ActError::Neighbour(HttpError::Answer(_))) => {
                 connection = client.connect().await.map_err(ActError::Connect)?;
                 ask_once(&mut connection, &ask).await?
@@ -444,7 +447,7 @@ async fn neighbour(
     Ok(slowest)
 }
 
-/// The time until the answer.
+/// Sends a request. Returns the time until its answer was complete.
 #[expect(clippy::disallowed_methods, reason = "this measures time")]
 async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, ActError> {
     let request = ask.request(TOKEN)?;

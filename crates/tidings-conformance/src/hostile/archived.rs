@@ -5,7 +5,7 @@ use http::Method;
 use super::kind::{Kind, kind};
 use super::script::{Ask, JSON, MERGE, Script, one};
 
-/// A kind that is sent to an archive.
+/// Makes a kind that is sent to an archive.
 const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
     Kind {
         archive: true,
@@ -13,7 +13,7 @@ const fn archived(name: &'static str, largest: usize, make: fn(usize, &str) -> S
     }
 }
 
-/// Paths of a followed cluster.
+/// Paths below that of a followed cluster.
 const OF_CLUSTER: [&str; 10] = [
     "/api/v1/events",
     "/apis/events.k8s.io/v1/namespaces/shop/events/web/versions",
@@ -59,7 +59,7 @@ pub(super) const ARCHIVED: &[Kind] = &[
         asks.collect::<Vec<_>>().into()
     }),
     Kind {
-        // Namespaces of other rounds would count.
+        // The namespaces of other rounds would be counted too.
         alone: true,
         ..archived("archive: events in as many namespaces", 800, |n, ns| {
             let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
@@ -72,7 +72,7 @@ pub(super) const ARCHIVED: &[Kind] = &[
         })
     },
     Kind {
-        // What waits from other rounds would count.
+        // Versions of other rounds that wait would be counted too.
         alone: true,
         ..archived("archive: events that wait to be sealed", 800, |n, ns| {
             let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
@@ -129,7 +129,7 @@ pub(super) const ARCHIVED: &[Kind] = &[
     ),
 ];
 
-/// Changes an existing event a number of times.
+/// Requests that change an existing event a number of times.
 fn changed(namespace: &str, times: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (1..=times).map(move |count| Ask::patch(&namespace, MERGE, format!("{{\"count\":{count}}}")))

@@ -1,5 +1,5 @@
-//! What others put into a bucket: a reader of it says what is damaged, takes no more memory than it
-//! may, and answers for the other clusters meanwhile.
+//! A bucket whose content was changed by someone else: its reader must report what is damaged, stay
+//! within its memory, and still answer for the other clusters.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,18 +17,18 @@ use crate::http::{Client, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
 
-/// What it is called among the kinds of input.
+/// The name of this kind in the list of kinds and in `--only`.
 pub(super) const NAME: &str = "bucket: files, manifests and names that are not as they say";
 /// Maximum memory of the reader, of which its caches are 64 MiB.
 const MEMORY_MAX: u64 = 256 << 20;
-/// What is asked of each cluster.
+/// Paths that are requested of each cluster.
 const PATHS: [&str; 4] = [
     "api/v1/events?limit=500",
     "api/v1/namespaces/shop-1/events",
     "api/v1/events?fieldSelector=involvedObject.name=web-3",
     "counts",
 ];
-/// A cluster that is as it says.
+/// The cluster whose files are undamaged.
 const GOOD: &str = "good";
 const FOREIGN: [&str; 5] = [
     "good.bak/manifests/00000000000000000001.json",
@@ -73,7 +73,7 @@ async fn ask(client: &Client, cluster: &str, path: &str) -> Result<StatusCode, H
     Ok(answer.status)
 }
 
-/// Asks a reader of such a bucket; what is wrong.
+/// Requests everything of a reader of such a bucket. Returns what was wrong.
 pub(super) async fn judge(
     tidings: &Path,
     files: usize,

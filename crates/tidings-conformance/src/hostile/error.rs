@@ -1,9 +1,9 @@
-//! Why the hostile input cannot be judged.
+//! Errors of this suite.
 
 use super::act::ActError;
 use crate::servers::StartError;
 
-/// Why nothing could be judged.
+/// Why the hostile input could not be judged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum HostileError {

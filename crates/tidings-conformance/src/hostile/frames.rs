@@ -1,4 +1,4 @@
-//! HTTP/2 as bytes: valid frames that no client library would send.
+//! HTTP/2 frames as bytes. They are valid, but no client library would send them so.
 
 /// The beginning of a connection: the preface and empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -14,9 +14,9 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// `GET /livez` of a host, by the static table.
+/// The compressed headers of `GET /livez`.
 const LIVEZ: &[u8] = b"\x82\x87\x04\x06/livez\x01\x09localhost";
-/// `POST /livez` likewise.
+/// The compressed headers of `POST /livez`.
 const POST: &[u8] = b"\x83\x87\x04\x06/livez\x01\x09localhost";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) {
@@ -27,7 +27,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], bytes: &mut Vec<u8>) 
     bytes.extend_from_slice(payload);
 }
 
-/// A client's streams have odd numbers.
+/// The identifier of a connection's stream with this number: a client's identifiers are odd.
 fn stream(number: usize) -> u32 {
     number as u32 * 2 + 1
 }
@@ -38,7 +38,7 @@ fn conversation(frames: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// Requests that do not wait for answers.
+/// Requests that are all sent before any answer is read.
 pub(super) fn streams(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         for number in 0..count {
@@ -48,7 +48,7 @@ pub(super) fn streams(count: usize) -> Vec<u8> {
     })
 }
 
-/// Requests, each reset at once.
+/// Requests, each of which is reset at once.
 pub(super) fn resets(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         for number in 0..count {
@@ -59,7 +59,7 @@ pub(super) fn resets(count: usize) -> Vec<u8> {
     })
 }
 
-/// A request whose headers do not end.
+/// A request whose headers go on over many frames, and never end.
 pub(super) fn continuations(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         frame(HEADERS, END_STREAM, 1, LIVEZ, bytes);
@@ -69,11 +69,11 @@ pub(super) fn continuations(count: usize) -> Vec<u8> {
     })
 }
 
-/// One long header in the table, and requests that refer to it repeatedly with one byte.
+/// One long header that is put into the table, and requests that repeat it with one byte each.
 pub(super) fn repeated_header(count: usize) -> Vec<u8> {
     conversation(|bytes| {
-        // Incremental indexing: a name of one letter, a value of 3,000, as 127 and the rest in
-        // seven bits each.
+        // A header with incremental indexing: its name has one letter, its value 3,000. The length
+        // is written as 127 and the rest, in seven bits a byte.
         let mut payload = LIVEZ.to_vec();
         payload.extend_from_slice(b"\x40\x01a\x7f\xb9\x16");
         payload.extend_from_slice(&[b'v'; 3_000]);
@@ -86,17 +86,17 @@ pub(super) fn repeated_header(count: usize) -> Vec<u8> {
     })
 }
 
-/// Settings, each of which is acknowledged.
+/// Settings frames, each of which the server must acknowledge.
 pub(super) fn settings(count: usize) -> Vec<u8> {
     conversation(|bytes| (0..count).for_each(|_| frame(SETTINGS, 0, 0, &[], bytes)))
 }
 
-/// Pings, each of which is answered.
+/// Pings, each of which the server must answer.
 pub(super) fn pings(count: usize) -> Vec<u8> {
     conversation(|bytes| (0..count).for_each(|_| frame(PING, 0, 0, &[0; 8], bytes)))
 }
 
-/// A body in empty frames.
+/// A request whose body comes in empty frames.
 pub(super) fn empty_data(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         frame(HEADERS, END_HEADERS, 1, POST, bytes);
@@ -104,7 +104,7 @@ pub(super) fn empty_data(count: usize) -> Vec<u8> {
     })
 }
 
-/// Window updates for the answer, byte by byte.
+/// Updates that let the server send its answer byte by byte.
 pub(super) fn window_updates(count: usize) -> Vec<u8> {
     conversation(|bytes| {
         (0..count).for_each(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes(), bytes));

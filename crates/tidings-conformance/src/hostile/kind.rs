@@ -1,33 +1,35 @@
-//! A kind of hostile input, and its usual bounds.
+//! A kind of hostile input, and the usual bounds of kinds.
 
 use super::script::{Ask, JSON, Script, event};
 
-/// See the module documentation.
+/// A kind of hostile input, with its sizes and bounds.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// The largest size.
     pub(super) largest: usize,
-    /// The sizes, as parts of the largest.
+    /// The sizes that are sent, as parts of the largest.
     pub(super) parts: &'static [usize],
-    /// Makes the script of a size, in a namespace.
+    /// Makes the script for a size, in a new namespace.
     pub(super) make: fn(usize, &str) -> Script,
-    /// Maximum growth of processor time when the size grows four-fold.
+    /// Maximum factor by which processor time grows when the size grows four-fold.
     pub(super) growth_max: f64,
     /// Maximum bytes of an answer without an error.
     pub(super) answer_max: u64,
-    /// Whether each round has its own server, since events of other rounds would count.
+    /// Whether each round needs a server of its own, since events of other rounds would be counted
+    /// too.
     pub(super) alone: bool,
-    /// Maximum resident memory, for kinds that are judged by it alone: requests at once, of which
-    /// some may be told to come back.
+    /// Maximum resident memory. Only kinds of many requests at once have it: these are judged by
+    /// this bound alone, and some of the requests may be told to come back later.
     pub(super) resident_max: Option<u64>,
-    /// Whether it is sent to an archive; the preparation goes to the server that it follows.
+    /// Whether the input is sent to an archive. Its preparation goes to the server that the archive
+    /// follows.
     pub(super) archive: bool,
 }
 
 const MIB: u64 = 1 << 20;
 
-/// Maximum bytes of an answer without an error: an event of the maximum stored size, whose every
-/// byte may be escaped.
+/// Maximum bytes of an answer without an error: one event of the maximum stored size, with every
+/// byte escaped.
 const ANSWER_MAX: u64 = 10 * MIB;
 
 pub(super) const fn kind(
@@ -48,8 +50,8 @@ pub(super) const fn kind(
     }
 }
 
-/// A kind with large events, more than the store has in memory anyway; in a table each is answered
-/// twice.
+/// Makes a kind whose events are larger than what the store caches anyway. A table answers each of
+/// them twice.
 pub(super) const fn large(
     name: &'static str,
     largest: usize,
@@ -62,7 +64,7 @@ pub(super) const fn large(
     }
 }
 
-/// Small events.
+/// Requests that create small events.
 pub(super) fn few(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
     let namespace = namespace.to_owned();
     (0..count).map(move |number| {

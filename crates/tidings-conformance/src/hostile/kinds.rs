@@ -1,6 +1,6 @@
-//! Every kind of hostile input, each with its generator for a size and a new namespace. The largest
-//! size is that of the server's limits: 400 KB of headers, 64 KB of target, 3 MiB of body, 1.5 MiB
-//! of stored event. Larger input is refused unread.
+//! Every kind of hostile input, each with a function that makes its script for a size and a new
+//! namespace. The largest size is at the server's limit: 400 KB of headers, 64 KB of target, 3 MiB
+//! of body, 1.5 MiB of stored event. A server refuses larger input without reading it.
 
 use std::fmt::Write;
 
@@ -274,7 +274,7 @@ const DOCUMENTS: &[Kind] = &[
     }),
 ];
 
-/// The length-delimited field of a message.
+/// Encodes a length-delimited field of a protobuf message.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut message = vec![number << 3 | 2];
     let mut length = bytes.len();
@@ -287,7 +287,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// `runtime.Unknown` of an event.
+/// Wraps an encoded event in `runtime.Unknown`.
 fn enveloped(event: &[u8]) -> Vec<u8> {
     let kind = [field(1, b"v1"), field(2, b"Event")].concat();
     [b"k8s\0".to_vec(), field(1, &kind), field(2, event)].concat()
@@ -386,7 +386,7 @@ const METADATA: &[Kind] = &[
     }),
 ];
 
-/// Owners with these numbers, and more about each.
+/// Owner references with these numbers, each with further fields.
 fn owners(first: usize, count: usize, more: &str) -> String {
     let owners = items(count, |i| {
         let number = first + i;
@@ -402,7 +402,7 @@ fn finalizers(count: usize) -> String {
     format!(",\"finalizers\":[{finalizers}]")
 }
 
-/// Entries of this number of managers.
+/// Entries of managed fields, one for each of this number of managers.
 fn managed(count: usize, fields: &str) -> String {
     let entries = items(count, |i| {
         format!(
@@ -527,7 +527,7 @@ const PATCHES: &[Kind] = &[
                 "{{\"op\":\"copy\",\"from\":\"/metadata\",\"path\":\"/metadata/annotations/x{i}\"}}"
             )
         };
-        // As many as double the event beyond the limit of copies, and more.
+        // Twenty copies double the event beyond the limit of copied bytes. `n` more follow.
         operations(ns, 20 + n, copy).after([Ask::event(ns, ",\"annotations\":{\"a\":\"b\"}", "")])
     }),
     kind("JSON patch: copies of a long text", 30_000, |n, ns| {
@@ -564,7 +564,7 @@ fn operations(namespace: &str, count: usize, operation: impl Fn(usize) -> String
     Ask::patch(namespace, JSON_PATCH, patch).into()
 }
 
-/// An event with a message of a megabyte, and an annotation.
+/// Creates an event with a message of a megabyte, and an annotation.
 fn long_event(namespace: &str) -> Ask {
     let message = format!(",\"message\":\"{}\"", "m".repeat(1_000_000));
     Ask::event(namespace, ",\"annotations\":{\"a\":\"b\"}", &message)
@@ -606,7 +606,7 @@ const APPLIED: &[Kind] = &[
         )])
     }),
     Kind {
-        // The library's map of keys outgrows the processor's caches.
+        // The YAML library's map of keys outgrows the processor's caches.
         growth_max: 8.0,
         ..kind("apply: unknown fields", 200_000, |n, ns| {
             let fields = items(n, |i| format!("\"x{i}\":1"));
@@ -628,7 +628,7 @@ const APPLIED: &[Kind] = &[
     }),
 ];
 
-/// An event applied with this metadata.
+/// The YAML of an event to apply, with this metadata.
 fn applied(namespace: &str, metadata: &str) -> String {
     event(namespace, "web.1", metadata, "")
 }
@@ -697,7 +697,8 @@ const STORED: &[Kind] = &[
         |n, ns| Script::from(Ask::list(ns, "labelSelector=a")).after(large_events(ns, n)),
     ),
     Kind {
-        // It returns its own events, but reads all that were written since.
+        // The watch returns only events of its namespace, but the server reads everything that was
+        // written since.
         alone: true,
         ..large("a watch of large events from before them", 40, |n, ns| {
             let watch = "watch=true&resourceVersion=1&timeoutSeconds=1";
@@ -764,7 +765,7 @@ const CONNECTIONS: &[Kind] = &[
     }),
 ];
 
-/// A body in these chunks.
+/// Sends a body in these chunks.
 fn chunked(namespace: &str, chunks: &str) -> Script {
     let target = events(namespace);
     let request = format!(

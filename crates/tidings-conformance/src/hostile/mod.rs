@@ -43,7 +43,7 @@ const ERROR_MAX: u64 = 64 * 1024;
 /// objects takes that much.
 const MEMORY_MAX: u64 = 160 << 20;
 
-/// What to judge.
+/// The arguments of this suite.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The tidings to judge.
@@ -57,18 +57,18 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-/// The strictness of the judgement.
+/// How strict the judgement is.
 struct Measure {
-    /// The largest size, as a part of a kind's largest.
+    /// The largest size that is sent, as a part of the kind's largest.
     part_min: usize,
     rounds: usize,
-    /// Files of each kind that are not as they say, in a bucket that is read.
+    /// Number of damaged files of each kind in the bucket that is read.
     files: usize,
-    /// Factor by which processor time may grow here, relative to the bound of its kind.
+    /// Factor by which processor time may grow beyond the bound of its kind.
     growth_room: f64,
-    /// Shorter times count as equal.
+    /// Processor times below this are not compared.
     grain: Duration,
-    /// Maximum processor time, and maximum wait of another client.
+    /// Maximum processor time of a script, and maximum wait of a neighbour.
     seconds: Option<(Duration, Duration)>,
 }
 
@@ -90,10 +90,10 @@ const SHORT: Measure = Measure {
     seconds: None,
 };
 
-/// Sends every kind. Returns whether all stay within bounds.
+/// Sends every kind. Returns whether all stayed within their bounds.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, HostileError> {
     let measure = if args.short { &SHORT } else { &LONG };
-    // Of those that take minutes the short form has one.
+    // Some kinds take minutes. The short form has only one of these.
     let is_long = |name: &str| name.starts_with("at once") && !name.ends_with(": views");
     let is_wanted = |kind: &&Kind| match &args.only {
         Some(text) => kind.name.contains(text.as_str()),
@@ -146,7 +146,7 @@ async fn judge(
         let mut outcome = measured(kind, size_and_end, 0, measure, &mut servers).await?;
         let mut wrong = faults(&outcome);
         if !wrong.is_empty() {
-            // Other work on the machine may be the cause.
+            // The excess may come from other work on the machine, so the size is measured again.
             let first = 2 * measure.rounds;
             let again = measured(kind, size_and_end, first, measure, &mut servers).await?;
             outcome = outcome.and(again);
@@ -165,14 +165,14 @@ async fn judge(
     Ok(Vec::new())
 }
 
-/// The servers of one kind.
+/// The servers that one kind is sent to.
 struct Servers<'a> {
     tidings: &'a Path,
     kind: &'a Kind,
     running: Option<Running>,
 }
 
-/// A server, its process, and the followed server if it is an archive.
+/// A running server with its process. `source` is the server that it follows, if it is an archive.
 struct Running {
     server: ApiServer,
     process: Process,
@@ -195,7 +195,7 @@ impl<'a> Servers<'a> {
         with_neighbours: bool,
     ) -> Result<Outcome, HostileError> {
         if self.kind.alone {
-            // Ended before the next one starts.
+            // The old server ends before the next one starts.
             self.running = None;
         }
         if self.running.is_none() {
@@ -224,8 +224,8 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// Rounds of a size, numbered from `first` on. The largest size has up to as many more with other
-/// clients, until one is within their bound.
+/// Measures rounds of one size, numbered from `first` on. For the largest size, as many rounds
+/// again can follow with neighbours, until their wait is within its bound.
 async fn measured(
     kind: &Kind,
     (size, is_last): (usize, bool),
@@ -251,7 +251,7 @@ async fn measured(
     Ok(all)
 }
 
-/// The exceeded bounds.
+/// The bounds that a round exceeded, in words.
 fn faults(
     kind: &Kind,
     size: usize,
@@ -261,7 +261,7 @@ fn faults(
 ) -> Vec<String> {
     let mut faults = Vec::new();
     let mut wrong = |what: String| faults.push(format!("{}: {size}: {what}", kind.name));
-    // Larger sizes may be refused in preparation, but not all sizes.
+    // The server may refuse the preparation of larger sizes, but not that of every size.
     if outcome.unprepared && smaller.is_none() {
         wrong(format!("what is sent first is answered {}", outcome.said));
     }
@@ -397,7 +397,7 @@ mod tests {
             (good(), smaller(40), 0),
             (good(), smaller(7), 0),
             (good(), smaller(6), 1),
-            // Times below the grain count as equal.
+            // Times below the grain are not compared.
             (good(), smaller(0), 1),
             (
                 Outcome {

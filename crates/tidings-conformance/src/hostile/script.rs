@@ -14,42 +14,43 @@ pub(super) const MERGE: &str = "application/merge-patch+json";
 pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The event of patches and deletions.
+/// The name of the event that patches and deletions change.
 const NAME: &str = "web.1";
 
-/// One hostile act.
+/// One piece of hostile input.
 pub(super) struct Script {
-    /// The preparation, which is not measured.
+    /// Requests that prepare the server, and are not measured.
     pub(super) before: Vec<Ask>,
     pub(super) act: Act,
 }
 
-/// What is measured.
+/// What is sent and measured.
 pub(super) enum Act {
-    /// One after the other, over one connection.
+    /// Requests one after the other over one connection.
     Requests(Vec<Ask>),
-    /// Over a connection with the given protocol or none, until the server ends it.
+    /// Bytes over a connection, with this protocol in its TLS handshake or none, until the server
+    /// ends it.
     Bytes(Option<&'static [u8]>, Vec<u8>),
-    /// TLS handshakes without requests, one after the other.
+    /// This number of TLS handshakes without requests, one after the other.
     Handshakes(usize),
-    /// Open connections without requests.
+    /// This number of connections that are opened and left without requests.
     Idle(usize),
-    /// Requests at once.
+    /// Requests at the same time.
     AtOnce(AtOnce),
 }
 
-/// Requests at once, each over a connection of its own.
+/// Requests at the same time, each over a connection of its own.
 #[derive(Default)]
 pub(super) struct AtOnce {
-    /// Those whose answers are not read.
+    /// Requests whose answers are not read.
     pub(super) unread: Vec<Ask>,
-    /// Those that follow when these have an answer, one after the other.
+    /// Requests that follow, one after the other, once the unread ones have begun to be answered.
     pub(super) then: Vec<Ask>,
-    /// Those whose answers are read, at the same time.
+    /// Requests whose answers are read, sent at the same time as the others.
     pub(super) read: Vec<Ask>,
 }
 
-/// A request.
+/// A request before its token is known.
 #[derive(Clone)]
 pub(super) struct Ask {
     method: Method,
@@ -74,28 +75,28 @@ impl Ask {
         Self::new(Method::GET, target)
     }
 
-    /// A list of the events of a namespace, with a query.
+    /// Lists the events of a namespace, with a query.
     pub(super) fn list(namespace: &str, query: &str) -> Self {
         Self::get(format!("{}?{query}", events(namespace)))
     }
 
-    /// A new event.
+    /// Creates an event.
     pub(super) fn create(namespace: &str, content_type: &str, body: impl Into<Bytes>) -> Self {
         Self::new(Method::POST, events(namespace)).body(content_type, body)
     }
 
-    /// A new event that is well-formed except for `metadata` and `fields`.
+    /// Creates an event that is well-formed except for `metadata` and `fields`.
     pub(super) fn event(namespace: &str, metadata: &str, fields: &str) -> Self {
         Self::create(namespace, JSON, event(namespace, NAME, metadata, fields))
     }
 
-    /// A change of that event.
+    /// Changes that event.
     pub(super) fn patch(namespace: &str, content_type: &str, body: impl Into<Bytes>) -> Self {
         let target = format!("{}?fieldManager=hostile", one(namespace));
         Self::new(Method::PATCH, target).body(content_type, body)
     }
 
-    /// The deletion of that event.
+    /// Deletes that event.
     pub(super) fn delete(namespace: &str, body: impl Into<Bytes>) -> Self {
         Self::new(Method::DELETE, one(namespace)).body(JSON, body)
     }
@@ -106,7 +107,7 @@ impl Ask {
         self
     }
 
-    /// A header with a generated name; left out if the name is invalid.
+    /// Adds a header with a generated name, or nothing if the name is invalid.
     pub(super) fn named_header(mut self, name: &str, value: impl Into<String>) -> Self {
         let name = HeaderName::try_from(name).ok();
         self.headers.extend(name.map(|name| (name, value.into())));
@@ -123,7 +124,7 @@ impl Ask {
         self.header("content-type", content_type)
     }
 
-    /// The request, with this token unless it has none.
+    /// The complete request, with this token unless it has its own.
     pub(super) fn request(&self, token: &str) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut request = Request::builder()
             .method(self.method.clone())
@@ -177,7 +178,7 @@ pub(super) fn events(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/events")
 }
 
-/// The path of the event.
+/// The path of the event that patches and deletions change.
 pub(super) fn one(namespace: &str) -> String {
     format!("{}/{NAME}", events(namespace))
 }
@@ -190,12 +191,12 @@ pub(super) fn event(namespace: &str, name: &str, metadata: &str, fields: &str) -
     )
 }
 
-/// Events with a message of nearly the maximum size.
+/// Requests that create events with a message of nearly the maximum size.
 pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item = Ask> {
     static TEXT: LazyLock<String> = LazyLock::new(|| noise(1_400_000));
     let namespace = namespace.to_owned();
     (0..count).map(move |number| {
-        // No two are alike.
+        // No two messages are alike.
         let (first, second) = TEXT.split_at(number * 1_000);
         let fields = format!(",\"message\":\"{second}{first}\"");
         let body = event(&namespace, &format!("large.{number}"), "", &fields);
@@ -203,7 +204,7 @@ pub(super) fn large_events(namespace: &str, count: usize) -> impl Iterator<Item 
     })
 }
 
-/// Letters that do not compress well.
+/// A text of this number of letters that does not compress well.
 fn noise(letters: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut letter = || {
@@ -215,7 +216,7 @@ fn noise(letters: usize) -> String {
     (0..letters).map(|_| letter()).collect()
 }
 
-/// A number of items, separated by commas.
+/// Texts for the numbers up to `count`, separated by commas.
 pub(super) fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for number in 0..count {
@@ -227,7 +228,7 @@ pub(super) fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// Nested text.
+/// A text in `depth` pairs of these brackets.
 pub(super) fn nested(open: &str, core: &str, close: &str, depth: usize) -> String {
     format!("{}{core}{}", open.repeat(depth), close.repeat(depth))
 }

@@ -5,7 +5,7 @@ use http::Method;
 use super::kind::{Kind, few, kind, large};
 use super::script::{Act, Ask, JSON, Script, large_events};
 
-/// The timeline's answers, except the endless live stream.
+/// The timeline's kinds of answers, except the live stream, which does not end.
 const ANSWERS: [&str; 6] = ["overview", "view", "events", "object", "event", "export"];
 
 pub(super) const TIMELINE: &[Kind] = &[
@@ -77,7 +77,7 @@ pub(super) const TIMELINE: &[Kind] = &[
         Act::Bytes(None, request.into_bytes()).into()
     }),
     Kind {
-        // Namespaces of other rounds would count.
+        // The namespaces of other rounds would be counted too.
         alone: true,
         ..kind("timeline: events in as many namespaces", 1_600, |n, ns| {
             let events = (0..n).map(|i| Ask::event(&format!("{ns}-{i}"), "", ""));
@@ -148,14 +148,14 @@ fn every_answer(query: &str) -> Script {
     ANSWERS.map(|answer| asked(answer, query)).to_vec().into()
 }
 
-/// A login with the origin of the server's own page.
+/// Sends a login, with the origin of the server's own page.
 fn login(content_type: &str, body: String) -> Script {
     let login = Ask::new(Method::POST, "https://a/timeline/login").without_token();
     let login = login.header("origin", "https://a");
     login.body(content_type, body).into()
 }
 
-/// An event of this number about an object, for a reason of its own.
+/// Creates the event of this number about an object, with a reason that no other has.
 fn about(namespace: &str, number: usize, kind: &str, object: &str) -> Ask {
     let body = format!(
         "{{\"metadata\":{{\"name\":\"object.{number}\",\"namespace\":\"{namespace}\"}},\

@@ -1,4 +1,4 @@
-//! Why nothing could be judged, or what is wrong.
+//! Errors of this suite.
 
 use crate::http::HttpError;
 use crate::servers::StartError;

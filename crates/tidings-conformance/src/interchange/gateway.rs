@@ -14,9 +14,9 @@ pub(super) struct Gateway {
     address: String,
 }
 
-/// A key's value in etcd.
+/// A key's value and lease in etcd.
 pub(super) struct Kept {
-    /// In base64.
+    /// The value in base64.
     value: Value,
     pub(super) lease: String,
 }
@@ -56,7 +56,7 @@ impl Gateway {
         })
     }
 
-    /// Writes an existing value again, with a new lease of some seconds.
+    /// Writes an existing value again, with a new lease of this number of seconds.
     pub(super) async fn lease_anew(
         &self,
         namespace: &str,

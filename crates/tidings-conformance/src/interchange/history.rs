@@ -1,4 +1,4 @@
-//! Many events, and their outcome: lists, watches, leases, compaction.
+//! What two servers on one etcd show of many events: lists, watches, leases and compaction.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use super::error::{InterchangeError, different};
 use super::server::{Server, Watching};
 use super::world::{GROUPS, World, event, events};
 
-/// Timeout of expected changes.
+/// Maximum time to wait for an expected change.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// Lists of one revision are the same, and a page of one continues at the other.
+/// Lists at one revision are the same from both servers, and a page of one server continues at the
+/// other.
 pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "lists");
     let mut last = String::new();
@@ -40,7 +41,8 @@ pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
     for (one, other) in world.pairs() {
         let before = names(&one.get(&all).await?.expect(200)?);
         let first = one.get(&format!("{all}?limit=3")).await?.expect(200)?;
-        // Its place is in a later page, but it is not in the list that the pages are of.
+        // By its name the event belongs into a later page. But it was created after the list that
+        // the pages are parts of.
         create(one, "lists", &format!("e3-{}", one.name)).await?;
         let second = page(other, &all, &first).await?;
         let third = page(one, &all, &second).await?;
@@ -58,7 +60,7 @@ pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
             return Err(different("pages are of different versions".to_owned()));
         }
     }
-    // Events deleted as a collection are gone for both.
+    // Events that one server deleted as a collection are gone at both.
     let deleted = world
         .tidings
         .delete(&format!("{all}?labelSelector=by%3Dcore"), None)
@@ -89,7 +91,8 @@ async fn page(server: &Server, all: &str, before: &Value) -> Result<Value, Inter
         .expect(200)
 }
 
-/// Watches of both show the other's writes, in the order of versions, with the same content.
+/// A watch at either server shows the other's writes, in the order of versions and with the same
+/// content.
 pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "watched");
     let list = world.kube.get(&all).await?.expect(200)?;
@@ -146,7 +149,7 @@ pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Every write restarts an event's TTL, and both see its end.
+/// Every write restarts an event's TTL, and both servers see its end.
 pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "leased");
     for (one, other) in world.pairs() {
@@ -167,7 +170,7 @@ pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
         world.kube.watch(&path).await?,
         world.tidings.watch(&path).await?,
     ];
-    // As written by a kube-apiserver with another --event-ttl.
+    // The lease is now as a kube-apiserver with another `--event-ttl` would write it.
     world
         .etcd
         .lease_anew("leased", "by-kube-apiserver", 2)
@@ -209,7 +212,8 @@ pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
 async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<(), InterchangeError> {
     let kept = world.etcd.read("leased", name).await?;
     let (granted, left) = world.etcd.life(&kept.lease).await?;
-    // Both ask for a minute more than the hour, and use a lease for as long; etcd may round up.
+    // Both servers ask for leases of an hour and a minute, and share each between the writes of a
+    // minute. etcd may round up.
     if (3660..=3661).contains(&granted) && (3600..=granted).contains(&left) {
         return Ok(());
     }
@@ -218,7 +222,7 @@ async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<(), Interchang
     )))
 }
 
-/// History compacted by either is gone for both, without other effects.
+/// History that one server compacted is gone at both, and nothing else changes.
 pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let (mut old, mut last) = (String::new(), String::new());
@@ -266,8 +270,8 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
     undisturbed(world, &mut watches, &[]).await
 }
 
-/// Both refuse this version as expired, for lists and watches; `next` is the version of the change
-/// after it.
+/// Requires that both servers refuse lists and watches of this version as expired. `next` is the
+/// version of the change after it.
 async fn both_have_forgotten(
     world: &World<'_>,
     old: &str,
@@ -282,8 +286,8 @@ async fn both_have_forgotten(
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
             let first = watch.next().await?;
-            // Only kube-apiserver watches etcd directly: a history in memory is served without a
-            // gap.
+            // kube-apiserver reads a watch of events from etcd, which refuses this one. tidings may
+            // instead serve the history from memory, without a gap.
             let told = first.pointer("/object/code") == Some(&410.into())
                 || server.name == world.tidings.name
                     && version(first.get("object").unwrap_or(&Value::Null)) == next;
@@ -299,11 +303,11 @@ async fn both_have_forgotten(
 async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     let all = events(GROUPS[0], "history");
     let old = version(&world.kube.get(&all).await?.expect(200)?);
-    // The history from a version on is there until the one after it is forgotten, too.
+    // The history from a version on can be served until the version after it is compacted too.
     let mut next = None;
     let wait = async {
         loop {
-            // A write, so that there are later revisions.
+            // This write makes sure that there are later revisions.
             let patch = json!({"count": 8});
             let path = format!("{all}/later");
             let patched = world
@@ -330,7 +334,7 @@ async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
     both_have_forgotten(world, &old, &next.unwrap_or_default()).await
 }
 
-/// The watches continue, and both serve the same as before.
+/// Requires that the open watches continue, and that both servers still serve the same.
 async fn undisturbed(
     world: &World<'_>,
     watches: &mut [Watching; 2],
@@ -401,7 +405,7 @@ fn names(list: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The type of a watch event, and the name of what it is about.
+/// The type of a watch event, and the name of its object.
 fn said(event: &Value) -> (Option<&str>, Option<&str>) {
     (
         event.get("type").and_then(Value::as_str),

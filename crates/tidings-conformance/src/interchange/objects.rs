@@ -1,4 +1,4 @@
-//! Single events: written by one, read and changed by the other.
+//! Single events that one server writes, and the other reads and changes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,8 @@ use super::error::{InterchangeError, different};
 use super::server::Server;
 use super::world::{GROUPS, World, event, events};
 
-/// Creates by one; patches of every kind, replaces and deletes by the other, and back.
+/// One server creates events. The other patches them in every way, replaces and deletes them, and
+/// the first sees that.
 pub(super) async fn changed(world: &World<'_>) -> Result<(), InterchangeError> {
     for (number, (one, other)) in world.pairs().into_iter().enumerate() {
         for (kind, group) in GROUPS.into_iter().enumerate() {
@@ -40,8 +41,8 @@ async fn change(
         return Err(different(format!("{name} created again: {taken}")));
     }
 
-    // A change without effect is not a write, whichever server wrote the event. Only kube-apiserver
-    // takes bytes that it would write differently for a change.
+    // A change without effect writes nothing, whichever server wrote the event before. There is one
+    // exception: kube-apiserver writes bytes that it would have encoded differently.
     let same = json!({"metadata": {"name": name}});
     let patched = world.tidings.patch("merge-patch+json", &path, &same);
     let patched = patched.await?.expect(200)?;
@@ -109,7 +110,7 @@ async fn change(
             let path = format!("{}/{name}", events(group, "objects"));
             server.get(&path).await?.expect(404)?;
         }
-        // kubectl apply and recorders find it gone and create it anew.
+        // `kubectl apply` and recorders get `NotFound`, and create the event again.
         let patch = series(9);
         let patched = server.patch("strategic-merge-patch+json", &path, &patch);
         patched.await?.expect(404)?;
@@ -117,7 +118,7 @@ async fn change(
     Ok(())
 }
 
-/// Server-side apply: both know the managers of fields.
+/// Server-side apply: both servers know which manager has which field.
 pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     const APPLY: &str = "apply-patch+yaml";
     let group = GROUPS[0];
@@ -172,7 +173,7 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
             return Err(different(format!("no conflict over {name}: {refused}")));
         }
 
-        // Fields that no manager applies any more are removed.
+        // The servers remove fields that no manager applies any more.
         let less = configuration(json!({"involvedObject": object, "reason": "Applied"}));
         let applied = one.patch(APPLY, &by("one", ""), &less).await?.expect(200)?;
         let latest = agreed(world, "applied", &name, group, &applied).await?;
@@ -190,8 +191,8 @@ pub(super) async fn applied(world: &World<'_>) -> Result<(), InterchangeError> {
     Ok(())
 }
 
-/// Requires that both servers return the same event in each group, and in `group` the one of
-/// `answer`. Returns it.
+/// Requires that both servers return the same event in each group, and the event of `answer` in
+/// `group`. Returns it.
 async fn agreed(
     world: &World<'_>,
     namespace: &str,
@@ -214,7 +215,7 @@ async fn agreed(
             )));
         }
     }
-    // To a client with this version it is not a future one.
+    // The other server must not refuse this version as one from the future.
     let version = answer.pointer("/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).unwrap_or_default();
     for server in world.servers() {

@@ -17,7 +17,8 @@ use super::world::{GROUPS, World, events};
 
 const NAMESPACE: &str = "recorded";
 
-/// Created in either form by each server, new and as a repeat, in both groups.
+/// Each server creates the events in JSON and in protobuf, as first occurrence and as repeat, in
+/// both groups.
 pub(super) async fn recorded(world: &World<'_>) -> Result<(), InterchangeError> {
     for server in world.servers() {
         for occurrence in occurrences()? {
@@ -39,7 +40,7 @@ pub(super) async fn recorded(world: &World<'_>) -> Result<(), InterchangeError> 
     Ok(())
 }
 
-/// The event that the server stores, without values that differ each time. It is deleted
+/// The event that the server stores, without the values that differ each time. It is deleted
 /// afterwards.
 async fn stored(
     server: &Server,
@@ -62,7 +63,7 @@ async fn stored(
         let managers = metadata
             .get_mut("managedFields")
             .and_then(Value::as_array_mut);
-        // They may differ only in the second of the write.
+        // Managers may differ only in the second of their write.
         for manager in managers
             .into_iter()
             .flatten()

@@ -1,4 +1,4 @@
-//! A client of one of the servers.
+//! Requests to one of the two servers.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -9,20 +9,20 @@ use super::error::{InterchangeError, different};
 use crate::http::{Answer, HttpError};
 use crate::servers::ApiServer;
 
-/// A server and its name in reports.
+/// A server, and its name in reports.
 pub(super) struct Server {
     pub(super) name: &'static str,
     server: ApiServer,
 }
 
-/// An answer and its request.
+/// An answer, and the request that it belongs to.
 pub(super) struct Answered {
     asked: String,
     status: u16,
     pub(super) body: Value,
 }
 
-/// A watch.
+/// An open watch.
 pub(super) struct Watching {
     asked: String,
     answer: Answer,
@@ -46,7 +46,7 @@ impl Server {
             .await
     }
 
-    /// A body that is not made of a JSON value.
+    /// Posts a body that was not made of a JSON value.
     pub(super) async fn post_bytes(
         &self,
         path: &str,
@@ -71,8 +71,8 @@ impl Server {
             .await
     }
 
-    /// A patch of a kind: `json-patch+json`, `merge-patch+json`, `strategic-merge-patch+json` or
-    /// `apply-patch+yaml`.
+    /// Sends a patch of this kind: `json-patch+json`, `merge-patch+json`,
+    /// `strategic-merge-patch+json` or `apply-patch+yaml`.
     pub(super) async fn patch(
         &self,
         kind: &str,
@@ -152,7 +152,7 @@ fn request(
 }
 
 impl Answered {
-    /// Requires a status, and returns the body.
+    /// Requires this status, and returns the body.
     pub(super) fn expect(self, status: u16) -> Result<Value, InterchangeError> {
         if self.status == status {
             Ok(self.body)

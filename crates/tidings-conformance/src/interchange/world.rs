@@ -1,4 +1,4 @@
-//! Both servers on one etcd, and the events they are sent.
+//! Both servers on one etcd, and the events that are sent to them.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::servers::{ApiServer, Etcd};
 /// Paths of events on both servers.
 pub(super) const GROUPS: [&str; 2] = ["/api/v1", "/apis/events.k8s.io/v1"];
 
-/// What to judge, and by which programs.
+/// The arguments of this suite.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The tidings to judge.
@@ -36,7 +36,7 @@ pub(super) struct World<'a> {
 }
 
 impl World<'_> {
-    /// Both orders of the two servers: the first writes.
+    /// The two servers in both orders. The first of a pair writes.
     pub(super) fn pairs(&self) -> [(&Server, &Server); 2] {
         [(&self.kube, &self.tidings), (&self.tidings, &self.kube)]
     }
@@ -45,7 +45,7 @@ impl World<'_> {
         [&self.kube, &self.tidings]
     }
 
-    /// One of them, in turns.
+    /// One of the two servers, in turns by this number.
     pub(super) fn in_turn(&self, number: u32) -> &Server {
         if number.is_multiple_of(2) {
             &self.kube
@@ -54,7 +54,7 @@ impl World<'_> {
         }
     }
 
-    /// Another tidings on the same etcd.
+    /// Starts another tidings on the same etcd.
     pub(super) async fn another_tidings(
         &self,
         arguments: &[&str],
@@ -62,7 +62,7 @@ impl World<'_> {
         start_tidings(self.args, &self.process, "another tidings", arguments).await
     }
 
-    /// Another kube-apiserver on the same etcd.
+    /// Starts another kube-apiserver on the same etcd.
     pub(super) async fn another_kube(
         &self,
         arguments: &[&str],
@@ -80,7 +80,7 @@ pub(super) async fn start_tidings(
     more: &[&str],
 ) -> Result<Server, InterchangeError> {
     let mut arguments = vec!["--etcd-servers", &etcd.url];
-    // History is compacted only on request.
+    // Without a request, this kube-apiserver compacts no history.
     if !more.contains(&"--etcd-compaction-interval") {
         arguments.extend(["--etcd-compaction-interval", "0"]);
     }

@@ -1,5 +1,5 @@
-//! The table of cases: YAML files with templates and cases; each case has a few steps in its own
-//! namespace. The form is described in `reference/README.md`.
+//! The cases of the suite: YAML files with templates and cases. A case has a few steps in a
+//! namespace of its own. `reference/README.md` describes the form.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::tree::Tree;
 
 /// The file of intended differences.
 pub(super) const EXPLANATIONS: &str = "explained.yaml";
-/// The same for an archive, in addition.
+/// A further file of intended differences, for an archive only.
 pub(super) const EXPLANATIONS_OF_ARCHIVE: &str = "explained-archive.yaml";
 
-/// An error in the table.
+/// An error in a file of cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum TableError {
@@ -37,17 +37,17 @@ struct File {
     cases: Vec<Case>,
 }
 
-/// Steps that belong together.
+/// Steps that belong together, in one namespace.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
     #[serde(rename = "case")]
     pub(crate) name: String,
-    /// Also compares managed fields.
+    /// Whether managed fields are compared too.
     #[serde(default)]
     pub(crate) managed_fields: bool,
     steps: Vec<Step>,
-    /// Those of its file.
+    /// The templates of the case's file.
     #[serde(skip)]
     templates: BTreeMap<String, Tree>,
 }
@@ -73,15 +73,15 @@ struct Step {
     lines: Option<String>,
 }
 
-/// A step, complete except for the variables of the case.
+/// A step that is complete except for the variables of its case.
 #[derive(Debug)]
 pub(crate) struct Action {
-    /// Its name in reports.
+    /// The step's name in reports.
     pub(crate) name: String,
     pub(crate) what: What,
-    /// Variables, with their place in the answer.
+    /// Variables to set from the answer, each with its place there.
     pub(crate) save: BTreeMap<String, String>,
-    /// The answer is read at the end of the case.
+    /// Whether the answer is read only at the end of the case, while later steps run.
     pub(crate) background: bool,
 }
 
@@ -91,20 +91,20 @@ pub(crate) enum What {
         method: String,
         path: String,
         headers: BTreeMap<String, String>,
-        /// The user whose token is sent; none if empty.
+        /// The user whose token is sent; without a token if empty.
         user: String,
         body: Content,
     },
     Kubectl {
         arguments: Vec<String>,
         input: Content,
-        /// Only output lines with this text are compared.
+        /// Only lines of the output with this text are compared.
         lines: Option<String>,
     },
 }
 
 impl What {
-    /// Whether it only reads current events.
+    /// Whether the step only reads events as they are now, which an archive can answer too.
     pub(crate) fn is_read(&self) -> bool {
         match self {
             Self::Send { method, path, .. } => {
@@ -131,10 +131,10 @@ pub(crate) enum Content {
     Object(Tree),
 }
 
-/// The values of `{…}`.
+/// The values of the variables, which steps write as `{…}`.
 pub(crate) type Variables = BTreeMap<String, Tree>;
 
-/// Reads every `*.yaml` of a folder except the list of explanations, in the order of names.
+/// Reads every `*.yaml` of a folder in the order of names, except the list of explanations.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
@@ -177,7 +177,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
 }
 
 impl Case {
-    /// The bases of generated names.
+    /// The `generateName` of every object in these steps.
     pub(crate) fn bases(actions: &[Action]) -> Vec<String> {
         let base = |action: &Action| match &action.what {
             What::Send {
@@ -198,7 +198,7 @@ impl Case {
         self.steps.iter().any(|step| step.kubectl.is_some())
     }
 
-    /// The steps in order.
+    /// The case's steps in order, one for each variation.
     pub(crate) fn actions(&self) -> Result<Vec<Action>, String> {
         let mut actions = Vec::new();
         for step in &self.steps {
@@ -293,7 +293,7 @@ impl Case {
 
 type Variation = (Option<String>, Option<Tree>);
 
-/// Labels and values; one empty pair where nothing varies.
+/// A label and the values of a variation; one empty pair for a step without variations.
 fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
     match each {
         None => Ok(vec![(None, None)]),
@@ -313,8 +313,8 @@ fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
 }
 
 impl Content {
-    /// The bytes to send: JSON, which is also YAML, or Kubernetes protobuf if the Content-Type says
-    /// so.
+    /// The bytes to send: JSON, or Kubernetes protobuf if the content type says so. JSON also
+    /// serves as YAML.
     pub(crate) fn bytes(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
         match self {
             Self::None => None,
@@ -332,10 +332,10 @@ impl Content {
     }
 }
 
-/// Replaces variables in every text of a document.
+/// Replaces the variables in every text of a document.
 fn fill(tree: &mut Tree, variables: &Variables) {
     tree.map_text(&mut |text| {
-        // A text that is only a variable becomes its value, of any type.
+        // If a text is nothing but one variable, the variable's value replaces it, of any type.
         let whole = text
             .strip_prefix('{')
             .and_then(|text| text.strip_suffix('}'))
@@ -346,7 +346,8 @@ fn fill(tree: &mut Tree, variables: &Variables) {
     });
 }
 
-/// Replaces `{name}` by the variable, and `{x*12}` by a repeated letter. Other braces stay.
+/// Replaces `{name}` by the variable's value, and `{x*12}` by a letter repeated so often. Other
+/// braces stay.
 pub(crate) fn fill_text(text: &str, variables: &Variables) -> String {
     let mut filled = String::new();
     let mut rest = text;

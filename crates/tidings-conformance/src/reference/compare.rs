@@ -1,4 +1,4 @@
-//! Differences of two documents, and which of them are intended.
+//! Finds the differences of two documents, and tells which of them are intended.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::tree::Tree;
 /// A difference between the answers.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Difference {
-    /// Keys and positions, such as `body.items.0.message`.
+    /// Where the difference is: keys and positions, such as `body.items.0.message`.
     pub(crate) at: String,
     /// The reference's value, if any.
     pub(crate) theirs: Option<Tree>,
@@ -17,7 +17,7 @@ pub(crate) struct Difference {
     pub(crate) ours: Option<Tree>,
 }
 
-/// Every difference, in the order of the reference's answer.
+/// Every difference between two documents, in the order of the reference's.
 pub(crate) fn differences(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
     let mut found = Vec::new();
     collect("", theirs, ours, &mut found);
@@ -88,7 +88,7 @@ fn collect(at: &str, theirs: &Tree, ours: &Tree, found: &mut Vec<Difference>) {
     }
 }
 
-/// An intended difference. `*` means any text.
+/// An explanation of intended differences. In its patterns `*` means any text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -103,11 +103,11 @@ fn anything() -> String {
     "*".to_owned()
 }
 
-/// The intended differences, and which of them occurred.
+/// The list of intended differences, and which of them occurred.
 #[derive(Debug)]
 pub(crate) struct Explained {
     entries: Vec<Entry>,
-    /// Entry and pattern, by position.
+    /// The patterns that occurred, each by the positions of its entry and of itself.
     used: BTreeSet<(usize, usize)>,
 }
 
@@ -124,7 +124,7 @@ impl Explained {
         })
     }
 
-    /// The reason for a difference, which is marked as used.
+    /// The reason why a difference is intended, or `None`. Marks the explanation as used.
     pub(crate) fn reason(&mut self, case: &str, step: &str, at: &str) -> Option<&str> {
         for (position, entry) in self.entries.iter().enumerate() {
             if !matches(&entry.case, case) || !matches(&entry.step, step) {
@@ -138,7 +138,7 @@ impl Explained {
         None
     }
 
-    /// Explanations of differences that no longer exist: each is an error, so that the list stays
+    /// Explanations of differences that did not occur. Each is an error, so that the list stays
     /// true.
     pub(crate) fn unused(&self) -> Vec<String> {
         let mut unused = Vec::new();

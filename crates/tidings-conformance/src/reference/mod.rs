@@ -35,7 +35,7 @@ pub(crate) enum ReferenceError {
     Write(#[from] std::io::Error),
 }
 
-/// What to judge, and by which programs.
+/// The arguments of this suite.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder with the cases in *.yaml, and explained differences in explained.yaml.
@@ -73,7 +73,8 @@ struct Counts {
     different: usize,
 }
 
-/// Judges every case, and writes differences to `out`. Returns whether all are explained.
+/// Judges every case, and writes the differences to `out`. Returns whether all of them are
+/// explained.
 pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ReferenceError> {
     let mut cases = case::read(&args.dir)?;
     let mut explained = read_explanations(args)?;
@@ -90,7 +91,8 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     let ours = if args.archive {
         ApiServer::start_archive(&args.tidings, &theirs).await?
     } else {
-        // Otherwise there is nothing to compare at the creation of an event.
+        // Unless tidings always returns managed fields, there is nothing to compare when an event
+        // is created.
         ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]).await?
     };
     let theirs = Side::new(theirs, args.kubectl.clone())?;
@@ -111,7 +113,8 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
         .await?;
     }
 
-    // An archive is judged by reads only, and most explanations are about writes.
+    // Explanations must all occur in a full run. In that of an archive they do not: it is judged by
+    // reads only, and most explanations are about writes.
     let unused = if args.only.is_none() && left_out == 0 && !args.archive {
         explained.unused()
     } else {
@@ -139,7 +142,7 @@ fn read_explanations(args: &Args) -> Result<Explained, ReferenceError> {
     for file in files {
         path = args.dir.join(file);
         match std::fs::read_to_string(&path) {
-            // Each is a list, and so are both together.
+            // Each file is a YAML list, so the two texts after each other are one list.
             Ok(read) => text.push_str(&read),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -226,7 +229,8 @@ async fn judge(
     Ok(())
 }
 
-/// Every difference; if the status differs, only the status and its message are compared.
+/// Every difference between two answers. If the status differs, only it and its message are
+/// compared.
 fn compared(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
     if theirs.get("status") == ours.get("status") {
         return differences(theirs, ours);

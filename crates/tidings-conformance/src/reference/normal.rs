@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::Tree;
 
-/// The replacement of an existing value with the right form.
+/// Replaces a value that only has to exist in the right form.
 const GIVEN: &str = "<given>";
 /// The letters of generated names.
 const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
-/// The kept part of a base.
+/// How much of a `generateName` the server keeps.
 const BASE_LENGTH: usize = 58;
 const IDENTITY_LENGTH: usize = 36;
 
-/// Rewrites the answers to one case. `bases` are the bases of generated names in its requests.
+/// Normalizes the answers to one case. `bases` are the `generateName`s in its requests.
 pub(crate) fn normalise(answers: &mut [Tree], bases: &[String], keep_managed_fields: bool) {
     let mut state = State {
         revisions: BTreeMap::new(),
@@ -36,16 +36,17 @@ pub(crate) fn normalise(answers: &mut [Tree], bases: &[String], keep_managed_fie
 }
 
 struct State<'a> {
-    /// Those of objects, each with the step in which it appeared first.
+    /// Revisions of objects, each with the step in which it appeared first.
     revisions: BTreeMap<u64, String>,
-    /// In order of appearance, each with the step in which it appeared first.
+    /// Identities in the order of appearance, each with the step in which it appeared first.
     identities: Vec<(String, String)>,
     bases: &'a [String],
     keep_managed_fields: bool,
     step: usize,
 }
 
-/// A list's revision may be that of anything; an object's is its own.
+/// Collects the revisions of objects. A list's own revision may be that of any object, so it does
+/// not count.
 fn collect_revisions(tree: &Tree, revisions: &mut BTreeSet<u64>) {
     match tree {
         Tree::List(items) => items
@@ -71,9 +72,9 @@ fn revision(tree: &Tree) -> Option<u64> {
 }
 
 impl State<'_> {
-    /// Named by the step and its place among the step's new ones, so that an extra revision of one
-    /// server does not change other names; one that is older than that of an earlier step is
-    /// marked.
+    /// Names new revisions by their step, and by their place among the step's new ones. So an extra
+    /// revision of one server does not change other names. A revision that is older than that of an
+    /// earlier step is marked.
     fn name_revisions(&mut self, step: usize, mut new: BTreeSet<u64>) {
         new.retain(|revision| !self.revisions.contains_key(revision));
         let newest = self.revisions.keys().next_back().copied().unwrap_or(0);
@@ -100,7 +101,7 @@ impl State<'_> {
                     if key == "metadata" {
                         self.rewrite_metadata(value);
                     } else if key == "retryAfterSeconds" {
-                        // One or two, as it happens.
+                        // It depends on chance whether there are one or two.
                         *value = GIVEN.into();
                     } else {
                         self.rewrite(value);
@@ -146,7 +147,8 @@ impl State<'_> {
         }
     }
 
-    /// An object's revision by its name; a list's by that of the last object's that is not newer.
+    /// The name of a revision. A list's revision has the name of the latest object's that is not
+    /// newer.
     fn place(&self, revision: u64, of_object: bool) -> String {
         let (found, name) = match self.revisions.range(..=revision).next_back() {
             Some((found, name)) => (*found, name.as_str()),
@@ -198,7 +200,7 @@ fn is_identity(text: &str) -> bool {
     })
 }
 
-/// Revisions named in messages.
+/// Replaces the revisions in a message.
 fn rewrite_versions(text: &mut String) {
     for before in [
         "ResourceVersion in object meta: ",
@@ -215,7 +217,7 @@ fn rewrite_versions(text: &mut String) {
     }
 }
 
-/// Lines of metadata in `kubectl describe`.
+/// Replaces lines of metadata in the output of `kubectl describe`.
 fn rewrite_described(text: &mut String) {
     for label in ["Resource Version:", "Creation Timestamp:"] {
         if let Some((before, _)) = text.split_once(label)
@@ -226,7 +228,7 @@ fn rewrite_described(text: &mut String) {
     }
 }
 
-/// A base with five letters becomes the base and a word for them, everywhere.
+/// Replaces the five generated letters after a base by a word, everywhere in a text.
 fn rewrite_generated(text: &mut String, base: &str) {
     let kept: String = base.chars().take(BASE_LENGTH).collect();
     let mut rewritten = String::new();
@@ -246,9 +248,10 @@ fn rewrite_generated(text: &mut String, base: &str) {
     *text = rewritten;
 }
 
-/// Managers are in the order of their times, in whole seconds, so whether two writes are in the
-/// same second is chance. Managers in that order are sorted as within one second; others stay, so
-/// that a wrong order is noticed.
+/// Sorts managers that may be in any order. A server sorts them by their times in whole seconds, so
+/// their order depends on whether two writes happen in the same second. Managers in one of the
+/// possible orders are sorted as if all had the same second. Others stay, so that a wrong order is
+/// noticed.
 fn order_without_times(managers: &mut [Tree]) {
     let text = |manager: &Tree, key: &str| {
         let value = manager.get(key).and_then(Tree::text);
@@ -307,17 +310,17 @@ mod tests {
     #[test]
     fn wrong_answers_stay_wrong() {
         let pairs = [
-            // The list is older than what it holds.
+            // The list's revision is older than that of an object in it.
             (
                 r#"[{"metadata":{"resourceVersion":"20"}},{"metadata":{"name":"a","resourceVersion":"20"}}]"#,
                 r#"[{"metadata":{"resourceVersion":"19"}},{"metadata":{"name":"a","resourceVersion":"20"}}]"#,
             ),
-            // The second is the older one.
+            // The second object has the older revision.
             (
                 r#"[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b","resourceVersion":"2"}}]"#,
                 r#"[{"metadata":{"name":"a","resourceVersion":"2"}},{"metadata":{"name":"b","resourceVersion":"1"}}]"#,
             ),
-            // A letter that is never generated.
+            // The name has a letter that is never generated.
             (
                 r#"{"metadata":{"generateName":"web-","name":"web-bcdfg"}}"#,
                 r#"{"metadata":{"generateName":"web-","name":"web-bcdfa"}}"#,
@@ -352,7 +355,7 @@ mod tests {
         let (one, two) = ("2026-03-01T10:00:01Z", "2026-03-01T10:00:02Z");
         assert!(order([one, one], ["a", "b"]));
         assert!(order([one, two], ["b", "a"]));
-        // What no server that sorts them says.
+        // No server that sorts managers by time returns them in this order.
         assert!(!order([two, one], ["b", "a"]));
         assert!(!order([one, one], ["b", "a"]));
     }

@@ -1,9 +1,10 @@
-//! Kubernetes protobuf, implemented again from its published schema, so that no server's codec
-//! judges itself. Messages become documents with JSON names; unknown fields keep their number.
+//! Reads and writes Kubernetes protobuf. It is implemented again here from the published schema, so
+//! that no server's own codec is used to judge it. A message becomes a document with the names of
+//! its JSON; an unknown field keeps its number.
 
 use super::tree::Tree;
 
-/// The beginning of every object outside a watch.
+/// The bytes before every object outside a watch.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The type of a field.
@@ -12,15 +13,15 @@ enum Kind {
     Text,
     Number,
     Flag,
-    /// Seconds and nanoseconds.
+    /// A time, as seconds and nanoseconds.
     Time,
     Map,
     Message(&'static [Field]),
-    /// An object in its envelope.
+    /// Any object, in its envelope.
     Object,
 }
 
-/// Number, name, whether it is repeated, and type.
+/// A field of a message: its number, its name, whether it is repeated, and its type.
 type Field = (u64, &'static str, bool, Kind);
 
 const OWNER: &[Field] = &[
@@ -204,7 +205,7 @@ fn schema(api_version: &str, kind: &str) -> &'static [Field] {
     }
 }
 
-/// Reads an object in its envelope.
+/// Reads an object with its envelope.
 pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     let (mut kinds, mut raw, mut others) = (Vec::new(), &[][..], Vec::new());
@@ -212,7 +213,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
         match field(&mut rest)? {
             (1, Wire::Bytes(bytes)) => kinds = message(bytes, TYPE_META)?,
             (2, Wire::Bytes(bytes)) => raw = bytes,
-            // An encoding or a type of content: usually the empty text.
+            // Usually these two are empty: the encoding and the type of the content.
             (_, Wire::Bytes([])) => {}
             (number, wire) => others.push((number.to_string(), wire.generic())),
         }
@@ -228,7 +229,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
     Some(Tree::Map(entries))
 }
 
-/// Reads the frames of a watch, each after its length.
+/// Reads a watch: frames, each of which begins with its length.
 pub(crate) fn read_frames(mut bytes: &[u8]) -> Option<Tree> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
@@ -241,7 +242,7 @@ pub(crate) fn read_frames(mut bytes: &[u8]) -> Option<Tree> {
     Some(Tree::List(frames))
 }
 
-/// Writes an object in its envelope. Unknown fields are left out.
+/// Writes an object with its envelope. Unknown fields are left out.
 pub(crate) fn write(object: &Tree) -> Vec<u8> {
     let text = |key: &str| object.get(key).and_then(Tree::text).unwrap_or_default();
     let mut kinds = Vec::new();
@@ -260,7 +261,7 @@ enum Wire<'a> {
 }
 
 impl Wire<'_> {
-    /// For messages without a schema.
+    /// The value of a field whose message has no schema here.
     fn generic(&self) -> Tree {
         match self {
             Self::Number(number) => (*number).into(),
@@ -307,7 +308,7 @@ fn message(mut rest: &[u8], schema: &[Field]) -> Option<Vec<(String, Tree)>> {
             continue;
         };
         let value = value(&wire, *kind)?;
-        // Empty fields may be written or not; the meaning is the same.
+        // A server may write empty fields or leave them out; the meaning is the same.
         if !several && is_empty(&value) {
             continue;
         }

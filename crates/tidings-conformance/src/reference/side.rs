@@ -43,18 +43,18 @@ const ONLY_GIVEN: [&str; 2] = ["etag", "audit-id"];
 /// output.
 const SILENCE: Duration = Duration::from_secs(8);
 const KUBECTL_PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum attempts, and pauses between them, to see whether an archive has caught up.
+/// Maximum attempts, with pauses, until an archive has caught up.
 const LEVEL_TRIES: u32 = 600;
 const LEVEL_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Side {
     server: ApiServer,
     kubectl: Option<PathBuf>,
-    /// kubectl's caches of discovery.
+    /// A folder for kubectl's caches of discovery.
     cache: TempDir,
 }
 
-/// An answer, perhaps incomplete.
+/// An answer that may not be complete yet.
 enum Given {
     Now(Tree),
     Later(JoinHandle<Tree>),
@@ -69,7 +69,7 @@ impl Side {
         })
     }
 
-    /// Runs all steps in order. An error is an answer, too.
+    /// Runs all steps in order. An error counts as an answer too.
     pub(super) async fn run(&self, actions: &[Action], namespace: &str) -> Vec<Tree> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
         self.make_namespace(namespace).await;
@@ -83,7 +83,7 @@ impl Side {
                 }
             };
             let answer = match answer {
-                // Later steps may need its values.
+                // Later steps may need values of this answer.
                 Given::Later(task) if !action.background => Given::Now(finish(task).await),
                 answer => answer,
             };
@@ -105,8 +105,8 @@ impl Side {
         answers
     }
 
-    /// Runs all steps in order here, and reads also in the archive of this server, once it has
-    /// caught up. Returns the answers to reads of both.
+    /// Runs all steps in order on this server. Steps that only read are repeated at the archive of
+    /// this server, once it has caught up. Returns the answers of both to these reads.
     pub(super) async fn run_with_archive(
         &self,
         archive: &Self,
@@ -114,11 +114,11 @@ impl Side {
         namespace: &str,
     ) -> Vec<(usize, Tree, Tree)> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
-        // Variables of the archive are its own: a continue token is useless elsewhere.
+        // The archive has variables of its own: its continue tokens are useless elsewhere.
         let mut of_archive = variables.clone();
         self.make_namespace(namespace).await;
         let mut given = Vec::new();
-        // Open answers are not awaited: a watch begins at a revision of its own server.
+        // Steps in the background are not run: their watches begin at a revision of one server.
         for (at, action) in actions
             .iter()
             .enumerate()
@@ -156,7 +156,7 @@ impl Side {
         }
     }
 
-    /// Waits until an archive has the same events of a namespace.
+    /// Waits until an archive has the same events of a namespace as this server.
     async fn wait_for(&self, archive: &Self, namespace: &str) -> Result<(), String> {
         let mut tries = LEVEL_TRIES;
         loop {
@@ -172,7 +172,7 @@ impl Side {
         }
     }
 
-    /// The events of a namespace, without values of the server.
+    /// The events of a namespace, without the values that a server chooses.
     async fn events(&self, namespace: &str) -> Tree {
         let request = Request::get(format!("/api/v1/namespaces/{namespace}/events"))
             .header("Authorization", "Bearer admin-token")
@@ -187,7 +187,8 @@ impl Side {
         list.get("items").cloned().unwrap_or(list)
     }
 
-    /// The reference needs existing namespaces; where all exist, this does no harm.
+    /// Creates a namespace, which kube-apiserver needs before events. Our server refuses that,
+    /// since every namespace exists there; it does no harm.
     async fn make_namespace(&self, namespace: &str) {
         let body = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
         let request = Request::post("/api/v1/namespaces")
@@ -212,7 +213,7 @@ impl Side {
                 .query()
                 .is_some_and(|query| query.contains("watch="));
         match self.server.client.send(request).await {
-            // The watch is open from here on and must see later changes.
+            // The watch is open now, and must see the changes of later steps.
             Ok(answer) => Given::Later(tokio::spawn(async move {
                 read(answer, is_watch)
                     .await
@@ -222,8 +223,8 @@ impl Side {
         }
     }
 
-    /// Starts kubectl; one in the background has begun to print when this returns, and must see
-    /// later changes.
+    /// Runs kubectl. If it runs in the background, this returns when it has begun to print, so that
+    /// it sees the changes of later steps.
     async fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
         let (
             Some(program),
@@ -262,14 +263,14 @@ impl Side {
                 .unwrap_or_else(|error| failure(&error))
         });
         if background {
-            // It may also have ended without output.
+            // kubectl may also have ended without output.
             let _ = begun.await;
         }
         Given::Later(task)
     }
 }
 
-/// Removes values of the server: the resourceVersions of objects.
+/// Removes the `resourceVersions` of objects, which a server chooses.
 fn without_revisions(tree: &mut Tree) {
     match tree {
         Tree::List(items) => items.iter_mut().for_each(without_revisions),
@@ -330,7 +331,7 @@ fn request(what: &What, variables: &Variables) -> Result<Request<Full<Bytes>>, H
         .method(method.as_str())
         .uri(escaped(&fill_text(path, variables)));
     for (name, value) in &headers {
-        // An empty value: not sent at all.
+        // A header with an empty value is left out.
         if !value.is_empty() {
             request = request.header(name, value);
         }
@@ -395,7 +396,7 @@ fn headers(headers: &HeaderMap) -> Tree {
     Tree::Map(entries)
 }
 
-/// The body decoded by its type, or as text.
+/// The body as a document, decoded by its content type, or as text.
 fn document(bytes: &[u8], content_type: &str, is_watch: bool) -> Tree {
     let read = if content_type.contains("protobuf") {
         if is_watch {
@@ -429,7 +430,7 @@ async fn kubectl(
 ) -> std::io::Result<Tree> {
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program without input may have closed it.
+        // A program that does not read its input may have closed it.
         let _ = stdin.write_all(&input).await;
     }
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -445,7 +446,7 @@ async fn kubectl(
     let (complained, _) = complaints.await.unwrap_or_default();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let body = text(&said);
-    // Objects are compared as values, everything else as text.
+    // Objects are compared as values, and everything else as text.
     let body = if body.starts_with("apiVersion:") || body.starts_with("{\n") {
         serde_saphyr::from_str(&body).unwrap_or(Tree::Text(body))
     } else {
@@ -463,8 +464,8 @@ fn lines(text: &str, wanted: &str) -> Tree {
     Tree::List(lines.map(Tree::from).collect())
 }
 
-/// The output until the end, or until a time without output, and whether it ended. The first output
-/// may take longer.
+/// Reads the output until it ends, or until there was none for some time. Returns it, and whether
+/// it ended. The first output may take longer.
 async fn drain(
     from: Option<impl tokio::io::AsyncRead + Unpin>,
     silence: Duration,
@@ -480,13 +481,13 @@ async fn drain(
     loop {
         match tokio::time::timeout(patience, from.read(&mut chunk)).await {
             Ok(Ok(length @ 1..)) => said.extend(chunk.iter().take(length)),
-            // Output before an error counts.
+            // What was read before an error counts as output.
             Ok(_) => return (said, true),
             Err(_) => return (said, false),
         }
         patience = silence;
         if let Some(speaks) = speaks.take() {
-            // The receiver may be gone.
+            // Nobody may be waiting for the first output any more.
             let _ = speaks.send(());
         }
     }

@@ -11,7 +11,7 @@ pub(crate) enum Tree {
     #[default]
     Null,
     Bool(bool),
-    /// As text, so that numbers of any size stay exact.
+    /// A number as its text, so that one of any size stays exact.
     Number(String),
     Text(String),
     List(Vec<Tree>),
@@ -44,7 +44,7 @@ impl Tree {
         }
     }
 
-    /// Merges another document into this one, like a JSON merge patch: null removes a key.
+    /// Merges another document into this one as a JSON merge patch does: null removes a key.
     pub(crate) fn merge(&mut self, over: &Tree) {
         let (Self::Map(entries), Self::Map(changes)) = (&mut *self, over) else {
             *self = over.clone();
@@ -92,7 +92,7 @@ impl From<u64> for Tree {
     }
 }
 
-/// As one line of JSON.
+/// Prints the document as one line of JSON.
 impl fmt::Display for Tree {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self).map_err(|_| fmt::Error)?;
