@@ -1,8 +1,8 @@
-//! What the benchmark programs share: measuring, figures as lines of JSON, and the benchmarks
-//! themselves.
+//! The benchmarks themselves, and what their programs share: measuring, and figures as lines of
+//! JSON.
 //!
-//! Time and allocations are measured by two programs: an allocator that counts is shared by all
-//! threads and would slow down what is timed.
+//! Separate programs measure time and allocations: all threads share the counting allocator, and it
+//! would slow down what is timed.
 
 pub mod recording;
 pub mod sealed;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use stats_alloc::{Region, StatsAlloc};
 
-/// How a benchmark program ends: what it failed with is its last word.
+/// Prints the error of a benchmark program, if there was one. Returns the exit code.
 #[expect(clippy::print_stderr, reason = "a program's last word")]
 pub fn ended(program: &str, result: Result<(), impl Display>) -> ExitCode {
     match result {
@@ -30,24 +30,24 @@ pub fn ended(program: &str, result: Result<(), impl Display>) -> ExitCode {
     }
 }
 
-/// An allocator that counts.
+/// The type of the counting allocator.
 pub type Allocator = StatsAlloc<System>;
 
-/// How to measure.
+/// How figures are measured.
 #[derive(Clone, Copy)]
 pub struct Measure {
-    /// How long to measure each figure.
+    /// Time for which each figure is measured.
     pub total: Duration,
-    /// Counts allocations, if that is what is measured, in place of time.
+    /// The allocator, if allocations are measured instead of time.
     pub allocator: Option<&'static Allocator>,
 }
 
-/// One measured figure: a name and numbers, under the names the peers use.
+/// A measured figure: a name, and numbers under names that are the same for peers.
 #[derive(Clone, Debug)]
 pub struct Figure(Map<String, Value>);
 
 impl Figure {
-    /// A figure of ours with no numbers yet.
+    /// Begins a figure of our own.
     pub fn new(name: &str) -> Self {
         let mut figure = Self::of("tidings", name);
         figure
@@ -56,7 +56,7 @@ impl Figure {
         figure
     }
 
-    /// A figure of a peer with no numbers yet.
+    /// Begins a figure of a peer.
     pub fn of(peer: &str, name: &str) -> Self {
         let mut fields = Map::new();
         fields.insert("peer".to_owned(), peer.into());
@@ -64,21 +64,21 @@ impl Figure {
         Self(fields)
     }
 
-    /// Says in which way it was measured, beside our version.
+    /// Says how the figure was measured, with our version.
     #[must_use]
     pub fn by(self, way: &str) -> Self {
         let version = format!("{}, {way}", env!("CARGO_PKG_VERSION"));
         self.version(&version)
     }
 
-    /// Says which version it is of, and in which way it was measured.
+    /// Says which version the figure is of, and how it was measured.
     #[must_use]
     pub fn version(mut self, version: &str) -> Self {
         self.0.insert("version".to_owned(), version.into());
         self
     }
 
-    /// Adds a number as it is.
+    /// Adds a number without rounding it.
     #[must_use]
     pub fn with_exact(mut self, name: &str, number: f64) -> Self {
         self.0.insert(name.to_owned(), number.into());
@@ -93,7 +93,7 @@ impl Figure {
         self
     }
 
-    /// A number of the figure; 0 when it has none of that name.
+    /// A number of the figure; 0 if there is none of this name.
     pub fn number(&self, name: &str) -> f64 {
         self.0.get(name).and_then(Value::as_f64).unwrap_or(0.)
     }
@@ -106,11 +106,11 @@ impl Figure {
 }
 
 impl Measure {
-    /// Measures `batch`, which does `size` operations and returns how long they took, until the
-    /// total is reached.
+    /// Repeats `batch`, which does `size` operations and returns the time that they took, until the
+    /// total time is reached.
     ///
-    /// The batch says itself what counts, so that preparing and waiting can be left out. A first
-    /// batch warms up and is not counted.
+    /// The batch itself decides what is timed, so that it can leave out preparation and waits. A
+    /// first batch warms up, and is not counted.
     pub fn run(self, name: &str, size: u64, mut batch: impl FnMut() -> Duration) -> Figure {
         batch();
         let region = self.allocator.map(Region::new);
@@ -141,22 +141,21 @@ pub fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// Memory a process has resident, in bytes, where the system tells (Linux).
+/// Resident memory of a process in bytes, if the system has it (Linux).
 pub fn resident_bytes(process: u32) -> Option<u64> {
     status_bytes(&process.to_string(), "VmRSS:")
 }
 
-/// The most memory this process has had resident, in bytes, where the system tells (Linux).
+/// Maximum resident memory of this process in bytes, if the system has it (Linux).
 pub fn peak_resident_bytes() -> Option<u64> {
     status_bytes("self", "VmHWM:")
 }
 
-/// How long the processor has worked for this process, in seconds, to hundredths, where the system
-/// tells (Linux).
+/// Processor time of this process in seconds, to hundredths, if the system has it (Linux).
 pub fn processor_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, which may have anything in it, ends with the last parenthesis; user and system time
-    // are the 14th and 15th of all fields.
+    // The name, which may have any characters, ends with the last parenthesis; user and system time
+    // are the 14th and 15th field.
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();

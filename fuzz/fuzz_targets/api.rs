@@ -1,4 +1,4 @@
-//! A server that many inputs are sent to, one after the other: making one takes longer than most
+//! A server that gets many inputs one after the other, since making one takes longer than most
 //! answers.
 
 use std::cell::RefCell;
@@ -9,8 +9,8 @@ use http::Request;
 use tidings_testing::requests;
 use tokio::runtime::{Builder, Runtime};
 
-/// Number of inputs after which the server is made again: what was written by chance must not make
-/// later ones slow, and what an input finds is not to depend on too many others.
+/// Number of inputs after which the server is replaced: what earlier inputs wrote by chance must
+/// not make later ones slow, and what an input finds must not depend on too many others.
 const INPUTS: usize = 200;
 
 struct Api {

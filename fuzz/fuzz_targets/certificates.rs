@@ -1,4 +1,4 @@
-//! Any bytes as the PEM files an operator gives and as the certificate a client shows: no panic.
+//! Any bytes as the PEM files of an operator and as the certificate of a client: no panic.
 
 #![no_main]
 

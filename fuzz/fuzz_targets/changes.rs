@@ -1,5 +1,5 @@
-//! Any bytes as each kind of patch and as what is applied, to an event that has every kind of
-//! field: no panic.
+//! Any bytes as each kind of patch and as an applied configuration, for an event that has every
+//! kind of field: no panic.
 
 #![no_main]
 

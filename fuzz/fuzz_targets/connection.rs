@@ -1,6 +1,6 @@
-//! Any bytes on a TLS connection to a whole server, as HTTP/1 or, where the first byte is odd, as
-//! HTTP/2 behind its preface: no panic, and the connection ends once the client has said that
-//! nothing more comes.
+//! Any bytes on a TLS connection to a whole server, as HTTP/1 or, if the first byte is odd, as
+//! HTTP/2 after its preface: no panic, and the server ends the connection once the client has
+//! closed its side.
 
 #![no_main]
 
@@ -18,14 +18,14 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio_rustls::TlsConnector;
 
-/// A connection that is still open by then is one the server forgot.
+/// Maximum time for the server to end the connection.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a client of HTTP/2 begins with: the preface and empty settings.
+/// The first bytes of an HTTP/2 client: the preface and empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 struct Fixture {
     runtime: Runtime,
-    /// Kept, for it ends when it is dropped.
+    /// The server ends when this is dropped.
     _server: Running,
     _folder: tempfile::TempDir,
     address: SocketAddr,

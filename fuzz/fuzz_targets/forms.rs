@@ -1,5 +1,5 @@
-//! Any bytes as an event's JSON, YAML and protobuf: no panic, and what is read is written and read
-//! again as the same event, in both versions and all forms.
+//! Any bytes as an event's JSON, YAML and protobuf: no panic, and an event that was read can be
+//! written and read again as the same event, in both versions and all encodings.
 
 #![no_main]
 

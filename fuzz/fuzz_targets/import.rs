@@ -1,6 +1,5 @@
-//! Any bytes, read as `tidings import` reads a file: no panic, no end but the end of the input, the
-//! same events however the input is divided, and whatever comes out as an event reads back as the
-//! same event.
+//! Any bytes, read as `tidings import` reads a file: no panic, no end before that of the input, the
+//! same events however the input is divided, and each event reads back as the same event.
 
 #![no_main]
 
@@ -11,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use tidings_cli::capture::{Event, Found, OTHER_CLUSTERS_METADATA, SERVER_OWNED_METADATA, read};
 
-/// A few bytes at a time.
+/// Returns the input a few bytes at a time.
 struct Pieces<'a>(&'a [u8]);
 
 impl Read for Pieces<'_> {
@@ -39,7 +38,8 @@ fn check(event: Event) {
         assert!(metadata.is_none_or(|metadata| !metadata.contains_key(field)), "{field} is left");
     }
     let text = serde_json::to_vec(&event.body).expect("an event has a JSON text");
-    // An event that is within another one, as the text between them is missing, is found again.
+    // If text is missing between two events, one may be found within the other. It must also be
+    // found alone.
     assert_eq!(events(text.as_slice()).pop(), Some(event));
 }
 

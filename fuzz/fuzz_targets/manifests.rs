@@ -1,5 +1,5 @@
-//! Any bytes as the newest manifest of an archive on object storage: no panic, and what is read is
-//! written as it was read.
+//! Any bytes as the newest manifest of an archive on object storage: no panic, and a manifest that
+//! was read is written as the same bytes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes in one place of a request that is otherwise in order: a body, a patch, a selector, a
-//! continue token, a header. The first byte says which place. No panic, and no answer that blames
+//! Any bytes in one place of a request that is otherwise valid: a body, a patch, a selector, a
+//! continue token, a header. The first byte chooses the place. No panic, and no answer that blames
 //! the server.
 
 #![no_main]
@@ -25,23 +25,22 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Where the bytes stand.
+/// The place of the bytes in a request.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Method, target and content type of a request they are the body of.
+    /// The body of a request with this method, target and content type.
     Body(&'static str, &'static str, &'static str),
-    /// Target and apiVersion of an event they are the protobuf of, in the envelope every such body
-    /// has.
+    /// The protobuf of an event in its envelope, with this target and apiVersion.
     Protobuf(&'static str, &'static str),
-    /// A parameter of a list.
+    /// A parameter of a list, of this name.
     Parameter(&'static str),
-    /// A parameter of a list, as base64: the token's own form.
+    /// The continue token of a list, encoded in base64 as every token is.
     Token,
-    /// A header of a list.
+    /// A header of a list, of this name.
     Header(&'static str),
 }
 
-/// In the order of the letters from A, which seeds begin with; new ones go to the end.
+/// The places, which seeds choose by a letter from A on. New ones are added at the end.
 const PLACES: &[Place] = &[
     Place::Body("POST", CORE, JSON),
     Place::Body("POST", CORE, YAML),
@@ -74,7 +73,7 @@ const PLACES: &[Place] = &[
     Place::Header("impersonate-group"),
 ];
 
-/// The bytes as the length-delimited field of a message.
+/// Adds the bytes as a length-delimited field of a protobuf message.
 fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.push(number << 3 | 2);
     let mut length = bytes.len();
@@ -86,7 +85,7 @@ fn field(number: u8, bytes: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(bytes);
 }
 
-/// `runtime.Unknown` of an event.
+/// Wraps an encoded event in `runtime.Unknown`.
 fn envelope(api_version: &str, event: &[u8]) -> Vec<u8> {
     let mut kind = Vec::new();
     field(1, api_version.as_bytes(), &mut kind);
@@ -105,7 +104,7 @@ fn list(name: &str, value: &[u8]) -> http::request::Builder {
     Request::get(target)
 }
 
-/// The request, if HTTP lets the bytes stand there.
+/// The request; `None` if HTTP does not allow the bytes in that place.
 fn parse(input: &[u8]) -> Option<Request<Body>> {
     let (letter, bytes) = input.split_first()?;
     let place = PLACES[usize::from(letter.wrapping_sub(b'A')) % PLACES.len()];

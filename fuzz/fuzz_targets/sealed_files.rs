@@ -1,5 +1,5 @@
-//! Any bytes as a Parquet file of versions, and as a rollup, by every way that a reader, a merge, a
-//! check and a purge read one: no panic, and no more memory than a file may take.
+//! Any bytes as a Parquet file of versions and as a rollup, read in all ways in which a reader, a
+//! merge, a check and a purge do: no panic, and no more memory than a file may take.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any text as a field selector and a label selector: no panic, and an event is selected from its
-//! bytes exactly if it is selected itself.
+//! Any text as a field selector and a label selector: no panic, and a selector finds an event in
+//! its encoded form exactly if it finds the decoded one.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
 //! Any text as a setting: a file of `tidings serve` or `tidings archive`, or the value of a flag.
-//! The first byte says which. No panic.
+//! The first byte chooses which. No panic.
 
 #![no_main]
 
@@ -18,14 +18,14 @@ use tidings_server::{
     EventRateLimitOptions, Namespaces, RbacPolicy, RetentionRules, parse_go_duration, parse_token_file,
 };
 
-/// In the order of the letters from A, which seeds begin with; new ones go to the end.
+/// The settings, which seeds choose by a letter from A on. New ones are added at the end.
 const SETTINGS: &[fn(&str)] = &[
     |text| drop(RetentionRules::parse(text)),
     |text| drop(RbacPolicy::parse(text)),
     |text| drop(parse_token_file(text.as_bytes())),
     |text| drop(Namespaces::parse(text)),
     |text| drop(EventRateLimitOptions::parse(text)),
-    // What it may name are files beside it.
+    // The file may name others, relative to its folder.
     |text| drop(EventRateLimitOptions::parse_admission(text, Path::new("/nowhere"))),
     |text| _ = parse_go_duration(text),
     |text| drop(times::duration(text)),

@@ -1,5 +1,5 @@
-//! Any bytes as a record of a spill behind its checksum: no panic, and what is read is written as
-//! it was read.
+//! Any bytes, with a valid checksum, as a record of a spill: no panic, and a record that was read
+//! is written as the same bytes.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! A folder of the embedded store whose files are whole and say anything: it opens and is read, or
-//! says what is wrong, without a panic.
+//! A folder of the embedded store whose files have valid checksums and any content: it opens and
+//! can be read, or opening fails with the reason, without a panic.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, fuzzing};
 use tidings_store::{ListRequest, NewRecord, NewestRequest, Store};
 use tokio::runtime::{Builder, Runtime};
 
-/// Reads what there is, in every way, and writes. Any of it may fail.
+/// Makes every kind of read, and writes. Each may fail.
 async fn use_store(store: &EmbeddedStore) {
     let newest = NewestRequest { limit: 10, ..NewestRequest::default() };
     let _ = store.newest(newest).await;
@@ -40,7 +40,7 @@ fuzz_target!(|input: &[u8]| {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(1).build().expect("a runtime can be made")
     });
-    // In memory, where there is such a folder: every input is some files.
+    // In a folder in memory, if there is one: every input makes several files.
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     let folder = folder.expect("a folder can be made");

@@ -1,5 +1,5 @@
-//! Any bytes as what a store, above all an etcd that others write to, gives back for an event: no
-//! panic, and the short way from bytes to JSON says what the long way says.
+//! Any bytes as the stored form of an event, as others may have written it to an etcd: no panic,
+//! and the direct conversion to JSON has the same result as decoding and encoding.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as what an archive keeps of an event's versions, and of how far it followed: no panic,
-//! and what can be read is read again from what is written of it.
+//! Any bytes as what an archive stores of an event's versions and of its position: no panic, and
+//! what was read can be written and read again.
 
 #![no_main]
 

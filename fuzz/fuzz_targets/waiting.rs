@@ -1,5 +1,5 @@
-//! Any bytes as an archive's answer about what waits to be sealed: no panic, and what is shown can
-//! be told to those who watch.
+//! Any bytes as an archive's answer about the versions that wait to be sealed: no panic, and an
+//! event that is shown can also be sent to watchers.
 
 #![no_main]
 

@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     if let Some(seeds) = args.seeds {
         return histories(root, seeds);
     }
-    // A long run judges an optimised build.
+    // A long run needs an optimised build.
     let is_long = !args.short && !args.faults;
     let mut judge = suite(root, if is_long { "release" } else { "debug" })?;
     judge.args(["--per-second", &args.per_second.to_string()]);
@@ -88,7 +88,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     command::run(&mut judge)
 }
 
-/// The tests of seeded histories, with this number of seeds.
+/// Runs the tests of random histories with this number of seeds.
 fn histories(root: &Path, seeds: u64) -> Result {
     for test in [
         ["-p", "tidings-archive", "--lib", "simulation"],
@@ -101,7 +101,7 @@ fn histories(root: &Path, seeds: u64) -> Result {
     Ok(())
 }
 
-/// The suite and the program to judge, which are built.
+/// Builds the suite and `tidings`. Returns the command that runs the suite.
 pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
     let profile = if folder == "debug" { "dev" } else { folder };
     for package in ["tidings-cli", "tidings-conformance"] {
@@ -113,13 +113,13 @@ pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
         command::target(root).join(folder).join(file)
     };
     let mut suite = Command::new(built("tidings-conformance"));
-    // A collector is run at the given path.
+    // The suite runs a collector only if its path is an argument.
     suite.env_remove(collector::VARIABLE);
     suite.arg("archive").arg("--tidings").arg(built("tidings"));
     Ok(suite)
 }
 
-/// Runs a collector beside the archive, if one can be found or built; whether it is.
+/// Adds a collector to the arguments if one can be found or built. Returns whether it was added.
 pub(crate) fn beside_collector(root: &Path, judge: &mut Command) -> bool {
     match collector::find_or_build(root) {
         Ok(program) => {
@@ -133,7 +133,7 @@ pub(crate) fn beside_collector(root: &Path, judge: &mut Command) -> bool {
     }
 }
 
-/// The kube-apiserver to follow; the suite gets its etcd.
+/// Finds kube-apiserver, if it is to be followed, and gives the suite the path of its etcd.
 fn kube_apiserver_and_etcd(root: &Path, judge: &mut Command) -> Option<PathBuf> {
     let tools = Tools::find(root, true);
     let server = match kube_apiserver::find_or_build(root, true) {

@@ -1,5 +1,5 @@
-//! `cargo xtask clouds`: archives in a container of Azure and in a bucket of Google, on emulators
-//! of both: Azurite, which npm has, and fake-gcs-server, which is built from its Go modules.
+//! `cargo xtask clouds`: tests archives in Azure's and in Google's object storage on emulators of
+//! both: Azurite, an npm package, and fake-gcs-server, which is built from its Go modules.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::command::{self, Result, cargo, find, is_executable};
 use crate::npm;
 
-/// The Go module that builds it, with pinned components.
+/// The Go module that builds fake-gcs-server, with pinned components.
 const MODULE: &str = "crates/tidings-testing/gcs";
-/// Of its parts and of itself: what was built before a change has another one.
+/// The version of fake-gcs-server, and a number of our build. With another one it is built again.
 const VERSION: &str = "v1.56.1-1";
-/// The environment variable with its path, for tests.
+/// The environment variable with the path of fake-gcs-server, for tests.
 const VARIABLE: &str = "FAKE_GCS";
-/// The tests that use each storage that is there.
+/// The groups of tests that use the emulators. Each must run.
 const TESTS: [&str; 4] = ["emulated::", "erased::", "reading::", "sealing::"];
 
 #[derive(Debug, clap::Args)]
@@ -23,13 +23,14 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-/// Runs the tests on the emulators that can be had. Without any it says why, and does not fail.
+/// Runs the tests on the emulators that are available. Without any, it prints why and does not
+/// fail.
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
     let found = [
         (npm::AZURITE.variable, azurite(root, !args.offline)),
         (VARIABLE, find_or_build(root, !args.offline)),
     ];
-    // Built as for all tests.
+    // Built like all tests, so that nothing is compiled again.
     let words = ["test", "--workspace", "--test", "objects", "--"];
     let mut command = cargo(root, &words);
     command.args(TESTS);
@@ -52,14 +53,14 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         println!("{line}");
         ran.extend(group(line));
     })?;
-    // To cargo, a name without a test is a success.
+    // cargo succeeds even if no test has the name.
     match TESTS.into_iter().find(|name| !ran.contains(name)) {
         Some(name) => Err(format!("no test of {name} ran")),
         None => Ok(()),
     }
 }
 
-/// Which of the tests a line of their output is about.
+/// The group of tests that a line of the output belongs to.
 fn group(line: &str) -> Option<&'static str> {
     let test = line.strip_prefix("test ")?;
     TESTS.into_iter().find(|name| test.starts_with(name))
@@ -72,7 +73,7 @@ fn azurite(root: &Path, may_fetch: bool) -> Result<PathBuf> {
     npm::AZURITE.find(&root.join("target/tools/azurite"), may_fetch)
 }
 
-/// Finds the storage as Google's, or builds it if that is allowed.
+/// Finds fake-gcs-server, or builds it if that is allowed.
 fn find_or_build(root: &Path, may_build: bool) -> Result<PathBuf> {
     if let Some(named) = command::named(VARIABLE) {
         return named;

@@ -1,4 +1,4 @@
-//! Runs other programs: their output is visible, and a failure is an error.
+//! Runs other programs. Their output is visible, and a failure is an error.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -13,9 +13,9 @@ pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root);
-    // Variables that cargo sets for this task. Build scripts (such as ring's) run again when these
-    // change, and dependent crates are built again: each time a developer alternates between `cargo
-    // xtask` and `cargo build`.
+    // The variables that cargo sets for this task are removed. Build scripts (such as ring's) run
+    // again when these change, and then dependent crates are built again: each time a developer
+    // alternates between `cargo xtask` and `cargo build`.
     let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
         if name
@@ -33,7 +33,7 @@ pub(crate) fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// Prints a command, and runs it with our own output.
+/// Prints a command and runs it. It prints to our own output.
 pub(crate) fn run(command: &mut Command) -> Result {
     announce(command);
     let status = command
@@ -47,7 +47,8 @@ pub(crate) fn run(command: &mut Command) -> Result {
     }
 }
 
-/// Prints a command, and runs it; every line of its standard output is passed on, not printed.
+/// Prints a command and runs it. Every line of its standard output is passed to `line` instead of
+/// being printed.
 pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
     announce(command);
     let mut child = command
@@ -58,7 +59,7 @@ pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Re
     if let Some(output) = child.stdout.take() {
         let mut output = BufReader::new(output);
         let mut bytes = Vec::new();
-        // By bytes: output of tests need not be UTF-8.
+        // Lines are read as bytes, because the output of tests need not be UTF-8.
         while output
             .read_until(b'\n', &mut bytes)
             .is_ok_and(|length| length > 0)
@@ -75,10 +76,10 @@ pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Re
     }
 }
 
-/// As [`run_lines`], of what the command and what it started print to standard error, too, in the
-/// order in which it was written. A program that outlives the command keeps nobody waiting.
+/// Like [`run_lines`], but also passes on the lines that the command and its children print to
+/// standard error, in the order of writing. It does not wait for a child that outlives the command.
 pub(crate) fn run_all_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
-    /// How long after the end of a command its last lines are waited for.
+    /// Maximum time to wait for the last lines after the end of a command.
     const LAST_LINES: Duration = Duration::from_secs(2);
     announce(command);
     let (output, input) = std::io::pipe().map_err(|error| not_started(command, &error))?;
@@ -90,7 +91,7 @@ pub(crate) fn run_all_lines(command: &mut Command, mut line: impl FnMut(&str)) -
         .stdout(input)
         .stderr(copy)
         .spawn();
-    // The command holds ends of the pipe, which would never close.
+    // The command value also holds ends of the pipe, which would then never close.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = spawned.map_err(|error| not_started(command, &error))?;
     let (sender, lines) = std::sync::mpsc::channel();
@@ -107,7 +108,7 @@ pub(crate) fn run_all_lines(command: &mut Command, mut line: impl FnMut(&str)) -
     });
     let waiter = std::thread::spawn(move || {
         let status = child.wait();
-        // Nobody may be there to hear it.
+        // The receiver may have ended already.
         let _ = ended.send(None);
         status
     });
@@ -157,7 +158,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
-/// The program that an environment variable names; `None` if it is not set.
+/// The path that an environment variable has; `None` if it is not set.
 pub(crate) fn named(variable: &str) -> Option<Result<PathBuf>> {
     let file = std::env::var_os(variable).map(PathBuf::from)?;
     Some(if is_executable(&file) {
@@ -173,7 +174,7 @@ pub(crate) fn go_build(module: &Path, package: &str, flags: &str, program: &Path
     if find("go").is_none() {
         return Err("there is no Go to build it with".to_owned());
     }
-    // An unreachable module proxy is noticed here, before a long build.
+    // If the module proxy cannot be reached, this fails before a long build.
     let mut download = Command::new("go");
     download
         .args(["list", "-deps", package])

@@ -20,12 +20,12 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-/// Passed and failed cases of each backend.
+/// The numbers of passed and of failed cases of each backend.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts(BTreeMap<String, (u64, u64)>);
 
 impl Counts {
-    /// The backends that the suite names, without a case yet.
+    /// The backends that the suite names, with no cases counted yet.
     fn of(suite: &str) -> Self {
         let backends = suite.lines().filter_map(|line| {
             let name = line.strip_prefix("contract!(")?.strip_suffix(");")?;
@@ -86,7 +86,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     });
     println!();
     for (backend, (passed, failed)) in &counts.0 {
-        // Without etcd its cases do nothing.
+        // Without etcd its cases are skipped.
         if backend == "etcd" && tools.program("ETCD").is_none() {
             println!("{backend:16} skipped: there is no etcd");
         } else {

@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
             summary = Some(line.to_owned());
         }
     })?;
-    // To cargo, a name without a test is a success.
+    // cargo succeeds even if no test has the name.
     let summary = summary.ok_or_else(|| format!("{TEST} did not run"))?;
     println!("\n{summary}");
     Ok(())

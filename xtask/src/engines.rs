@@ -1,18 +1,18 @@
-//! The engines that judge archives on object storage from outside: DuckDB and chDB, which is
-//! ClickHouse in a library. Installed from Python's index into a folder of their own in the target
-//! folder, and a part of nothing that is built.
+//! The engines that read archives on object storage independently of us: DuckDB and chDB, which is
+//! ClickHouse as a library. They are installed from PyPI into a folder in the target folder, and
+//! are not part of any build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
 
-/// A Python that has both; tests find it by this variable.
+/// The environment variable with a Python that has both, for tests.
 pub(crate) const VARIABLE: &str = "ENGINES_PYTHON";
-/// What is installed: the versions that the how-tos name. DuckDB needs pytz for times. Its
-/// extension for S3, httpfs, is not among Python's packages in this version.
+/// The packages to install, in the versions that the how-tos name. DuckDB needs pytz for times. Its
+/// extension for S3, httpfs, is not among PyPI's packages in this version.
 const PACKAGES: [&str; 3] = ["duckdb==2.0.1", "pytz==2026.6", "chdb==4.4.0"];
-/// Succeeds if all of these are there, in these versions.
+/// A Python program that succeeds if all packages are there in these versions.
 const CHECK: &str = "import sys, importlib.metadata as m, duckdb, pytz, chdb
 sys.exit(any(m.version(p.split('==')[0]) != p.split('==')[1] for p in sys.argv[1:]))";
 

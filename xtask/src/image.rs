@@ -1,6 +1,6 @@
-//! `cargo xtask image`: tests deploy/Containerfile without a registry for its base. The program is
-//! built and started with the file's own commands, and runs as in a container: alone in a read-only
-//! root, as the first process, without privileges.
+//! `cargo xtask image`: tests deploy/Containerfile without pulling its base image from a registry.
+//! The program is built and started with the file's own commands, and runs as in a container: alone
+//! in a read-only root, as the first process, without privileges.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,8 @@ use tidings_testing::free_port;
 use crate::command::{self, Result, cargo, find, output};
 use crate::tools::Tools;
 
-/// Makes the root read-only, except for the data, and executes the program in it.
+/// A shell script that makes the root read-only except for the data, and executes the program in
+/// it.
 const ENTER: &str = r#"
 root=$1 data=$2 user=$3
 shift 3
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 /// The commands of the container file.
 #[derive(Debug, PartialEq, Eq)]
 struct Recipe {
-    /// Arguments of cargo.
+    /// The arguments of cargo.
     build: Vec<String>,
     user: String,
     /// The program and its arguments.
@@ -123,7 +124,7 @@ fn can_build(target: &str) -> Result {
     }
 }
 
-/// Whether this machine can run a program in its own root.
+/// Whether this machine can run a program in a root of its own.
 fn can_enter() -> Result {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("only root can run a program in a root of its own".to_owned());
@@ -132,7 +133,7 @@ fn can_enter() -> Result {
     output(command.args(["--mount", "--pid", "--fork", "true"])).map(drop)
 }
 
-/// The program as in the image; it ends when this is dropped.
+/// A running program as in the image. It ends when this is dropped.
 struct Container {
     /// The process of unshare, whose only child is the program.
     process: Child,
@@ -141,7 +142,7 @@ struct Container {
 }
 
 impl Container {
-    /// Starts it, and waits until it says that it is ready.
+    /// Starts the program, and waits until it is ready.
     fn start(recipe: &Recipe, program: &Path) -> Result<Self> {
         let here = program.parent().unwrap_or(program);
         let folder = tempfile::tempdir_in(here).map_err(|error| format!("a folder: {error}"))?;
@@ -187,7 +188,7 @@ impl Container {
         };
         let mut line = String::new();
         if let Some(output) = container.process.stdout.take() {
-            // An unreadable line counts as none.
+            // A line that cannot be read counts as an empty one.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         if line.is_empty() {
@@ -239,7 +240,7 @@ impl Container {
             }
         }
 
-        // The first process of a namespace gets only signals that it handles.
+        // The first process of a namespace gets only those signals that it handles.
         output(Command::new("kill").args(["-TERM", &program]))?;
         match self.process.wait() {
             Ok(status) if status.success() => Ok(()),
@@ -254,7 +255,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -98,7 +98,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository, wherever the command was started.
+/// The folder of the repository, wherever the command was started.
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()

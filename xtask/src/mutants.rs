@@ -23,7 +23,8 @@ const REACHED_FROM: [(&str, &[&str]); 8] = [
 /// Output files of cargo-mutants.
 const LISTS: [&str; 4] = ["missed.txt", "caught.txt", "timeout.txt", "unviable.txt"];
 
-/// Fewer cases of each property than usual: surviving faults are tried with all.
+/// Number of cases for each property: fewer than usual, since surviving faults are tried again with
+/// all.
 const PROPERTY_CASES: &str = "32";
 
 #[derive(Debug, clap::Args)]
@@ -49,11 +50,11 @@ fn package_names() -> clap::builder::PossibleValuesParser {
     REACHED_FROM.map(|(package, _)| package).into()
 }
 
-/// The outcome of the faults of a run, as cargo-mutants lists them.
+/// The outcome of the tried faults, as cargo-mutants lists them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     caught: usize,
-    /// Those that do not compile.
+    /// Faults that do not compile.
     unviable: usize,
     survived: Vec<String>,
 }
@@ -101,7 +102,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// cargo-mutants on the first of these packages, with the tests of them all.
+/// The command that runs cargo-mutants on the first of these packages, with the tests of all of
+/// them.
 fn mutants(root: &Path, packages: &[&str]) -> Command {
     let mut command = cargo(root, &["mutants", "--iterate", "--colors", "never"]);
     command.args(
@@ -115,7 +117,7 @@ fn mutants(root: &Path, packages: &[&str]) -> Command {
         command.args(["--test-package", package]);
     }
     command.arg("--output").arg(folder(root));
-    // Without the examples of the documentation, each of which is a separate program.
+    // The examples in the documentation are left out, because each is a separate program.
     command.args(["--", "--tests"]);
     // Each fault needs a build: only what the tests need, in a separate target folder.
     command
@@ -129,11 +131,12 @@ fn folder(root: &Path) -> PathBuf {
     command::target(root).join("mutants")
 }
 
-/// Runs cargo-mutants on these of the listed faults, and reads its output files.
+/// Runs cargo-mutants on `faults`, which are some of the listed ones, and reads its output files.
 fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -> Result<Outcome> {
     let written = folder(root).join("mutants.out");
-    // It continues where an earlier run ended. Patterns would be simpler, but they do not apply to
-    // every kind of fault.
+    // cargo-mutants continues an earlier run, and skips the faults that were caught there. So all
+    // other faults are listed as caught. Patterns would be simpler, but they do not apply to every
+    // kind of fault.
     let faults: HashSet<_> = faults.iter().collect();
     let others = listed.iter().filter(|fault| !faults.contains(fault));
     let others: String = others.flat_map(|fault| [fault, "\n"]).collect();
@@ -145,7 +148,7 @@ fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -
     std::fs::write(written.join("caught.txt"), others).map_err(here)?;
     let earlier = written.join("previously_caught.txt");
     let _ = std::fs::remove_file(&earlier);
-    // It also fails when a fault survives, so only its output files count.
+    // cargo-mutants also fails when a fault survives, so only its output files count.
     let finished = command::run(command);
     let read = |name: &str| std::fs::read_to_string(written.join(name));
     let (true, [Ok(missed), Ok(caught), Ok(timeout), Ok(unviable)]) =

@@ -1,20 +1,20 @@
-//! npm packages for some tests and benchmarks, if npm is available: fetched into the target folder,
-//! and not part of any build.
+//! npm packages for some tests and benchmarks, if npm is available. They are installed into the
+//! target folder, and are not part of any build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find};
 
-/// A package, and the file that tests use.
+/// A package, and the file of it that tests use.
 pub(crate) struct Package {
     pub(crate) name: &'static str,
-    /// The accepted versions.
+    /// The version that is accepted.
     version: &'static str,
     file: &'static str,
     /// The environment variable with the path of the file, for tests.
     pub(crate) variable: &'static str,
-    /// The tests that are skipped without it.
+    /// What is skipped without the package.
     pub(crate) skipped: &'static str,
 }
 
@@ -35,8 +35,8 @@ pub(crate) const PACKAGES: [Package; 2] = [
     },
 ];
 
-/// A storage as Azure's. The version is the last one before they need a Node that Debian 12 and 13
-/// do not have.
+/// An emulator of Azure's object storage. Later versions need a Node that Debian 12 and 13 do not
+/// have.
 pub(crate) const AZURITE: Package = Package {
     name: "azurite",
     version: "3.35.0",
@@ -45,7 +45,7 @@ pub(crate) const AZURITE: Package = Package {
     skipped: "the tests of archives in a container of Azure",
 };
 
-/// What the timeline is measured beside.
+/// The timeline is measured beside this library.
 pub(crate) const VIS_TIMELINE: Package = Package {
     name: "vis-timeline",
     version: "8",
@@ -55,7 +55,7 @@ pub(crate) const VIS_TIMELINE: Package = Package {
 };
 
 impl Package {
-    /// The path of its file: from the variable, or fetched.
+    /// The path of the package's file: from the variable, or installed.
     pub(crate) fn find(&self, folder: &Path, may_fetch: bool) -> Result<PathBuf> {
         if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from) {
             let exists = file.is_file();

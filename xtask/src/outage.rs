@@ -1,6 +1,7 @@
-//! `cargo xtask outage`: real processes, real time. Our server is killed under a steady stream of
-//! events and comes back; a recording process is killed and comes back; a token is replaced while
-//! it is in use. The offered events, their outcomes and the server's events are compared.
+//! `cargo xtask outage`: tests with real processes in real time. Our server is killed under a
+//! steady stream of events and started again; a recording process is killed and started again; a
+//! token is replaced while it is in use. Then the recorded events, their outcomes and the server's
+//! events are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use tidings_testing::free_port;
 
 use crate::command::{self, Result, cargo, output};
 
-/// The time without faults, before and after.
+/// The time without faults before a fault, and after it.
 const WELL: Duration = Duration::from_secs(3);
 
-/// A token replaced in use is read again within a minute, and the server looks for replaced files
-/// every ten seconds.
+/// Maximum seconds until a replaced token is read: clients read it again within a minute, and the
+/// server within ten seconds.
 const ROTATION: u64 = 60;
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     per_second: u64,
 }
 
-/// The input of every scenario.
+/// The files and numbers that every scenario needs.
 #[derive(Clone)]
 struct Stage {
     tidings: PathBuf,
@@ -43,11 +44,11 @@ struct Stage {
     per_second: u64,
 }
 
-/// The report of a scenario.
+/// A scenario, which returns its report.
 type Story = fn(&Stage) -> Result<String>;
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    // Built as for the tests.
+    // Built like the tests, so that nothing is compiled again.
     let names = ["tidings", "record-outage"];
     let bins = names.iter().flat_map(|name| ["--bin", name]);
     let words: Vec<&str> = ["build", "-q", "--workspace"]
@@ -76,7 +77,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     } else {
         println!("left out: the token is replaced, which takes {ROTATION} s");
     }
-    // Concurrently: they mostly wait.
+    // The scenarios run at the same time, because they mostly wait.
     let running = stories.into_iter().map(|(name, story)| {
         let stage = stage.clone();
         (name, std::thread::spawn(move || story(&stage)))
@@ -194,7 +195,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts it, and waits until it is ready.
+    /// Starts the server, and waits until it is ready.
     fn run(&mut self) -> Result {
         let mut command = Command::new(&self.program);
         let (child, lines) = start(command.args(&self.arguments))?;
@@ -204,14 +205,14 @@ impl Server {
         Ok(())
     }
 
-    /// Kills it.
+    /// Kills the server.
     fn kill(&mut self) {
         if let Some(child) = self.child.take() {
             end(child);
         }
     }
 
-    /// The number of recorded events in its events.
+    /// The number of recorded events that the server's events stand for.
     fn count(&self, stage: &Stage, more: &[&str]) -> Result<Value> {
         let mut command = Command::new(&stage.recorder);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
@@ -231,7 +232,7 @@ struct Recorder {
     lines: Receiver<String>,
     /// The last two counts of recorded events.
     recorded: [u64; 2],
-    /// Minimum events to record: half of the requested number.
+    /// Minimum number of recorded events: half of what was asked for.
     least: u64,
     said: Value,
 }
@@ -256,7 +257,7 @@ impl Recorder {
         })
     }
 
-    /// Reads its output for some time.
+    /// Reads the recorder's output for some time.
     #[expect(
         clippy::disallowed_methods,
         reason = "what happens here happens in real time"
@@ -277,7 +278,7 @@ impl Recorder {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the recorder ends by itself.
     fn end(&mut self) -> Result {
         while let Ok(line) = self.lines.recv() {
             self.hear(&line);
@@ -295,9 +296,9 @@ impl Recorder {
         }
     }
 
-    /// Whether there were events, each has one outcome, and none is lost, also by the server's
-    /// events; a `killed` process may lose those of its last tenths of a second, and none may be
-    /// doubled.
+    /// Checks that events were recorded, that each has one outcome, and that the server has all of
+    /// them. A `killed` process may lose the events of its last tenths of a second, but none may be
+    /// counted twice. Returns the report.
     fn agrees(&self, server: &Value, killed: Option<&Self>) -> Result<String> {
         let of = |field| number(&self.said, field).ok_or(format!("no {field} in {}", self.said));
         let [offered, delivered, aggregated] =
@@ -312,7 +313,7 @@ impl Recorder {
             None => (figures, counted == offered && offered >= self.least),
             Some(killed) => {
                 let [last, before] = killed.recorded;
-                // It continued after its last report.
+                // The process recorded more events after its last report.
                 let most = last + (last - before);
                 let figures =
                     format!("recorded {before} to {most} before its death; then {figures}");
@@ -334,7 +335,7 @@ impl Drop for Recorder {
 }
 
 fn number(said: &Value, field: &str) -> Option<u64> {
-    // Figures are floating point numbers.
+    // Numbers in figures are floating point.
     said[field].as_f64().map(|number| number as u64)
 }
 
@@ -347,7 +348,7 @@ fn end(mut child: Child) {
     let _ = child.wait();
 }
 
-/// Starts a program whose lines can be waited for.
+/// Starts a program whose lines of output can be awaited.
 fn start(command: &mut Command) -> Result<(Child, Receiver<String>)> {
     let mut child = command
         .stdin(Stdio::null())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::command::{self, Result, cargo};
 
-/// The READMEs with the program, which is the same in each.
+/// The READMEs that show the program. It is the same in each.
 const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
 /// Our crates that the program depends on.
 const CRATES: [&str; 2] = ["tidings", "tidings-core"];
@@ -45,16 +45,16 @@ pub(crate) fn run(root: &Path) -> Result {
     };
     write("Cargo.toml", &manifest)?;
     write("src/main.rs", program)?;
-    // The versions of all other tests.
+    // The dependencies have the same versions as in all other tests.
     std::fs::copy(root.join("Cargo.lock"), folder.path().join("Cargo.lock"))
         .map_err(|error| format!("copy Cargo.lock: {error}"))?;
     let mut check = cargo(folder.path(), &["check", "--quiet"]);
-    // Dependencies are built once.
+    // This folder stays, so that dependencies are built only once.
     check.env("CARGO_TARGET_DIR", command::target(root).join("readme"));
     command::run(&mut check)
 }
 
-/// The first block of code in this language.
+/// The content of the first code block in this language.
 fn block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("```{language}\n"))?;
     Some(rest.split_once("```")?.0)

@@ -8,9 +8,9 @@ use crate::command::{self, Result, cargo, find};
 use crate::kube_apiserver;
 use crate::tools::Tools;
 
-/// The cases and explained differences.
+/// The folder of the cases and explained differences.
 const CASES: &str = "crates/tidings-conformance/reference";
-/// client-go programs, which must work with both.
+/// The Go module of client-go programs, which must work with both servers.
 const CLIENTS: &str = "crates/tidings-conformance/clients";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

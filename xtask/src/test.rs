@@ -1,4 +1,5 @@
-//! `cargo xtask test`: every test, from a fresh clone. After a failed step the others still run.
+//! `cargo xtask test`: runs every test, from a fresh clone. After a failed step the others still
+//! run.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +16,7 @@ pub(crate) struct Args {
     offline: bool,
 }
 
-/// What a test program said at its end.
+/// The summary that a test program prints at its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Summary {
     passed: u64,
@@ -23,10 +24,10 @@ struct Summary {
     seconds: f64,
 }
 
-/// The test programs that ran, in their order.
+/// The test programs that ran, in this order.
 #[derive(Debug, Default)]
 struct Suites {
-    /// The program that runs.
+    /// The name of the program that runs now.
     current: String,
     ended: Vec<(String, Summary)>,
 }
@@ -44,7 +45,7 @@ impl Suites {
         self.ended.iter().map(|(_, summary)| number(summary)).sum()
     }
 
-    /// Prints those that took longest, so that whoever waits knows for what.
+    /// Prints the programs that took longest.
     fn print(&self) {
         const SHOWN_SECONDS: f64 = 2.0;
         let mut slow: Vec<_> = self.ended.iter().collect();
@@ -78,7 +79,7 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         root,
         &root.join("crates/tidings-conformance/vectors/correlator"),
     ));
-    // A folder of further vectors beside the project, where there is one.
+    // Further scenarios in a folder beside the project, if there is one.
     let further = root
         .parent()
         .map(|parent| parent.join("shared/vectors/correlator"));
@@ -116,8 +117,8 @@ fn now() -> Instant {
 }
 
 fn vectors(root: &Path, folder: &Path) -> Result {
-    // Built as for the tests: alone, the package has other features of its dependencies, and cargo
-    // would compile most of them again.
+    // The program is run directly. cargo would build its package alone, with other features of the
+    // dependencies, and compile most of them again.
     let program = format!("debug/tidings-conformance{}", std::env::consts::EXE_SUFFIX);
     let mut command = Command::new(command::target(root).join(program));
     command::run(command.arg("correlator").arg(folder))
@@ -136,8 +137,8 @@ fn cargo_test(command: &mut Command, suites: &mut Suites) -> Result {
     })
 }
 
-/// The name of a program: `Running tests/api/main.rs (target/debug/deps/api-148bf8c8a9e2)` is
-/// `api (tests/api/main.rs)`, and `Doc-tests tidings` is itself.
+/// The name of a test program: `Running tests/api/main.rs (target/debug/deps/api-148bf8c8a9e2)`
+/// leads to `api (tests/api/main.rs)`, `Doc-tests tidings` to itself.
 fn parse_start(line: &str) -> Option<String> {
     let line = line.trim_start();
     if line.starts_with("Doc-tests ") {
@@ -150,7 +151,7 @@ fn parse_start(line: &str) -> Option<String> {
     Some(format!("{name} ({source})"))
 }
 
-/// `test result: ok. 3 passed; 0 failed; 0 ignored; …; finished in 0.42s`
+/// Parses a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …; finished in 0.42s`.
 fn parse_summary(line: &str) -> Option<Summary> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let entries = || numbers.split("; ").map(str::trim);

@@ -1,6 +1,6 @@
-//! Programs of some tests: kubectl and etcd, found on the PATH or fetched from Debian's archive
-//! into the target folder: nothing is installed, no service is started, and root is needed only to
-//! refresh apt's lists. And kube-apiserver, if one is available or was built.
+//! Programs that some tests need: kubectl and etcd, found on the PATH or downloaded from Debian's
+//! archive into the target folder. Nothing is installed, no service is started, and root is needed
+//! only to refresh apt's lists. Also kube-apiserver, if one is available or was built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,11 +34,11 @@ const TOOLS: [Tool; 2] = [
     },
 ];
 
-/// Environment variables of the programs, for tests.
+/// The environment variables with the paths of the programs, for tests.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     environment: Vec<(OsString, OsString)>,
-    /// One line for each missing program.
+    /// A line about each missing program.
     pub(crate) missing: Vec<String>,
 }
 
@@ -61,7 +61,8 @@ impl Tools {
                 }
             }
         }
-        // After the machine's own programs, so that only missing ones come from the folder.
+        // The machine's own programs come first, so that only missing ones are taken from the
+        // folder.
         let own = [folder.join("usr/bin"), folder.join("usr/sbin")];
         let path = std::env::var_os("PATH").unwrap_or_default();
         if let Ok(path) = std::env::join_paths(std::env::split_paths(&path).chain(own)) {
@@ -70,7 +71,7 @@ impl Tools {
         tools
     }
 
-    /// Adds a kube-apiserver, if there is one; none is built for tests.
+    /// Adds a kube-apiserver if there is one. None is built for tests.
     pub(crate) fn and_kube_apiserver(mut self, root: &Path) -> Self {
         match kube_apiserver::find_or_build(root, false) {
             Ok(file) => {
@@ -85,8 +86,8 @@ impl Tools {
         self
     }
 
-    /// Adds the npm packages that check the timeline's page, fetched if allowed. A browser is too
-    /// large to fetch, and only searched for.
+    /// Adds the npm packages that check the timeline's page, installed if that is allowed. A
+    /// browser is too large to download, and is only searched for.
     pub(crate) fn and_browser(mut self, root: &Path, may_fetch: bool) -> Self {
         for program in ["chromium", "chromedriver"] {
             if find(program).is_none() {
@@ -110,7 +111,8 @@ impl Tools {
         self
     }
 
-    /// Tells tests of archives on object storage which engines read them, installed if they may be.
+    /// Adds the Python with the engines that read archives on object storage, installed if that is
+    /// allowed.
     pub(crate) fn and_engines(mut self, root: &Path, may_fetch: bool) -> Self {
         match engines::find_or_install(&root.join("target/tools/engines"), may_fetch) {
             Ok(file) => self
@@ -130,7 +132,7 @@ impl Tools {
         Some(PathBuf::from(file))
     }
 
-    /// Sets the variables for a command.
+    /// Sets the environment variables for a command.
     pub(crate) fn tell<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)))
     }
@@ -184,8 +186,8 @@ impl Tool {
             command::output(&mut command)
         };
         if apt(&["download", self.package]).is_err() {
-            // The lists may be missing or old; refreshing them needs root. Only the second attempt
-            // counts.
+            // apt's lists may be missing or old. Refreshing them needs root, so this may fail; only
+            // the second attempt to download counts.
             let _ = apt(&["update"]);
             apt(&["download", self.package])?;
         }

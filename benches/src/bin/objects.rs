@@ -1,5 +1,5 @@
-//! What reading an archive on object storage costs, one part at a time: see
-//! [`tidings_bench::sealed`]. `cargo xtask bench objects` runs both.
+//! Measures readers of an archive on object storage, one part at a time: see
+//! [`tidings_bench::sealed`]. `cargo xtask bench objects` runs the parts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,11 +9,11 @@ use clap::Parser;
 use tidings_bench::sealed::{self, Asked, Extent};
 use tidings_bench::{ended, storing::Failure};
 
-/// What `tidings` itself uses.
+/// The allocator of `tidings` itself.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measures one part and prints its figures as lines of JSON.
+/// Measures one part, and prints figures as lines of JSON.
 #[derive(Parser)]
 struct Arguments {
     /// Number of clusters.
@@ -33,10 +33,10 @@ struct Arguments {
 enum Part {
     /// Fill the folder of an S3 server with an archive
     Fill { folder: PathBuf },
-    /// Ask readers of it
+    /// Ask readers of the archive
     Ask {
         folder: PathBuf,
-        /// The program that reads it
+        /// The program `tidings` that reads it
         #[arg(long)]
         tidings: PathBuf,
         /// Time for which each request to the storage takes longer, in milliseconds
@@ -46,14 +46,14 @@ enum Part {
         #[arg(long, default_value_t = 20)]
         rounds: u64,
     },
-    /// Make an archive of real events, and say how long it is
+    /// Make an archive of real events, and print its size
     Real {
-        /// A folder of them, as JSON Lines
+        /// A folder of real events as JSON Lines
         captures: PathBuf,
     },
 }
 
-// One thread: the questions should take as little as possible of the measured machine.
+// One thread, so that the questions use as little of the measured machine as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)

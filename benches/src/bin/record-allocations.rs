@@ -1,5 +1,5 @@
-//! How much memory recording takes: allocations of each figure of `record`, and what a cached key
-//! keeps.
+//! Measures the memory that recording takes: the allocations of each figure of `record`, and the
+//! bytes of a cached key.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A burst of events through the default broadcaster to a cluster, as fast as it can: what is
-//! offered, what arrives, what is lost and why.
+//! Records a burst of events to a cluster through the default broadcaster, as fast as possible, and
+//! prints how many were recorded, delivered and lost, and why.
 //!
 //! `benches/peers/client-go/record-load` does the same with client-go.
 
@@ -17,25 +17,25 @@ use tidings::advanced::SeriesOptions;
 use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SinkOptions};
 use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
 
-/// Records a burst of events to a cluster and prints their outcome.
+/// Records a burst of events to a cluster, and prints their outcome.
 #[derive(Parser)]
 struct Arguments {
-    /// Which cluster.
+    /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// How many events to record.
+    /// Number of events to record
     #[arg(long, default_value_t = 20_000)]
     events: usize,
-    /// About how many objects they are.
+    /// Number of objects that they are about
     #[arg(long, default_value_t = 20_000)]
     objects: usize,
-    /// Record events.k8s.io/v1, where repeats are a series.
+    /// Record events.k8s.io/v1, where repeats become a series
     #[arg(long)]
     series: bool,
-    /// Send protobuf in place of JSON.
+    /// Send protobuf instead of JSON
     #[arg(long)]
     protobuf: bool,
-    /// How many seconds delivery may take after the last event was recorded.
+    /// Maximum seconds of delivery after the last event was recorded
     #[arg(long, default_value_t = 120)]
     deadline: u64,
 }
@@ -64,7 +64,8 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let client = Client::try_from(config.clone()).map_err(Box::new)?;
     let sink = KubeSink::from_config(config).map_err(Box::new)?;
     let sink = sink.protobuf(arguments.protobuf);
-    // Two runs against one cluster do not count each other's events.
+    // The reason differs between runs, so that a run does not count the events of another on the
+    // same cluster.
     let reason = format!("Load{}", milliseconds());
     let found_before = count(&client, &reason).await?;
 
@@ -143,12 +144,12 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
     if arguments.protobuf {
         figure = figure.by("protobuf");
     }
-    // The same once more, for programs.
+    // The figure again, as JSON for programs.
     figure.print();
     Ok(())
 }
 
-/// How many events with `reason` the cluster holds.
+/// The number of events in the cluster with this `reason`.
 async fn count(client: &Client, reason: &str) -> Result<usize, LoadError> {
     let events: Api<Event> = Api::all(client.clone());
     let mut parameters = ListParams::default()

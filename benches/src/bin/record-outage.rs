@@ -1,7 +1,9 @@
-//! A steady stream of events to a cluster that may be away for a while, and their outcome; or how
-//! many the cluster has. `cargo xtask outage` runs it, and ends it where a process is to die.
+//! Records a steady stream of events to a cluster that may be down for a while, and prints their
+//! outcome; or counts the events of the cluster. `cargo xtask outage` runs this program, and kills
+//! it in scenarios in which the recording process dies.
 //!
-//! Half of the events repeat what happened to 50 objects, half are about an object each.
+//! Half of the events are repeats about 50 objects. Each event of the other half is about an object
+//! of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -20,31 +22,31 @@ use tidings::{
 use tidings_bench::{Figure, ended};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How many objects the repeats are about.
+/// Number of objects that the repeats are about.
 const REPEATING: u64 = 50;
 
-/// How long delivery may take after the last event: longer than any wait between two tries.
+/// Maximum time of delivery after the last event: longer than any pause between two attempts.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Records events to a cluster and prints their outcome.
+/// Records events to a cluster, and prints their outcome.
 #[derive(Parser)]
 struct Arguments {
-    /// Which cluster.
+    /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// A file with a bearer token, in place of the kubeconfig's.
+    /// A file with a bearer token to use instead of the kubeconfig's
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// For how long; 0 delivers what an earlier process left in the spill.
+    /// Seconds to record; with 0, only deliver what an earlier process left in the spill
     #[arg(long, default_value_t = 0)]
     seconds: u64,
-    /// How many in each of them.
+    /// Number of events per second
     #[arg(long, default_value_t = 200)]
     per_second: u64,
-    /// Keep events in this folder until they are delivered, and few of them in memory.
+    /// Keep events in this folder until they are delivered, and few of them in memory
     #[arg(long)]
     spill: Option<PathBuf>,
-    /// Only say how many recorded events the cluster's events stand for.
+    /// Only print the number of recorded events in the cluster, the sum of all counts
     #[arg(long)]
     count: bool,
 }
@@ -116,7 +118,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The sum of all counts.
+/// The sum of the counts of the cluster's events.
 async fn count(client: Client) -> Result<u64, kube::Error> {
     let events: Api<Event> = Api::namespaced(client, "default");
     let mut parameters = ListParams::default().limit(1_000);

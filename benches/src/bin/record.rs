@@ -1,17 +1,17 @@
-//! How long recording takes: see [`tidings_bench::recording`].
+//! Measures the time that recording takes: see [`tidings_bench::recording`].
 
 use std::time::Duration;
 
 use clap::Parser;
 use tidings_bench::{Measure, recording};
 
-/// Measures event recording and prints each figure as one line of JSON.
+/// Measures event recording, and prints each figure as a line of JSON.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seconds to measure each figure.
+    /// Seconds to measure each figure
     #[arg(long, default_value_t = 1.)]
     seconds: f64,
-    /// Measure only the figures whose name contains this.
+    /// Measure only figures with this in their name
     #[arg(long, default_value = "")]
     only: String,
 }

@@ -1,5 +1,5 @@
-//! The floor for an API server on this machine: HTTPS, a body parsed as JSON and written out again,
-//! nothing else.
+//! The least that an API server can do on this machine: over HTTPS it parses a JSON body and writes
+//! it back, nothing else. Other servers are compared with it.
 //!
 //! Prints the path of a kubeconfig when it is ready, as `tidings serve` does.
 
@@ -22,10 +22,10 @@ use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Parses and echoes JSON over HTTPS.
+/// Parses JSON over HTTPS, and sends it back.
 #[derive(Parser)]
 struct Arguments {
-    /// Where the kubeconfig is written.
+    /// Folder where the kubeconfig is written
     #[arg(long)]
     data_dir: PathBuf,
 }
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let acceptor = acceptor.clone();
         tokio::spawn(async move {
             if let Ok(stream) = acceptor.accept(stream).await {
-                // A connection that fails is the client's affair, which reports it.
+                // If a connection fails, the client reports it.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service_fn(echo))
                     .await;

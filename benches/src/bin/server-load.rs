@@ -1,5 +1,5 @@
-//! Loads an Event API server and prints what it took: creates, patches, reads among many events,
-//! watchers.
+//! Loads an Event API server with creates, patches, reads among many events, and watchers, and
+//! prints how long they took.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,13 +9,13 @@ use clap::{Parser, Subcommand};
 use tidings_bench::serving::{self, LoadError, Plan, Stretch, Target};
 use tidings_bench::{Figure, ended, resident_bytes};
 
-/// Loads an Event API server and prints figures as lines of JSON.
+/// Loads an Event API server, and prints figures as lines of JSON.
 #[derive(Parser)]
 struct Arguments {
-    /// Which server: its authority and a token are taken from here.
+    /// Kubeconfig of the server, of which the authority and a token are used
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Whose figures these are.
+    /// Name of the server in the figures
     #[arg(long, default_value = "tidings")]
     peer: String,
     #[command(subcommand)]
@@ -24,44 +24,44 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Wait until the server is ready.
+    /// Wait until the server is ready
     Ready,
-    /// Create events.
+    /// Create events
     Creates(Timed),
-    /// Patch events as a recorder does.
+    /// Patch events as a recorder does
     Patches(Timed),
-    /// Create a number of events, twenty about each object.
+    /// Create a number of events, twenty about each object
     Fill {
         #[arg(long, default_value_t = 25_000)]
         events: u64,
         #[arg(long, default_value_t = 64)]
         connections: usize,
     },
-    /// Read what `fill` created.
+    /// Read what `fill` created
     Reads {
         #[arg(long, default_value_t = 25_000)]
         events: u64,
         #[arg(long, default_value_t = 20)]
         rounds: u64,
     },
-    /// List everything, while nothing is written and beside creates at a steady pace.
+    /// List everything, while nothing is written and beside creates at a steady rate
     Lists {
         #[arg(long, default_value_t = 5)]
         rounds: u64,
         #[arg(long, default_value_t = 5_000)]
         per_second: u64,
     },
-    /// Watch everything, many times over.
+    /// Watch everything, with many watchers
     Watch {
         #[arg(long, default_value_t = 1_000)]
         watchers: usize,
         #[arg(long, default_value_t = 200)]
         events: u64,
-        /// Events a second; by default as fast as they are accepted.
+        /// Events per second [default: as fast as they are accepted]
         #[arg(long)]
         per_second: Option<f64>,
     },
-    /// Write and watch for a long time, and account for every event.
+    /// Write and watch for a long time, and account for every event
     Soak {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
@@ -69,10 +69,10 @@ enum Part {
         per_second: u64,
         #[arg(long, default_value_t = 200)]
         watchers: usize,
-        /// How many seconds the server keeps an event.
+        /// Seconds for which the server keeps an event
         #[arg(long, default_value_t = 60)]
         ttl: u64,
-        /// The server's process, whose memory is told.
+        /// The server's process, whose memory is printed
         #[arg(long)]
         process: Option<u32>,
     },
@@ -86,11 +86,11 @@ struct Timed {
     seconds: u64,
 }
 
-/// How often a server that is not there yet is asked, and how many times.
+/// The pause between attempts to reach a server that is starting, and their maximum number.
 const READY_POLL: Duration = Duration::from_millis(20);
 const READY_POLLS: u32 = 6_000;
 
-// One thread: the load should take as little as possible of the measured machine.
+// One thread, so that the load uses as little of the measured machine as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
@@ -99,7 +99,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> Result<(), LoadError> {
     let target = Target::from_kubeconfig(&arguments.kubeconfig).await?;
     let figure = |name: &str| Figure::of(&arguments.peer, name);
-    // Two runs against one server do not take each other's names.
+    // Names differ between runs, so that two runs against one server do not use the same.
     let run = format!("{:x}.", std::process::id());
     if !matches!(arguments.part, Part::Ready) {
         serving::make_namespaces(&target).await?;

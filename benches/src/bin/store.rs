@@ -1,5 +1,5 @@
-//! What storing costs, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench
-//! store` runs them all.
+//! Measures the store, one part at a time: see [`tidings_bench::storing`]. `cargo xtask bench
+//! store` runs all parts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,25 +7,25 @@ use std::process::ExitCode;
 use clap::Parser;
 use tidings_bench::{ended, storing};
 
-/// What `tidings` itself uses.
+/// The allocator of `tidings` itself.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measures one part and prints its figures as lines of JSON.
+/// Measures one part, and prints figures as lines of JSON.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
     part: Part,
-    /// A folder for the files, on the disk that is to be measured.
+    /// A folder for the files, on the disk to measure
     #[arg(long, global = true, default_value = ".")]
     folder: PathBuf,
-    /// How many events.
+    /// Number of events
     #[arg(long, global = true, default_value_t = 50_000)]
     events: u64,
-    /// How many of them are updated.
+    /// Number of events that are updated
     #[arg(long, global = true, default_value_t = 20_000)]
     updates: u64,
-    /// How many writers at once.
+    /// Number of writers at the same time
     #[arg(long, global = true, default_value_t = 64)]
     writers: u64,
 }
@@ -34,28 +34,29 @@ struct Arguments {
 enum Part {
     /// Creates and updates in the embedded store
     Writes,
-    /// Creates of records of mixed lives, while months pass, in the empty store and in the full one
+    /// Creates of records with different lifetimes, while months pass, in the empty store and in
+    /// the full one
     Archive,
-    /// The middle of what `archive` creates, for a run of it that takes less time
+    /// The creates between the first and last of `archive`, so that a run of it takes less time
     Fill,
-    /// Reads of what `writes` or `archive` left in the folder
+    /// Reads of the store that `writes` or `archive` left in the folder
     Reads,
-    /// Lists of everything, idle and beside writers
+    /// Lists of everything, while nothing is written and beside writers
     Lists,
     /// Half of the events expire beside other writers
     Expiry,
-    /// Ends of records of mixed lives
+    /// The ends of records with different lifetimes
     Mixture,
-    /// A few records that are patched again and again
+    /// A few records that are patched repeatedly
     Patches,
-    /// Real events, from a folder of JSON Lines
+    /// Real events from a folder of JSON Lines
     Real {
-        /// The folder.
+        /// The folder
         captures: PathBuf,
     },
     /// The same writes to etcd
     Etcd {
-        /// The program.
+        /// The program etcd
         program: PathBuf,
     },
     /// The same writes to a bare log
@@ -63,7 +64,7 @@ enum Part {
 }
 
 fn main() -> ExitCode {
-    // As `tidings` itself.
+    // `tidings` itself does the same.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     run()

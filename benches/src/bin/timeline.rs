@@ -1,5 +1,5 @@
-//! What the timeline costs, one part at a time: see [`tidings_bench::showing`]. `cargo xtask bench
-//! timeline` runs them all.
+//! Measures the timeline, one part at a time: see [`tidings_bench::showing`]. `cargo xtask bench
+//! timeline` runs all parts.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use tidings_bench::serving::Target;
 use tidings_bench::storing::Failure;
 use tidings_bench::{ended, showing};
 
-/// What `tidings` itself uses.
+/// The allocator of `tidings` itself.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measures one part and prints its figures as lines of JSON.
+/// Measures one part, and prints figures as lines of JSON.
 #[derive(Parser)]
 struct Arguments {
     /// Number of events of the cluster.
@@ -31,7 +31,7 @@ struct Arguments {
 enum Part {
     /// Fill the data folder of a server
     Fill { folder: PathBuf },
-    /// The answers of its timeline
+    /// The answers of the server's timeline
     Answers {
         kubeconfig: PathBuf,
         #[arg(long, default_value_t = 50)]
@@ -43,7 +43,7 @@ enum Part {
         #[arg(long, default_value_t = 10)]
         rounds: u64,
     },
-    /// The memory of a tab that follows what happens
+    /// The memory of a tab that follows new events
     Live {
         kubeconfig: PathBuf,
         #[arg(long, default_value_t = 10)]
@@ -51,11 +51,11 @@ enum Part {
         #[arg(long, default_value_t = 10)]
         per_second: u64,
     },
-    /// vis-timeline, an npm package, with the last events
+    /// vis-timeline, an npm package, with the latest events
     Peer { package: PathBuf },
 }
 
-// One thread: the questions should take as little as possible of the measured machine.
+// One thread, so that the requests use as little of the measured machine as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)

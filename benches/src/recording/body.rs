@@ -1,4 +1,4 @@
-//! The body of a create, in either form: how long it takes to make and how many bytes it has.
+//! The body of a create in both encodings: the time to make it, and its number of bytes.
 
 use std::hint::black_box;
 
@@ -10,12 +10,12 @@ use crate::{Figure, Measure, time};
 
 const BATCH: u64 = 500;
 
-/// As JSON.
+/// The body as JSON.
 pub(super) fn json(name: &'static str, measure: Measure) -> Figure {
     body(name, measure, Occurrence::create_body)
 }
 
-/// As Kubernetes protobuf.
+/// The body as Kubernetes protobuf.
 pub(super) fn protobuf(name: &'static str, measure: Measure) -> Figure {
     body(name, measure, Occurrence::create_body_protobuf)
 }

@@ -1,5 +1,5 @@
-//! Correlation alone: a repeat, an event that is combined with others, and one never seen before,
-//! each with the acknowledgement that follows its delivery.
+//! Correlation alone: a repeat, an event that is combined with others, and an event never seen
+//! before, each with the acknowledgement after its delivery.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::{Allocator, Figure, Measure, time};
 
 const BATCH: u64 = 4096;
 
-/// The same event again.
+/// The same event repeatedly.
 pub(super) fn repeat(name: &'static str, measure: Measure) -> Figure {
     rounds(name, measure, &[event(0, MESSAGE)], 20)
 }
 
-/// Events that differ in message only.
+/// Events that differ only in their message.
 pub(super) fn aggregate(name: &'static str, measure: Measure) -> Figure {
     let events: Vec<Event> = (0..DISTINCT)
         .map(|attempt| event(0, &format!("{MESSAGE}, attempt {attempt}")))
@@ -29,8 +29,8 @@ pub(super) fn aggregate(name: &'static str, measure: Measure) -> Figure {
     rounds(name, measure, &events, 20)
 }
 
-/// Events about ever other objects: the correlator is made anew for every round, so that each is
-/// its first.
+/// Events, each about another object. Every round has a new correlator, so that each event is the
+/// first of its object.
 pub(super) fn new(name: &'static str, measure: Measure) -> Figure {
     let events: Vec<Event> = (0..DISTINCT).map(|index| event(index, MESSAGE)).collect();
     measure.run(name, DISTINCT as u64, || {
@@ -43,8 +43,8 @@ pub(super) fn new(name: &'static str, measure: Measure) -> Figure {
     })
 }
 
-/// What a cached key costs in memory: an event remembered by all three caches, in bytes, the event
-/// itself included.
+/// The bytes of memory that a cached key costs: those of an event in all three caches, the event
+/// included.
 pub fn cached_key(allocator: &'static Allocator) -> Figure {
     let mut correlator = correlator();
     let region = stats_alloc::Region::new(allocator);
@@ -61,7 +61,7 @@ pub fn cached_key(allocator: &'static Allocator) -> Figure {
 fn rounds(name: &'static str, measure: Measure, events: &[Event], first: usize) -> Figure {
     let mut correlator = correlator();
     let mut endless = events.iter().cycle();
-    // Past the first events of a kind, which are new.
+    // The first events are passed over, because they are not combined yet.
     for event in endless.by_ref().take(first) {
         once(&mut correlator, event);
     }
@@ -88,7 +88,7 @@ fn once(correlator: &mut Correlator, event: &Event) {
 }
 
 fn correlator() -> Correlator {
-    // As in the peer's benchmark: a budget so large that every event passes.
+    // As in the peer's benchmark, the budget is so large that every event passes.
     let options = CorrelatorOptions::default().spam_burst(1 << 30);
     Correlator::new(options, Arc::new(NameStamps::new(1)))
         .unwrap_or_else(|error| unreachable!("{error}"))

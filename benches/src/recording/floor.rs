@@ -1,5 +1,5 @@
-//! What no implementation gets below: hashing a key's bytes, one allocation, one slot of a locked
-//! queue, one reading of the clock.
+//! What every implementation must do at least: hash a key's bytes, allocate once, put something
+//! into a locked queue, read the clock.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -21,7 +21,7 @@ fn each(name: &'static str, measure: Measure, mut work: impl FnMut()) -> Figure 
     })
 }
 
-/// The bytes of the three keys of an event, hashed once each.
+/// Hashes the bytes of an event's three keys, each once.
 pub(super) fn hash(name: &'static str, measure: Measure) -> Figure {
     let object = "Poddefaultweb-7d4b9c6f5-000003c1f0a52-8d0e-4b1e-9f5e-000000000000v1".repeat(3);
     let texts = format!("example-controllernode-1WarningBackOff{MESSAGE}");
@@ -34,14 +34,14 @@ pub(super) fn hash(name: &'static str, measure: Measure) -> Figure {
     })
 }
 
-/// One allocation of an event's size, and its end.
+/// Allocates as much as an event needs, and frees it.
 pub(super) fn allocation(name: &'static str, measure: Measure) -> Figure {
     each(name, measure, || {
         black_box(Box::new(black_box([0_u8; 256])));
     })
 }
 
-/// A pointer put into a locked queue and taken out.
+/// Puts a pointer into a locked queue, and takes it out.
 pub(super) fn queue_slot(name: &'static str, measure: Measure) -> Figure {
     let queue = Mutex::new(VecDeque::with_capacity(16));
     let event = Arc::new(0_u64);
@@ -59,7 +59,7 @@ pub(super) fn queue_slot(name: &'static str, measure: Measure) -> Figure {
     })
 }
 
-/// One reading of the wall clock.
+/// Reads the wall clock once.
 pub(super) fn clock(name: &'static str, measure: Measure) -> Figure {
     #[expect(clippy::disallowed_methods, reason = "the reading is what is measured")]
     each(name, measure, || {

@@ -1,10 +1,10 @@
-//! What recording costs: a call, fan-out, correlation, and the way from recorder to sink, under the
-//! same names as `benches/peers/client-go/micro`, and beside them the floors no implementation gets
-//! below.
+//! Measures recording: a call, fan-out, correlation, and the way from recorder to sink. The figures
+//! have the same names as in `benches/peers/client-go/micro`. Floors, which no implementation can
+//! do without, are measured too.
 //!
-//! No event is dropped while it is measured: events go out in batches far below the queues' bounds,
-//! and a batch waits until the one before was seen by everyone who was to see it. That wait is part
-//! of every figure but the recorder calls'.
+//! No event is dropped during a measurement: events are sent in batches far below the bounds of the
+//! queues, and a batch waits until every receiver has seen the one before. Except for calls of the
+//! recorder, the figures include that wait.
 
 mod body;
 pub mod correlate;
@@ -15,11 +15,11 @@ pub mod series;
 
 use crate::{Figure, Measure};
 
-/// How a figure is measured.
+/// A function that measures a figure.
 type Benchmark = fn(&'static str, Measure) -> Figure;
 
-/// A figure: its name, how it is measured, and how many floors of each kind (clock, hash,
-/// allocation, queue slot) it stands on.
+/// A figure: its name, the function that measures it, and how many floors of each kind (clock,
+/// hash, allocation, queue slot) it includes.
 const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 11] = [
     ("record", path::record_call, [1., 0., 1., 1.]),
     (
@@ -57,8 +57,8 @@ const FLOORS: [(&str, Benchmark); 4] = [
     ("floor_queue_slot", floor::queue_slot),
 ];
 
-/// Measures and prints every figure whose name contains `only`; times come with the sum of the
-/// floors they stand on.
+/// Measures and prints every figure with `only` in its name. Times have the sum of their floors
+/// beside them.
 pub fn run(measure: Measure, only: &str) {
     let mut floors = [0.; 4];
     if measure.allocator.is_none() {

@@ -1,5 +1,5 @@
-//! The way of an event: what a recorder's call costs its caller, fan-out to sixteen watchers, and
-//! recorder to a sink that does nothing.
+//! The way of an event: the time that a recorder's call takes, fan-out to sixteen watchers, and
+//! from recorder to a sink that does nothing.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use tokio::runtime::Runtime;
 use super::sample::{DISTINCT, MESSAGE, pod, source};
 use crate::{Figure, Measure, time};
 
-/// Far below the queues' bound of 32,768.
+/// Events of a batch: far fewer than the queues' bound of 32,768.
 const BATCH: u64 = 8_192;
-/// The peer's: what is measured is the call, not how far memory is away.
+/// Events of a batch of calls, as in the peer's benchmark: few enough that the processor's caches
+/// hold them.
 const CALL_BATCH: u64 = 500;
 
-/// Counts what arrives; the sender waits until everything did.
+/// Counts the events that arrived. The sender waits until it has counted all.
 #[derive(Clone, Default)]
 struct Arrivals(Arc<AtomicU64>);
 
@@ -36,12 +37,12 @@ impl Arrivals {
     }
 }
 
-/// A call with an object, one watcher draining.
+/// Calls with an object, and one watcher that takes the events.
 pub(super) fn record_call(name: &'static str, measure: Measure) -> Figure {
     call(name, measure, &pod(0))
 }
 
-/// A call with a reference made before.
+/// Calls with a reference to the object that was made before.
 pub(super) fn record_call_with_reference(name: &'static str, measure: Measure) -> Figure {
     call(name, measure, &reference(0))
 }
@@ -69,7 +70,7 @@ fn call<Kind>(name: &'static str, measure: Measure, object: &impl ToReference<Ki
     figure
 }
 
-/// From the recorder until sixteen watchers have seen it.
+/// From the recorder's call until sixteen watchers have the event.
 pub(super) fn fan_out(name: &'static str, measure: Measure) -> Figure {
     const WATCHERS: u64 = 16;
     let runtime = runtime();
@@ -96,7 +97,7 @@ pub(super) fn fan_out(name: &'static str, measure: Measure) -> Figure {
     figure
 }
 
-/// A sink that takes everything at once.
+/// A sink that accepts everything at once.
 struct NoSink(Arrivals);
 
 impl Sink for NoSink {
@@ -115,12 +116,12 @@ impl Sink for NoSink {
     }
 }
 
-/// The same event again and again.
+/// The same event repeatedly.
 pub(super) fn record_to_sink_repeat(name: &'static str, measure: Measure) -> Figure {
     record_to_sink(name, measure, &[pod(0)])
 }
 
-/// Events about ever other objects.
+/// Events, each about another object.
 pub(super) fn record_to_sink_new(name: &'static str, measure: Measure) -> Figure {
     let pods: Vec<Pod> = (0..DISTINCT).map(pod).collect();
     record_to_sink(name, measure, &pods)
@@ -131,9 +132,9 @@ fn record_to_sink(name: &'static str, measure: Measure, objects: &[Pod]) -> Figu
     let _entered = runtime.enter();
     let broadcaster = Broadcaster::new();
     let arrivals = Arrivals::default();
-    // As in the peer's benchmark every event reaches the sink: no budget, and no repeat stands in
-    // for another. Caches of the peer's size make an event about an object seen 16,384 events ago
-    // new again.
+    // As in the peer's benchmark every event reaches the sink: there is no budget, and no event is
+    // combined with others. The caches have the peer's size, so an event is new again if its object
+    // was last seen 16,384 events ago.
     broadcaster
         .start_recording_to_sink_with(
             NoSink(arrivals.clone()),

@@ -1,10 +1,10 @@
-//! What is recorded: one message of one source about pods.
+//! The recorded events: one message of one source about pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tidings::EventSource;
 
-/// More events than client-go's caches have entries, as in its own benchmark.
+/// Number of different events: more than client-go's caches have entries, as in its own benchmark.
 pub(super) const DISTINCT: usize = 16_384;
 
 pub(super) const MESSAGE: &str = "Back-off restarting failed container web in pod web-7d4b9c6f5";

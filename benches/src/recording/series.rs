@@ -1,6 +1,6 @@
-//! Series: what an event of one costs, how many writes a thousand repeats take, how much memory
-//! 100,000 open series keep, and how long a recorder's call takes while the sink is stuck. How much
-//! client-go writes, `go test ./series-hour` in `benches/peers/client-go` counts.
+//! Measures series: the time of an event in one, the writes of a thousand repeats, the memory of
+//! 100,000 open series, and the time of a recorder's call while the sink does not answer.
+//! client-go's number of writes comes from `go test ./series-hour` in `benches/peers/client-go`.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use tidings_core::{Monotonic, NameStamps, NewEvent, Now, Series, TEXT_BYTES_MAX}
 use super::sample::{MESSAGE, source};
 use crate::{Allocator, Figure, Measure, time};
 
-/// How many objects are reported about.
+/// Number of objects that events are about.
 const OBJECTS: usize = 100_000;
 
-/// How many calls are timed one by one.
+/// Number of calls that are timed one by one.
 const CALLS: usize = 100_000;
 
-/// What the events of a measurement have in common.
+/// What the events of one measurement have in common.
 pub(super) struct Script {
     names: Arc<NameStamps>,
     source: EventSource,
@@ -69,8 +69,8 @@ fn reference(object: usize) -> Reference {
     })
 }
 
-/// An event of a series that is open, with the writes that come of it in an hour of one event a
-/// second.
+/// An event of an open series, together with its part of the writes that an hour of one event per
+/// second leads to.
 pub(super) fn repeat(name: &'static str, measure: Measure) -> Figure {
     let script = Script::new();
     let event = script.event(0);
@@ -98,7 +98,7 @@ pub(super) fn repeat(name: &'static str, measure: Measure) -> Figure {
     figure.with("writes_per_1000", writes as f64 * 1000. / events as f64)
 }
 
-/// What an open series keeps in memory, of 100,000 with three events each.
+/// The memory of an open series, measured with 100,000 of three events each.
 pub fn memory(allocator: &'static Allocator) -> Figure {
     let script = Script::new();
     let before = allocator.stats();
@@ -123,7 +123,7 @@ pub fn memory(allocator: &'static Allocator) -> Figure {
         )
 }
 
-/// How long a call takes, one by one, while no write is answered and the queue runs over.
+/// The time of single calls while no write is answered and the queue overflows.
 pub fn stuck_sink() -> Figure {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -158,7 +158,7 @@ pub fn stuck_sink() -> Figure {
         .with("ops", CALLS as f64)
         .with("p50_ns", percentile(50))
         .with("p99_ns", percentile(99));
-    // Pending events would be logged as lost.
+    // Otherwise the pending events would be logged as lost.
     runtime.block_on(broadcaster.shutdown(std::time::Duration::ZERO));
     figure
 }

@@ -1,5 +1,5 @@
-//! Questions to a reader: first to one that was just started, and then the same again; what each
-//! takes, and how many requests to the storage it needs.
+//! Asks readers questions: each first of a reader that was just started, and then again. Measures
+//! the time, and the number of requests to the storage.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,25 +21,25 @@ use crate::storing::events::Numbers;
 use crate::storing::process::peak_resident_bytes;
 use crate::{Figure, resident_bytes};
 
-/// How often a question is asked again.
+/// How often a question is repeated.
 const AGAIN: u64 = 10;
-/// Of a cluster's events, one of this number may be asked about.
+/// Questions about one event choose from every 97th event of a cluster.
 const ONE_OF: usize = 97;
 
-/// How it is asked.
+/// How the questions are asked.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The program `tidings`.
     pub tidings: PathBuf,
     /// The folder of the S3 server.
     pub folder: PathBuf,
-    /// Time for which each request to the storage takes longer.
+    /// Time by which each request to the storage is delayed.
     pub delay: Duration,
     /// Readers that are started for each question.
     pub rounds: u64,
 }
 
-/// A question, by what it is called.
+/// A kind of question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Object,
@@ -59,10 +59,10 @@ const QUESTIONS: [(&str, Question); 6] = [
     ("timeline_of_a_day_with_text", Question::View),
 ];
 
-/// Asks every question.
+/// Asks every question, and prints figures.
 ///
 /// # Errors
-/// A reader does not start, or does not answer with success.
+/// A reader does not start, or answers without success.
 pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
     let server = S3Server::start_far(&asked.folder, asked.delay);
     let mut numbers = Numbers(11);
@@ -99,7 +99,7 @@ pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
     memory(asked, extent, &server).await
 }
 
-/// The memory of one reader that was asked everything of every cluster.
+/// Measures the memory of one reader that was asked every question about every cluster.
 async fn memory(asked: &Asked, extent: Extent, server: &S3Server) -> Result<(), Failure> {
     let mut reader = Reader::start(asked, server).await?;
     let started = resident_bytes(reader.process.id()).unwrap_or(0);
@@ -127,12 +127,12 @@ async fn memory(asked: &Asked, extent: Extent, server: &S3Server) -> Result<(), 
     Ok(())
 }
 
-/// Where a question is asked, about any cluster and time.
+/// The path of a question, about a random cluster and time.
 fn path(question: Question, extent: Extent, numbers: &mut Numbers) -> String {
     let number = numbers.below(extent.clusters);
     let cluster = cluster(number);
     let root = format!("/clusters/{cluster}");
-    // A range of a number of days, within those that there are.
+    // A random range of this number of days within those of the archive.
     let mut range = |days: i64| {
         let days = days.min(extent.days) * DAY;
         let free = extent.days * DAY - days;
@@ -163,16 +163,16 @@ fn path(question: Question, extent: Extent, numbers: &mut Numbers) -> String {
     }
 }
 
-/// One of a cluster's events.
+/// A random event of a cluster.
 fn any(cluster: u64, extent: Extent, numbers: &mut Numbers) -> Said {
     let events = || Cluster::numbered(cluster, extent.of_each(), extent.days, END);
     let at = numbers.below(extent.of_each() / ONE_OF as u64) as usize;
     let found = events().step_by(ONE_OF).nth(at);
-    // There is one, as there are events at all.
+    // There is always one, since a cluster has events.
     found.or_else(|| events().next()).unwrap_or_default()
 }
 
-/// `tidings serve --archive`, and a connection to it.
+/// A running `tidings serve --archive`, and a connection to it.
 struct Reader {
     process: Process,
     connection: Connection,
@@ -186,7 +186,8 @@ impl Reader {
         let mut command = Command::new(&asked.tidings);
         command
             .args(["serve", "--secure-port=0", "--archive", &url])
-            // What is asked for is counted, and not the looks for what is new.
+            // Refreshes are switched off in effect, so that only the requests of the questions are
+            // counted.
             .args(["--archive-refresh=24h", "--data-dir"])
             .arg(data.path())
             .envs(server.environment())
@@ -200,7 +201,8 @@ impl Reader {
         })
     }
 
-    /// How long the answer takes, and whether it is complete, if it says so.
+    /// Asks a question. Returns the time until the answer, and whether that says that it is
+    /// complete.
     async fn ask(&mut self, path: &str) -> Result<(Duration, bool), LoadError> {
         let asked = now();
         let body = self.get(path).await?;
@@ -210,7 +212,7 @@ impl Reader {
         Ok((took, complete.unwrap_or(true)))
     }
 
-    /// How many requests it has made to the storage.
+    /// The number of requests that the reader has sent to the storage.
     async fn requests(&mut self) -> Result<u64, LoadError> {
         let body = self.get("/metrics").await?;
         let text = String::from_utf8_lossy(&body);

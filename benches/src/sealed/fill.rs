@@ -1,6 +1,6 @@
-//! An archive of clusters over days, as it is left by sealing every 20 minutes and merging: files
-//! of 512 such parts, and of what is left 64, 8 and one. Each event is one version, in its last
-//! state.
+//! An archive of several clusters over days, with the files that sealing every 20 minutes and
+//! merging lead to: files of 512 sealed parts, and for the rest files of 64, 8 and one. Each event
+//! has one version, its last state.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use crate::Figure;
 use crate::showing::cluster::{Cluster, DAY};
 use crate::storing::Failure;
 
-/// Parts that are sealed in a day, and those of a file that was merged as often as can be.
+/// Number of parts that are sealed in a day.
 const SEALED_A_DAY: i64 = 72;
 pub(super) const LEVEL_MAX: u32 = 3;
-/// Parts that become one.
+/// Number of parts that are merged into one.
 const MERGED: i64 = 8;
-/// Time from an event to its version.
+/// Milliseconds from an event to the version that has it.
 pub(super) const LATER: i64 = 200;
-/// Clusters that are made at once.
+/// Number of clusters that are made at the same time.
 const AT_ONCE: usize = 2;
 
-/// Fills a folder, which is that of an S3 server.
+/// Fills the folder of an S3 server with an archive.
 ///
 /// # Errors
-/// There is an archive already, or it cannot be written.
+/// The folder has an archive already, or it cannot be written.
 pub async fn fill(folder: &Path, extent: Extent) -> Result<(), Failure> {
     let place = folder.join(BUCKET).join("archive");
     let place = Place::create(&format!("file://{}", place.display()))?;
@@ -79,7 +79,7 @@ async fn fill_cluster(place: &Place, number: u64, extent: Extent) -> Result<Mani
     Ok(filler.finish(Timestamp::from_millisecond(END)?).await?)
 }
 
-/// How many parts each file has, and how often they were merged.
+/// How many parts each file has, and how often these were merged.
 fn parts(mut left: i64) -> Vec<(u32, i64)> {
     let mut parts = Vec::new();
     for level in (0..=LEVEL_MAX).rev() {

@@ -1,9 +1,9 @@
-//! What reading an archive on object storage costs: `tidings serve --archive` over an S3 server
-//! that is as far away as one in a cloud is.
+//! Measures readers of an archive on object storage: `tidings serve --archive`, over an S3 server
+//! whose answers are delayed as those of a cloud are.
 //!
-//! - `fill`: an archive of clusters over days, made up from the number of events.
-//! - `ask`: questions to a reader that was just started, and the same again.
-//! - `real`: the bytes of real events.
+//! - `fill`: makes an archive of clusters over days from invented events.
+//! - `ask`: asks questions of a reader that was just started, and repeats them.
+//! - `real`: makes an archive of real events, and measures its size.
 
 mod ask;
 mod fill;
@@ -13,7 +13,7 @@ pub use ask::{Asked, ask};
 pub use fill::fill;
 pub use real::real;
 
-/// How large an archive is.
+/// The size of an archive.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Number of clusters.
@@ -24,17 +24,18 @@ pub struct Extent {
     pub events: u64,
 }
 
-/// When the events end, so that all of them are the same each time: 2026-01-01.
+/// The time at which the events end, in milliseconds since 1970 (2026-01-01), so that every run has
+/// the same.
 const END: i64 = 1_767_225_600_000;
 
 impl Extent {
-    /// How many events a cluster has.
+    /// The number of events of each cluster.
     fn of_each(self) -> u64 {
         self.events / self.clusters.max(1)
     }
 }
 
-/// The name of a cluster by its number.
+/// The name of the cluster with this number.
 fn cluster(number: u64) -> String {
     format!("cluster-{number:02}")
 }

@@ -1,5 +1,5 @@
-//! What real events take: captures from clusters, repeated under other names, uids and times, as
-//! files that were merged as often as can be.
+//! Measures the size of real events: captures from clusters, repeated with other names, uids and
+//! times, in files that were merged as often as possible.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::Figure;
 use crate::storing::Failure;
 use crate::storing::real::{ObjectUids, RealEvents};
 
-/// Versions of a file, which is that of some days of a small cluster.
+/// Number of versions in a file, as in that of some days of a small cluster.
 const OF_FILE: usize = 40_000;
 
-/// Makes an archive of a number of events, and says how long it is.
+/// Makes an archive of this number of events, and prints its size.
 ///
 /// # Errors
-/// There are no captures, or the archive cannot be written.
+/// The captures are missing, or the archive cannot be written.
 pub async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
     let captured = RealEvents::read(captures)?;
     let folder = tempfile::tempdir()?;

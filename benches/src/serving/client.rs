@@ -1,5 +1,5 @@
-//! The least a client can be: one HTTP/1.1 connection over TLS, with the cluster's authority and
-//! token from a kubeconfig.
+//! A minimal client: one HTTP/1.1 connection over TLS, with the authority and the token of a
+//! kubeconfig's cluster.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,45 +18,45 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Why a load could not be done.
+/// Why a load failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The kubeconfig is not usable.
+    /// The kubeconfig cannot be used.
     #[error("cannot use {}: {reason}", path.display())]
     Kubeconfig {
-        /// Which one.
+        /// Path of the kubeconfig.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// There is no connection.
+    /// The server cannot be reached.
     #[error("cannot connect: {0}")]
     Connect(#[from] std::io::Error),
     /// A request was not answered.
     #[error("no answer: {0}")]
     Http(#[from] hyper::Error),
-    /// A request could not be made.
+    /// A request is not valid HTTP.
     #[error("not a request: {0}")]
     Request(#[from] hyper::http::Error),
-    /// A request was refused.
+    /// The server refused a request.
     #[error("{method} {path} was answered {status}: {body}")]
     Refused {
         /// The request's method.
         method: Method,
         /// The request's path.
         path: String,
-        /// The answer.
+        /// The status of the answer.
         status: StatusCode,
-        /// What it said, as far as it fits a line.
+        /// The beginning of the answer's body, in one line.
         body: String,
     },
-    /// An answer is not what was expected.
+    /// An answer is not as expected.
     #[error("an answer was not what was expected: {0}")]
     Answer(String),
 }
 
-/// Which server, and how to get in.
+/// The address of a server, and the credentials for it.
 #[derive(Clone)]
 pub struct Target {
     address: (String, u16),
@@ -67,10 +67,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// The current cluster of a kubeconfig that has an authority and, if any credentials, a token.
+    /// The current cluster of a kubeconfig, which must have an authority and, if it has
+    /// credentials, a token.
     ///
     /// # Errors
-    /// [`LoadError::Kubeconfig`] if it cannot be read or lacks what is needed.
+    /// [`LoadError::Kubeconfig`] if the kubeconfig cannot be read, or lacks one of these.
     pub async fn from_kubeconfig(path: &Path) -> Result<Self, LoadError> {
         let unusable = |reason: String| LoadError::Kubeconfig {
             path: path.to_owned(),
@@ -121,7 +122,7 @@ impl Target {
         })
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
     /// [`LoadError::Connect`] and [`LoadError::Http`].
@@ -131,7 +132,8 @@ impl Target {
         stream.set_nodelay(true)?;
         let stream = self.tls.connect(self.name.clone(), stream).await?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends with the sender; an error reaches the caller that waits for an answer.
+        // This task ends with the sender of requests, and the caller that waits for an answer gets
+        // its error.
         tokio::spawn(connection);
         Ok(Connection {
             sender,
@@ -141,7 +143,7 @@ impl Target {
     }
 }
 
-/// One connection; see the module documentation.
+/// An open connection, for one request after the other.
 pub struct Connection {
     sender: SendRequest<Full<Bytes>>,
     authority: HeaderValue,
@@ -149,7 +151,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Sends a request and returns the answer as soon as its head is there.
+    /// Sends a request. Returns the answer when its headers are there.
     ///
     /// # Errors
     /// [`LoadError::Http`]; [`LoadError::Refused`] for an answer that is not a success.
@@ -187,7 +189,7 @@ impl Connection {
         })
     }
 
-    /// Writes, and reads the whole answer.
+    /// Sends a body, and reads the whole answer.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -204,7 +206,7 @@ impl Connection {
         Ok(response.into_body().collect().await?.to_bytes())
     }
 
-    /// Asks, and returns how many bytes the answer has.
+    /// Gets a path. Returns the number of bytes of the answer.
     ///
     /// # Errors
     /// As [`send`](Self::send).

@@ -1,9 +1,9 @@
-//! Events as a cluster's components send them, made up: many objects, nodes, reasons and messages,
-//! no two alike.
+//! Invented events like those that a cluster's components send: many objects, nodes, reasons and
+//! messages, no two events alike.
 
 use serde::Serialize;
 
-/// What is said about objects: component, type, reason, message.
+/// What components report about objects: component, type, reason, message.
 const SAID: [(&str, &str, &str, &str); 8] = [
     (
         "default-scheduler",
@@ -55,7 +55,8 @@ const SAID: [(&str, &str, &str, &str); 8] = [
     ),
 ];
 
-/// Serialized as it stands: a body should cost the load as little as possible.
+/// An event in the form in which it is serialized, so that making a body costs the load as little
+/// as possible.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {
@@ -99,7 +100,7 @@ struct Source<'a> {
     host: &'a str,
 }
 
-/// Namespaces the objects are in, in turn.
+/// Number of namespaces that the objects are in, in turn.
 pub(super) const NAMESPACES: u64 = 10;
 
 /// The namespace of an object.
@@ -126,7 +127,7 @@ pub(super) fn object_uid(object: u64) -> String {
     )
 }
 
-/// A create request's body: the `number`th event of a run, about the `object`th object.
+/// The body of a create: event `number` of a run, about the object with this number.
 pub fn event(run: &str, number: u64, object: u64) -> String {
     let bits = scatter(number);
     let said = SAID[(bits % SAID.len() as u64) as usize];
@@ -138,7 +139,7 @@ pub fn event(run: &str, number: u64, object: u64) -> String {
     event_with(run, number, object, &namespace(object), &message)
 }
 
-/// The same with a given namespace and message.
+/// Like `event`, with a given namespace and message.
 pub(super) fn event_with(
     run: &str,
     number: u64,
@@ -184,19 +185,19 @@ pub(super) fn event_with(
     })
 }
 
-/// The body of a recorder's patch when the same happened again.
+/// The body of the patch with which a recorder counts a repeat.
 pub fn patch(count: u64) -> String {
     let seconds = count % 3600;
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     format!(r#"{{"count":{count},"lastTimestamp":"2026-03-01T11:{minutes:02}:{seconds:02}Z"}}"#)
 }
 
-/// Strings and numbers have a JSON text.
+/// Serialization of strings and numbers cannot fail.
 fn json_text(event: &Body<'_>) -> String {
     serde_json::to_string(event).unwrap_or_default()
 }
 
-/// The bits of a number, spread over all 64.
+/// A number whose 64 bits all depend on the given one.
 fn scatter(number: u64) -> u64 {
     let mixed = (number.wrapping_add(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb)

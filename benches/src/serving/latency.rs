@@ -1,29 +1,29 @@
-//! How long requests took.
+//! The durations of requests, and their percentiles.
 
 use std::time::Duration;
 
-/// Durations, of which percentiles are asked.
+/// The durations of requests.
 #[derive(Debug, Default)]
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a duration.
     pub fn push(&mut self, latency: Duration) {
         self.0.push(latency);
     }
 
-    /// Adds those of another.
+    /// Adds all durations of another value.
     pub fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The latency, in milliseconds, that this part of all (0 to 1) did not exceed; 0
-    /// without any.
+    /// The number of milliseconds that this part (0 to 1) of the durations did not exceed; 0
+    /// without durations.
     pub fn percentile_ms(&mut self, part: f64) -> f64 {
         let Some(last) = self.0.len().checked_sub(1) else {
             return 0.;

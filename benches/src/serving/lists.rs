@@ -1,4 +1,4 @@
-//! Lists of everything, while nothing is written and beside creates at a steady pace.
+//! Lists of everything, while nothing is written and beside creates at a steady rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,27 +12,27 @@ use super::{Latencies, LoadError, Target, now};
 
 const JSON: &str = "application/json";
 
-/// Connections that create, and objects that they create events about.
+/// Number of connections that create events, and number of objects that the events are about.
 const CONNECTIONS: u64 = 64;
 const OBJECTS: u64 = 5_000;
 
-/// What the lists took.
+/// The durations of lists and of creates beside them.
 #[derive(Debug, Default)]
 pub struct Lists {
-    /// Seconds of each list while nothing was written.
+    /// Seconds of each list that was read while nothing was written.
     pub idle: Vec<f64>,
-    /// Seconds of each list beside the creates, of as many bytes.
+    /// Seconds of each list beside the creates, converted to the number of bytes of the others.
     pub beside: Vec<f64>,
-    /// How long the creates took, each from when it was due.
+    /// Time of each create, from when it was due.
     pub creates: Latencies,
-    /// How many there were in a second.
+    /// Creates per second.
     pub per_second: f64,
 }
 
-/// Lists everything `rounds` times in one answer, and as often beside `per_second` creates.
+/// Lists everything in one answer `rounds` times, and as often beside `per_second` creates.
 ///
 /// # Errors
-/// The first request that is not answered with success.
+/// A request was not answered with success.
 pub async fn lists(
     target: &Target,
     run: &str,
@@ -56,7 +56,7 @@ pub async fn lists(
     let started = now();
     for _ in 0..rounds {
         let (seconds, bytes) = list().await?;
-        // What was written meanwhile is listed, too.
+        // These lists also have what was written meanwhile, so their time is converted.
         lists.beside.push(seconds * all / bytes);
     }
     let elapsed = started.elapsed();
@@ -65,7 +65,7 @@ pub async fn lists(
     Ok(lists)
 }
 
-/// Creates in a thread of their own, so that they do not wait while a list is read.
+/// Creates events in a thread of their own, so that these do not wait while a list is read.
 struct Writers {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Result<Latencies, LoadError>>,

@@ -1,4 +1,5 @@
-//! Closed loops of writes: each connection sends the next request when the last is answered.
+//! Writes over many connections, each of which sends the next request when the last one is
+//! answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,15 +15,15 @@ use super::{Latencies, LoadError, Target, now};
 const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// Events of which the patches choose.
+/// Number of events that are patched.
 const PATCHED: u64 = 2_000;
 
-/// What a load came to.
+/// The outcome of a load.
 #[derive(Debug)]
 pub struct Load {
-    /// How long each request took.
+    /// The time of each request.
     pub latencies: Latencies,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub elapsed: Duration,
 }
 
@@ -40,11 +41,11 @@ enum Bound {
     Time(Duration),
 }
 
-/// Makes the namespaces the loads write to, where the server wants that.
+/// Creates the namespaces that the loads write to, for servers that need that.
 ///
 /// # Errors
-/// [`LoadError::Connect`] and [`LoadError::Http`]; a refusal is not an error, for a server may know
-/// every namespace or have it already.
+/// [`LoadError::Connect`] and [`LoadError::Http`]. A refusal is not an error, for the namespace may
+/// exist, or the server may not need it.
 pub async fn make_namespaces(target: &Target) -> Result<(), LoadError> {
     let mut connection = target.connect().await?;
     for number in 0..super::events::NAMESPACES {
@@ -60,10 +61,10 @@ pub async fn make_namespaces(target: &Target) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Creates events for so long, each about another object than the one before.
+/// Creates events for this time, each about another object than the one before.
 ///
 /// # Errors
-/// The first request that is not answered with success.
+/// A request was not answered with success.
 pub async fn creates(
     target: &Target,
     run: &str,
@@ -107,7 +108,7 @@ pub async fn fill(
     .await
 }
 
-/// Patches events as a recorder does, for so long, after creating those it patches.
+/// Creates events, and then for this time patches them as a recorder does.
 ///
 /// # Errors
 /// As [`creates`].

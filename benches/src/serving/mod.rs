@@ -1,9 +1,8 @@
-//! Loading an Event API server: the same requests to ours, to kube-apiserver, and to a handler that
-//! only echoes.
+//! Loads Event API servers. Ours, kube-apiserver, and one that only echoes get the same requests.
 //!
-//! Every connection is one HTTP/1.1 connection over TLS with one request on its way at a time, so
-//! the number of connections is the number of requests in flight. What a load does is bounded: by a
-//! count, or by a time after which no request is begun.
+//! Every connection speaks HTTP/1.1 over TLS and has one request at a time, so the number of
+//! connections is that of concurrent requests. A load ends after a number of requests, or after a
+//! time from which on no more are begun.
 
 mod client;
 mod events;
@@ -25,7 +24,7 @@ pub use watchers::{FanOut, fan_out};
 
 use std::time::Instant;
 
-/// The one place where the loads read the clock.
+/// The time. The loads read the clock only here.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 pub(crate) fn now() -> Instant {
     Instant::now()

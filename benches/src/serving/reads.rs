@@ -1,4 +1,4 @@
-//! What people ask of a server that holds many events.
+//! Typical reads of a server that has many events.
 
 use super::events::{namespace, object_name, object_uid};
 use super::{Latencies, LoadError, Target, now};
@@ -6,27 +6,27 @@ use super::{Latencies, LoadError, Target, now};
 const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// How long answers took.
+/// The durations of reads.
 #[derive(Debug)]
 pub struct Reads {
-    /// All events of one object, as `kubectl describe pod` asks for them: in its namespace, which
-    /// has a part of the events.
+    /// Reads of all events of one object in its namespace, as `kubectl describe pod` sends them.
     pub one_object: Latencies,
-    /// The same of all namespaces, as `kubectl get events -A --field-selector` asks for them: among
-    /// all events.
+    /// Reads of all events of one object among those of all namespaces, as `kubectl get events -A
+    /// --field-selector` sends them.
     pub one_object_of_all: Latencies,
-    /// The first 500 events, as `kubectl get events` asks for them.
+    /// Reads of the first 500 events, as `kubectl get events` sends them.
     pub first_page: Latencies,
-    /// Everything in one answer, as JSON.
+    /// Reads of everything in one answer, as JSON.
     pub everything: Latencies,
-    /// Bytes of the last of these.
+    /// Number of bytes of the last answer with everything.
     pub everything_bytes: u64,
 }
 
-/// Reads `rounds` times what [`fill`](super::fill) wrote with this count.
+/// Makes each read `rounds` times, among the events that [`fill`](super::fill) created with this
+/// count.
 ///
 /// # Errors
-/// The first request that is not answered with success.
+/// A request was not answered with success.
 pub async fn reads(target: &Target, count: u64, rounds: u64) -> Result<Reads, LoadError> {
     let mut connection = target.connect().await?;
     let objects = (count / 20).max(1);

@@ -1,8 +1,8 @@
-//! A steady stream of short-lived events for a long time, and watchers that account for every one
-//! of them.
+//! Writes a steady stream of short-lived events for a long time, with watchers that check every
+//! event.
 //!
-//! Each watcher follows one namespace and must see each of its events come once and go once, when
-//! its time is over.
+//! Each watcher follows one namespace. There it must see the creation of each event once, and its
+//! end once, when its lifetime is over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,58 +19,58 @@ use tokio::task::JoinSet;
 use super::events::event_with;
 use super::{Latencies, LoadError, Target, now};
 
-/// Namespaces the events are in, in turn.
+/// Number of namespaces that the events are in, in turn.
 const NAMESPACES: u64 = 10;
-/// Requests on their way at once, at most.
+/// Maximum number of requests at the same time.
 const WRITERS: u64 = 16;
-/// Stands before an event's number, in its message.
+/// The text before an event's number in its message.
 const MARK: &str = "number ";
-/// After an event's time, its end may take this long to arrive. Beyond it a watcher gives up.
+/// Maximum delay of the message that an event ended. After that a watcher gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How to soak.
+/// The sizes of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How long to write.
+    /// Time for which events are written.
     pub time: Duration,
     /// Events per second.
     pub per_second: u64,
-    /// Watchers, shared out among the namespaces.
+    /// Number of watchers, distributed over the namespaces.
     pub watchers: usize,
-    /// How long the server keeps an event.
+    /// Time for which the server keeps an event.
     pub ttl: Duration,
 }
 
-/// What one stretch of the time was like.
+/// The measurements of one stretch of the run.
 #[derive(Debug)]
 pub struct Stretch {
-    /// How long writes took.
+    /// The time of each write.
     pub writes: Latencies,
-    /// Its end, since the start.
+    /// The end of the stretch, since the start of the run.
     pub until: Duration,
 }
 
-/// What was seen.
+/// What the watchers saw.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// Events that were created.
+    /// Number of events that were created.
     pub written: u64,
-    /// Events that should have come to a watcher and did not, over all watchers.
+    /// Number of events that a watcher should have seen and did not, summed over all watchers.
     pub lost: u64,
-    /// Events that came or went twice, over all watchers.
+    /// Number of events that a watcher saw twice, summed over all watchers.
     pub doubled: u64,
-    /// Events whose end did not come, over all watchers.
+    /// Number of events whose end a watcher did not see, summed over all watchers.
     pub immortal: u64,
-    /// Events that ended before their time, over all watchers.
+    /// Number of events that ended too early, summed over all watchers.
     pub early: u64,
-    /// How long after an event's time its end arrived.
+    /// Delay of the messages that events ended.
     pub lateness: Latencies,
 }
 
-/// Writes and watches as planned. `minute` is called with what each minute was like.
+/// Writes and watches according to the plan. Calls `minute` with the measurements of each minute.
 ///
 /// # Errors
-/// A request that is not answered with success; a watch that ends before everything is over.
+/// A request was not answered with success, or a watch ended too early.
 pub async fn soak(
     target: &Target,
     run: &str,
@@ -78,7 +78,8 @@ pub async fn soak(
     minute: impl FnMut(Stretch),
 ) -> Result<Account, LoadError> {
     let events = plan.time.as_secs() * plan.per_second;
-    // When each event was acknowledged, in microseconds since the start; 0 until then.
+    // For each event the time of its acknowledgement in microseconds since the start, or 0 before
+    // that.
     let acknowledged: Arc<[AtomicU64]> = (0..events).map(|_| AtomicU64::new(0)).collect();
     let (finished, over) = watch::channel(None);
     let started = now();
@@ -107,7 +108,7 @@ pub async fn soak(
         held.push(connection);
     }
     write(target, run, plan, &acknowledged, started, minute).await?;
-    // The receiver is gone if every watcher has failed, which is reported below.
+    // If there is no receiver any more, every watcher has failed, which is reported below.
     let _ = finished.send(Some(now() + plan.ttl + PATIENCE));
     let mut account = Account {
         written: events,
@@ -155,7 +156,7 @@ async fn write(
                 if let Some(slot) = acknowledged.get(number as usize) {
                     slot.store(micros(started.elapsed()), Ordering::Release);
                 }
-                // The receiver is there until all writers are gone.
+                // The receiver exists until all writers have ended.
                 let _ = report.send(sent.elapsed());
             }
             Ok::<_, LoadError>(())
@@ -193,7 +194,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Follows a watch until all events have come and gone, or until it is over.
+    /// Reads a watch until all events were seen and have ended, or until the run is over.
     async fn follow(mut self, mut body: Incoming) -> Result<Account, LoadError> {
         let own = self.acknowledged.len() / NAMESPACES as usize;
         let (mut added, mut deleted) = (vec![0_u8; own], vec![0_u8; own]);
@@ -251,7 +252,7 @@ impl Follower {
         Ok(account)
     }
 
-    /// Whether an event ended at its time.
+    /// Checks whether an event ended at the right time.
     fn judge(&self, number: u64, account: &mut Account) {
         let written = self
             .acknowledged
@@ -260,7 +261,8 @@ impl Follower {
         let lived = micros(self.started.elapsed()).saturating_sub(written);
         match lived.checked_sub(micros(self.ttl)) {
             Some(late) => account.lateness.push(Duration::from_micros(late)),
-            // The event's time began before its acknowledgement arrived here.
+            // The event was stored before its acknowledgement arrived, so it may end a little early
+            // by this clock.
             None if micros(self.ttl) - lived < 1_000_000 => account.lateness.push(Duration::ZERO),
             None => account.early += 1,
         }

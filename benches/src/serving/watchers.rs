@@ -1,4 +1,4 @@
-//! Many watchers of everything, and how soon each of them has each event.
+//! Many watchers of everything, and the delay with which each gets each event.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,35 +14,35 @@ use tokio::task::JoinSet;
 use super::events::{event_with, namespace};
 use super::{Latencies, LoadError, Target, now};
 
-/// Stands before the time of sending, in an event's message.
+/// The text before the time of sending in an event's message.
 const MARK: &str = "sent at ";
-/// Maximum events under way to the server.
+/// Maximum number of creates at the same time.
 const WRITERS: u64 = 4;
-/// Watchers that have not seen everything after this never will.
+/// Maximum time for watchers to see everything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The outcome of the events.
+/// The outcome of a run with watchers.
 #[derive(Debug)]
 pub struct FanOut {
-    /// From sending an event until a watcher had it, for each event and watcher.
+    /// For each event and watcher, the time from sending the event until the watcher had it.
     pub delays: Latencies,
-    /// From the first event sent until every watcher had all.
+    /// Time from the first event until every watcher had all.
     pub elapsed: Duration,
 }
 
 impl FanOut {
-    /// Events delivered per second, to each watcher by itself.
+    /// Number of deliveries per second, where each watcher of an event counts.
     pub fn rate(&self) -> f64 {
         self.delays.count() as f64 / self.elapsed.as_secs_f64()
     }
 }
 
-/// Opens `watchers` watches of all events, each on a connection of its own, and creates `events`:
-/// this many per second, or as fast as they are taken.
+/// Opens this number of watches of all events, each over a connection of its own. Then creates
+/// `events`, at this rate per second, or as fast as they are accepted.
 ///
 /// # Errors
-/// A request that is not answered with success; a watch that ends before all is seen;
-/// [`LoadError::Answer`] when a watcher gets an event twice or too late.
+/// A request was not answered with success; a watch ended too early; [`LoadError::Answer`] when a
+/// watcher gets an event twice or too late.
 pub async fn fan_out(
     target: &Target,
     run: &str,
@@ -134,8 +134,8 @@ async fn write(
     Ok(())
 }
 
-/// Reads a watch until it has brought this number of events; how long each was on its way, and when
-/// the last came.
+/// Reads a watch until it had this number of events. Returns the delay of each, and the time of the
+/// last.
 async fn follow(
     mut body: Incoming,
     events: u64,
@@ -153,7 +153,7 @@ async fn follow(
                 continue;
             }
             let arrived = started.elapsed();
-            // Others' events come and go meanwhile.
+            // Events that others wrote are ignored.
             if let Some(sent) = sent_at(&line) {
                 delays.push(arrived.saturating_sub(sent));
             }
@@ -168,7 +168,7 @@ async fn follow(
     ))
 }
 
-/// When an event was sent, by its message.
+/// The time at which an event was sent, from its message.
 fn sent_at(line: &[u8]) -> Option<Duration> {
     let text = std::str::from_utf8(line).ok()?;
     let (_, after) = text.strip_prefix("{\"type\":\"ADDED\"")?.split_once(MARK)?;

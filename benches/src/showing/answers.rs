@@ -1,5 +1,5 @@
-//! The answers that the page asks for, as it asks: at random positions in the time of the events,
-//! over one connection, compressed as for a browser.
+//! The answers that the timeline's page requests, requested as it does: for random times of the
+//! events, over one connection, compressed as for a browser.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -12,17 +12,17 @@ use crate::Figure;
 use crate::serving::{Connection, Latencies, LoadError, Target, now};
 use crate::storing::events::Numbers;
 
-/// When the events happened, and some of them, to ask for.
+/// The times of the server's events, and some of these events, for requests.
 struct There {
     from: i64,
     to: i64,
     items: Vec<Value>,
 }
 
-/// Asks each question a number of times; a first round warms up and is not counted.
+/// Makes each request a number of times. A first round warms up, and is not counted.
 ///
 /// # Errors
-/// The first request that is not answered with success.
+/// A request was not answered with success.
 pub async fn answers(target: &Target, rounds: u64) -> Result<(), LoadError> {
     let mut connection = target.connect().await?;
     let there = there(&mut connection).await?;
@@ -117,7 +117,8 @@ impl There {
                 text(&item["name"])
             );
         }
-        // A range of its own each time, as a pan leads to, within the time of the events.
+        // Each request has another range of time, as when someone pans, within the time of the
+        // events.
         let free = (self.to - self.from - length).max(0);
         let end = self.to - numbers.below(free.max(HOUR).cast_unsigned()).cast_signed();
         let range = format!("from={}&to={end}", end - length);
@@ -129,7 +130,7 @@ impl There {
     }
 }
 
-/// What can be asked for.
+/// Reads the times and some events of a server.
 async fn there(connection: &mut Connection) -> Result<There, LoadError> {
     let overview = plain(&ask(connection, "/timeline/api/overview").await?)?;
     let edge = |name: &str| {
@@ -156,7 +157,7 @@ async fn there(connection: &mut Connection) -> Result<There, LoadError> {
     Ok(There { from, to, items })
 }
 
-/// The body of an answer, as it is on the wire.
+/// The body of an answer as it is sent, perhaps compressed.
 async fn ask(connection: &mut Connection, path: &str) -> Result<Bytes, LoadError> {
     let encoding = (ACCEPT_ENCODING, "gzip");
     let answer = connection

@@ -1,8 +1,8 @@
 //! The events of a cluster over some days, in the order in which they were last seen: roll-outs,
-//! jobs, crash loops, lost nodes, in many namespaces of different sizes, more by day than by night.
-//! All of it follows from the number of events and the time at which they end.
+//! jobs, crash loops and lost nodes in many namespaces of different sizes, more by day than by
+//! night. Everything follows from the number of events and the time at which they end.
 //!
-//! An event that repeats is one event with a count, as a cluster keeps it.
+//! An event that repeats is one event with a count, as in a cluster.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,23 +20,22 @@ pub(crate) const SECOND: i64 = 1000;
 pub(crate) const HOUR: i64 = 3600 * SECOND;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// How many namespaces there are; the first has the most events, the second half as many, and so
-/// on.
+/// Number of namespaces. The first has the most events, the second half as many, and so on.
 pub(crate) const NAMESPACES: u64 = 120;
 const NODES: u64 = 60;
-/// Nothing lasts longer.
+/// Maximum duration of what happens, in milliseconds.
 const LONGEST: i64 = 6 * HOUR;
 const APPS: [&str; 10] = [
     "checkout", "cart", "billing", "search", "gateway", "ledger", "mailer", "catalog", "session",
     "reports",
 ];
 
-/// The name of a namespace by its rank.
+/// The name of the namespace with this rank.
 pub(crate) fn namespace(rank: u64) -> String {
     format!("team-{rank:03}")
 }
 
-/// One event, as far as it differs from others.
+/// The fields in which an event differs from others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Said {
     pub(crate) last: i64,
@@ -55,28 +54,28 @@ pub(crate) struct Said {
     suffix: u64,
 }
 
-/// See the module documentation.
+/// Yields the events of a cluster.
 pub(crate) struct Cluster {
     numbers: Numbers,
-    /// Sums of the weights of the namespaces.
+    /// The sums of the weights of the namespaces up to each.
     weights: Vec<u64>,
-    /// What has begun, and is not told yet.
+    /// Events of which the time has not come yet.
     waiting: BinaryHeap<Reverse<Said>>,
-    /// Up to where all is told.
+    /// All events before this time were yielded.
     hour: i64,
     end: i64,
-    /// What is still to be told.
+    /// Number of events that are still to be yielded.
     left: u64,
     hours_left: f64,
 }
 
 impl Cluster {
-    /// A number of events of a number of days, up to a moment.
+    /// The events of a cluster: this number over this number of days, up to `end`.
     pub(crate) fn new(events: u64, days: i64, end: i64) -> Self {
         Self::numbered(0, events, days, end)
     }
 
-    /// The same of one of several clusters, which differ.
+    /// Like `new`, for one of several clusters that differ.
     pub(crate) fn numbered(number: u64, events: u64, days: i64, end: i64) -> Self {
         let mut sum = 0;
         let weights = (0..NAMESPACES).map(|rank| {
@@ -95,7 +94,7 @@ impl Cluster {
         }
     }
 
-    /// Lets the episodes of the next hour begin.
+    /// Begins the episodes of the next hour.
     fn advance(&mut self) {
         let busy = busy(self.hour);
         let waiting = self.waiting.len() as u64;
@@ -131,7 +130,7 @@ impl Iterator for Cluster {
     }
 }
 
-/// How much happens in an hour: the most by day.
+/// How much happens in an hour of the day, relative to others.
 fn busy(hour: i64) -> f64 {
     if (8..18).contains(&(hour.rem_euclid(DAY) / HOUR)) {
         2.
@@ -140,7 +139,7 @@ fn busy(hour: i64) -> f64 {
     }
 }
 
-/// What happens together, to one application or node.
+/// Events that belong together, about one application or node.
 struct Episode<'a> {
     numbers: &'a mut Numbers,
     at: i64,
@@ -320,7 +319,7 @@ impl<'a> Episode<'a> {
         self.say("Node", &node, "NodeReady", &message, "kubelet");
     }
 
-    /// A pod is scheduled and started.
+    /// The events of a pod that is scheduled and started.
     fn start(&mut self, pod: &str) {
         let node = self.node();
         let assigned = format!("Successfully assigned {}/{pod} to {node}", self.namespace);
@@ -339,7 +338,7 @@ impl<'a> Episode<'a> {
         self.say("Pod", pod, "Started", "Started container main", "kubelet");
     }
 
-    /// Something that happens once, a little later than the last.
+    /// Adds an event that happens once, a little later than the last.
     fn say(
         &mut self,
         kind: &'static str,
@@ -352,7 +351,7 @@ impl<'a> Episode<'a> {
         self.put(kind, object, reason, message, component, (false, 1, 0));
     }
 
-    /// A warning, or something harmless, about a pod that repeats over a time.
+    /// Adds an event about a pod that repeats over some time.
     fn said_again(
         &mut self,
         pod: &str,
@@ -372,7 +371,7 @@ impl<'a> Episode<'a> {
         );
     }
 
-    /// A warning that repeats for minutes or hours.
+    /// Adds a warning that repeats for minutes or hours.
     fn repeat(
         &mut self,
         kind: &'static str,
@@ -449,7 +448,7 @@ impl<'a> Episode<'a> {
 }
 
 impl Said {
-    /// The same just now, under a name of its own.
+    /// The same event, moved to this time and with a name of its own.
     pub(crate) fn moved_to(mut self, now: i64, number: u64) -> Self {
         self.first += now - self.last;
         self.last = now;
@@ -457,7 +456,7 @@ impl Said {
         self
     }
 
-    /// The event as Kubernetes has it.
+    /// The event as a Kubernetes object.
     pub(crate) fn event(&self) -> Event {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let time = |millis| Timestamp::from_millisecond(millis).ok().map(Time);
@@ -497,7 +496,7 @@ impl Said {
         }
     }
 
-    /// The same as a record of a store.
+    /// The event as a record of a store.
     pub(crate) fn stored(&self) -> NewEvent {
         let event = self.event();
         let text = |text: &Option<String>| text.clone().unwrap_or_default();

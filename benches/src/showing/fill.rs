@@ -1,5 +1,5 @@
-//! A data folder of a server, filled with the events of a cluster as if it had kept them while they
-//! happened.
+//! Fills the data folder of a server with the events of a cluster, as if it had stored them while
+//! they happened.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::cluster::{Cluster, DAY, Said};
 use crate::Figure;
 use crate::storing::Failure;
 
-/// Creates of one commit.
+/// Number of creates in one commit.
 const FILL: usize = 1000;
-/// How long events are kept after they were last seen.
+/// Time for which events are kept after they were last seen, in milliseconds.
 const KEPT: i64 = 90 * DAY;
 
 /// Fills the folder of a server that has no events yet with those of a cluster, up to now.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn fill(folder: &Path, events: u64, days: i64, now: i64) -> Result<(), Failure> {
     let clock = ManualClock::at(UnixMillis(now - days * DAY));
     let mut options = EmbeddedOptions::default();

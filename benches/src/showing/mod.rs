@@ -1,11 +1,11 @@
-//! What the timeline costs: its answers as a client gets them, and the page in a browser, beside
+//! Measures the timeline: its answers as a client gets them, and the page in a browser, beside
 //! vis-timeline with the same events.
 //!
-//! - `cluster`: the events of a cluster over days, made up from their number.
-//! - `fill`: a data folder of a server that has kept them.
-//! - `answers`: what the page asks for, at random positions.
-//! - `page`: the page itself, by the browser's own clock.
-//! - `peer`: vis-timeline in the same browser.
+//! - `cluster`: invents the events of a cluster over days.
+//! - `fill`: fills the data folder of a server with them.
+//! - `answers`: makes the page's requests, for random times.
+//! - `page`: measures the page itself, by the browser's clock.
+//! - `peer`: measures vis-timeline in the same browser.
 
 mod answers;
 pub(crate) mod cluster;

@@ -1,5 +1,5 @@
-//! The page in a browser: the first picture, pans and zooms, and the memory of a tab that follows
-//! what happens.
+//! Measures the page in a browser: the first picture, pans and zooms, and the memory of a tab that
+//! follows new events.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::serving::Target;
 use crate::storing::Failure;
 use crate::storing::events::Numbers;
 
-/// Views, by their part of a figure's name, and their length.
+/// The measured views: each with its part of a figure's name, and its length.
 const VIEWS: [(&str, i64); 4] = [
     ("1h", HOUR),
     ("24h", DAY),
@@ -21,13 +21,15 @@ const VIEWS: [(&str, i64); 4] = [
     ("30d", 30 * DAY),
 ];
 
-/// When the first picture was drawn since the page was asked for, and how long its answer took.
+/// A script: returns the time from the page's request to its first picture, and the time of the
+/// first answer.
 const FIRST: &str = "(() => {
     const entries = performance.getEntriesByType('resource');
     const answer = entries.find((entry) => entry.name.includes('/api/view'));
     return [performance.getEntriesByName('first-picture')[0].startTime, answer.duration]; })()";
 
-/// A pan by a third of the picture, and the time until what was loaded after it is drawn.
+/// A script: pans by a third of the picture, and measures the time until what was loaded for it is
+/// drawn.
 const SETTLE: &str = "const [times, done] = arguments;
     const box = document.getElementById('lanes-body');
     const root = document.documentElement;
@@ -52,13 +54,13 @@ const SETTLE: &str = "const [times, done] = arguments;
     };
     step();";
 
-/// Waits until the page has drawn a picture.
+/// A condition: the page has drawn a picture.
 const DRAWN: &str = "performance.getEntriesByName('first-picture').length > 0";
 
-/// Opens the timeline of a server and measures views of several lengths, each at random positions.
+/// Opens the timeline of a server, and measures views of several lengths, each at random times.
 ///
 /// # Errors
-/// There is no browser, or the kubeconfig is of no use.
+/// There is no browser, or the kubeconfig cannot be used.
 pub fn page(kubeconfig: &Path, rounds: u64) -> Result<(), Failure> {
     let (url, token) = entrance(kubeconfig)?;
     let tab = Tab::new()?;
@@ -102,8 +104,8 @@ pub fn page(kubeconfig: &Path, rounds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Follows what happens in a tab while events are written, and says how its memory develops: once a
-/// half minute, the first of them after one.
+/// Follows new events in a tab while they are written, and prints how its memory develops: every
+/// half minute, from the end of the first minute on.
 ///
 /// # Errors
 /// There is no browser, or a write was refused.
@@ -125,9 +127,10 @@ pub async fn live(
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     for second in 1..=minutes * 60 {
         ticks.tick().await;
-        // One of its own each time: a server ends those that are idle while this is stopped.
+        // Each round has a new connection: the server ends those that are idle while this program
+        // sleeps.
         let mut connection = target.connect().await?;
-        // Those of a small cluster, all of them just now and under names of their own.
+        // The events of a small cluster, moved to now and with names of their own.
         let now = clock();
         for said in Cluster::new(per_second, 1, now).map(|said| said.moved_to(now, second)) {
             let body = serde_json::to_vec(&said.event())?;
@@ -146,7 +149,7 @@ pub async fn live(
     let pictures = tab
         .browser
         .number("Number(document.documentElement.dataset.loaded)");
-    // The first sample is of a page that has not shown everything once.
+    // The first sample is left out: the page had not shown everything once.
     let (heap, node) = (
         heaps.get(1..).unwrap_or_default(),
         nodes.get(1..).unwrap_or_default(),
@@ -179,7 +182,7 @@ fn log_in(tab: &Tab, url: &str, token: &str) {
     tab.browser.until("document.documentElement.dataset.loaded");
 }
 
-/// A time as the page has it in its address.
+/// A time as the page writes it in its address.
 fn time(millis: i64) -> String {
     jiff::Timestamp::from_millisecond(millis).map_or_else(|_| String::new(), |at| at.to_string())
 }

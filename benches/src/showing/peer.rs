@@ -1,6 +1,6 @@
-//! vis-timeline with as many lanes and marks as a picture of ours may have, in the same browser. It
-//! has no server: the last events of a cluster are given to it, from a file beside the page, which
-//! is faster than over a network.
+//! Measures vis-timeline in the same browser, with as many lanes and marks as one of our pictures
+//! may have. It needs no server: it gets the latest events of a cluster from a file beside the
+//! page, which is faster than over a network.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,16 +11,16 @@ use super::tab::{Tab, percentiles};
 use crate::Figure;
 use crate::storing::Failure;
 
-/// Maximum of lanes and marks: those of our pictures.
+/// Maximum number of lanes, and of marks, as in our pictures.
 const LANES: usize = 300;
 const MARKS: usize = 2000;
 
 const PAGE: &str = include_str!("../../peers/vis-timeline/page.html");
 
-/// Measures the library in `folder`, an npm package, with the last events of a cluster.
+/// Measures the library in this folder, an npm package, with the latest events of a cluster.
 ///
 /// # Errors
-/// There is no browser, or no such package.
+/// There is no browser, or the package is missing.
 pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let into = |name: &str| folder.path().join(name);
@@ -59,7 +59,7 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure
     Ok(())
 }
 
-/// What a picture has room for, of the last events.
+/// The latest events, as many as one of our pictures shows.
 fn last(events: &[Said]) -> Vec<&Said> {
     let mut lanes = HashSet::new();
     let mut fitting = Vec::new();
@@ -73,7 +73,8 @@ fn last(events: &[Said]) -> Vec<&Said> {
     fitting
 }
 
-/// Each event as its lane, first and last time, whether it is a warning, and its reason.
+/// For each event its lane, its first and last time, whether it is a warning, and its reason, as
+/// JavaScript.
 fn data(events: &[&Said]) -> String {
     let events = events.iter().map(|said| {
         let lane = format!("{} {}/{}", said.kind, said.namespace, said.object);

@@ -1,5 +1,4 @@
-//! A tab of a browser, and how the speed of what it shows is measured: by scripts in the page, with
-//! the page's clock.
+//! A tab of a browser. Scripts in the page measure its speed with the browser's clock.
 
 use std::path::Path;
 
@@ -47,7 +46,7 @@ const GESTURES: &str = "const [selector, bursts, done] = arguments;
     };
     requestAnimationFrame(frame);";
 
-/// See the module documentation.
+/// An open tab.
 pub(super) struct Tab {
     pub(super) browser: Browser,
 }
@@ -60,14 +59,14 @@ impl Tab {
         Ok(Self { browser })
     }
 
-    /// Which browser it is, and its version.
+    /// The browser's name and version.
     pub(super) fn program(&self) -> String {
         let agent = self.browser.text("navigator.userAgent");
         let found = agent.split(' ').find(|word| word.contains("Chrome/"));
         found.unwrap_or_default().to_owned()
     }
 
-    /// Pans and zooms what is shown, and says how long it took.
+    /// Pans and zooms what the selector finds, and adds the times to the figure.
     pub(super) fn gestures(&self, selector: &str, bursts: u64, figure: Figure) -> Figure {
         let found = self
             .browser
@@ -76,8 +75,8 @@ impl Tab {
         percentiles(figure, "frame_", numbers(&found["frames"]))
     }
 
-    /// Bytes of objects of the page that are in use, and the number of its nodes, after garbage was
-    /// collected.
+    /// Bytes of the page's objects that are in use, and number of its nodes, after garbage
+    /// collection.
     pub(super) fn memory(&self) -> (f64, f64) {
         self.browser
             .devtools("HeapProfiler.collectGarbage", json!({}));
@@ -88,7 +87,7 @@ impl Tab {
     }
 }
 
-/// The address of the timeline of a server, and the token to log in with.
+/// The address of a server's timeline, and a token to log in with.
 pub(super) fn entrance(kubeconfig: &Path) -> Result<(String, String), Failure> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let user = kubeconfig
@@ -108,13 +107,13 @@ pub(super) fn entrance(kubeconfig: &Path) -> Result<(String, String), Failure> {
     Ok((format!("{server}/timeline"), token.to_owned()))
 }
 
-/// The numbers of an answer of the page.
+/// The numbers that a script returned.
 pub(super) fn numbers(found: &Value) -> Vec<f64> {
     let found = found.as_array().into_iter().flatten();
     found.filter_map(Value::as_f64).collect()
 }
 
-/// Adds what half, most, and all of some times did not exceed.
+/// Adds the median, the 95th percentile and the maximum of some times.
 pub(super) fn percentiles(figure: Figure, prefix: &str, mut times: Vec<f64>) -> Figure {
     times.sort_by(f64::total_cmp);
     let last = times.len().saturating_sub(1);

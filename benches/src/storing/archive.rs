@@ -1,6 +1,6 @@
-//! A store of months: records of mixed lives, all of which live, written while two months pass by
-//! the clock. Those at the beginning and at the end are created one by one, by many writers; those
-//! in between, which only fill the store, many in one commit.
+//! A store with events of several months, all of which are still kept. Their lifetimes differ, and
+//! two months pass by its clock while they are written. Many writers create the first and the last
+//! of them one by one. Those in between only fill the store, many in one commit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,19 +20,20 @@ use crate::processor_seconds;
 
 const DAY: i64 = 86_400_000;
 
-/// How long records live, in days: all longer than it takes to write them by the clock.
+/// Lifetimes of the records in days: each is longer than the time that the clock passes while they
+/// are written.
 const LIVES: [i64; 6] = [90, 120, 180, 365, 730, 1825];
 const WRITTEN_IN: i64 = 60 * DAY;
 
-/// Creates between two movements of the clock.
+/// Number of creates between two moves of the clock.
 const STRIDE: u64 = 1_000;
 
 const WRITERS: u64 = 256;
 
-/// Creates at the beginning and at the end whose cost is told.
+/// Number of creates at the beginning, and at the end, that are measured.
 const PART: u64 = 500_000;
 
-/// In between, creates of one commit, and commits under way at once.
+/// Number of creates in each commit in between, and of commits at the same time.
 const FILL: u64 = 1_000;
 const FILLERS: u64 = 4;
 
@@ -44,7 +45,7 @@ struct Archive {
 }
 
 impl Archive {
-    /// The record to be created next, after moving the clock.
+    /// Moves the clock, and makes the record to be created next.
     fn record(&self, event: NewEvent) -> (Bytes, NewRecord) {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         if number.is_multiple_of(STRIDE) {
@@ -56,8 +57,7 @@ impl Archive {
         event.record(UnixMillis(end))
     }
 
-    /// Creates events, many in one commit; passes over what is there of a fill that was
-    /// interrupted.
+    /// Creates events, many in one commit. Skips those that an interrupted call has created.
     async fn fill(self: &Arc<Self>, events: &Arc<Events>, end: u64) -> Result<(), Failure> {
         let there = self.made.load(Ordering::Relaxed);
         let next = Arc::new(AtomicU64::new(
@@ -101,7 +101,7 @@ impl Target for Archive {
 }
 
 impl Archive {
-    /// Opens the store of `count` events, of which some may be there.
+    /// Opens the store of `count` events, some of which may exist.
     async fn open(folder: &Path, count: u64) -> Result<Arc<Self>, Failure> {
         let clock = ManualClock::at(UnixMillis(START));
         let mut options = EmbeddedOptions::default();
@@ -119,16 +119,16 @@ impl Archive {
     }
 }
 
-/// How many of `count` events are created one by one, at either end.
+/// How many of `count` events are created one by one at each end.
 fn part(count: u64) -> u64 {
     PART.min(count / 2).max(1)
 }
 
-/// Creates what lies between the first and the last of `count` events, and the first if they are
-/// not there. Interrupted, it continues when it is called again.
+/// Creates the events between the first and the last of `count`, and also the first if they do not
+/// exist. After an interruption, another call continues.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn fill(folder: &Path, count: u64) -> Result<(), Failure> {
     let target = Archive::open(folder, count).await?;
     let events = Arc::new(Events::new(count));
@@ -137,11 +137,12 @@ pub async fn fill(folder: &Path, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates `count` events and leaves the store in the folder for [`reads`](super::reads); says what
-/// creates cost in the empty store and in the full one. What [`fill`] left there is not made again.
+/// Creates `count` events and leaves the store in the folder for [`reads`](super::reads). Prints
+/// the time of creates in the empty store and in the full one. Events that [`fill`] created are not
+/// created again.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn archive(folder: &Path, count: u64) -> Result<(), Failure> {
     let target = Archive::open(folder, count).await?;
     let (events, none) = (Arc::new(Events::new(count)), revisions(0));

@@ -1,4 +1,4 @@
-//! The embedded store, through its contract.
+//! Measures the embedded store through its contract.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::resident_bytes;
 
 const NAME: &str = "embedded";
 
-/// Total writes a second of the steady writers during an expiry.
+/// Number of steady writers beside an expiry, and their writes per second in total.
 const STEADY_WRITERS: u64 = 32;
 const STEADY_PER_SECOND: u64 = 2_000;
 
-/// Writes a second beside lists, the records of one page of these, and how often all is listed.
+/// Writes per second beside lists, records of one page of these, and number of lists.
 const LIST_WRITES_PER_SECOND: u64 = 5_000;
 const LIST_PAGE: usize = 500;
 const LISTS: usize = 3;
 
-/// How often each question is asked.
+/// How often each read is repeated.
 const READS: u64 = 300;
 
-/// Conditions on the newest before a moment, by the names of their figures.
+/// Conditions for reading the latest before some time, by the names of their figures.
 type Select = fn(NewestRequest) -> NewestRequest;
 const SELECTED: [(&str, Select); 4] = [
     ("before_", |request| request),
@@ -49,13 +49,13 @@ const SELECTED: [(&str, Select); 4] = [
     }),
 ];
 
-/// How long they are watched while nothing expires.
+/// Time for which the steady writers are measured while nothing expires.
 const IDLE: Duration = Duration::from_secs(5);
-/// So often it is looked whether the space of what expired was given back.
+/// Maximum number of looks whether the disk space of expired events is free again.
 const GIVEN_BACK_LOOKS: u32 = 20;
 
-/// A clock whose date is moved by hand, so that what expires does when the part says so, while the
-/// time that things take is true.
+/// A clock whose date is moved by hand, so that events expire when the part wants that. Durations
+/// are real.
 struct Dated(ManualClock);
 
 impl Clock for Dated {
@@ -109,11 +109,11 @@ impl Target for Embedded {
     }
 }
 
-/// Creates `count` events and updates `updates` of them, with a number of writers; then one writer
-/// alone. Leaves the store in the folder.
+/// Creates `count` events and updates `updates` of them, with this number of writers, and then with
+/// a single one. Leaves the store in the folder.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Result<(), Failure> {
     let target = Arc::new(Embedded::open(folder)?);
     let events = Arc::new(Events::new(count));
@@ -121,7 +121,7 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
     let before = bytes_written(process);
     let line = figure(NAME, &format!("writes_{writers}"));
     let (line, payload) = with_writes(line, &target, &events, (count, updates), writers).await?;
-    // Closed, so that what was still to be written out is counted too.
+    // The store is closed first, so that everything that it has yet to write is counted.
     target.store.close().await;
     let line = with_amplification(line, before, bytes_written(process), payload);
     let bytes = disk_bytes(folder)? as f64 / count as f64;
@@ -144,11 +144,11 @@ pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Re
     Ok(())
 }
 
-/// Opens a store that [`writes`] or [`archive`](super::archive()) left behind and reads: one
-/// object's events, the newest of everything, of an object and of ranges, counts, all of it.
+/// Opens a store that [`writes`] or [`archive`](super::archive()) left, and reads: one object's
+/// events, the latest of everything, of an object and of ranges, counts, and everything.
 ///
 /// # Errors
-/// What the store answered, and answers that are not what was written.
+/// The store refused something, or answered with other events than were written.
 pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     let (reopen, target) = timed(async { Embedded::open(folder) }).await?;
     let resident = || resident_bytes(std::process::id()).unwrap_or_default() as f64;
@@ -156,7 +156,7 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     let events = Events::new(count);
     let about = |number: u64| {
         let store = &target.store;
-        // Every object once in turn, in no order of the disk's.
+        // Every object once, in an order that is not that on the disk.
         let object = number.wrapping_mul(7_919) % events.objects();
         let uid = ObjectSelector::Uid(Events::object_uid(object));
         async move {
@@ -193,7 +193,7 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     .await?;
     let mut in_ranges = Vec::new();
     for (name, select) in SELECTED {
-        // Anywhere in all that time, but not so near its beginning that little is before it.
+        // At any time of the events, but not so early that little is before it.
         let range = |number: u64| {
             let at = count / 10 + number.wrapping_mul(7_919) % (count - count / 10).max(1);
             select(NewestRequest {
@@ -230,7 +230,7 @@ pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
     for (name, times) in in_ranges {
         line = times.into_figure(line, name);
     }
-    // Of a hundred million events, the list takes an hour.
+    // With a hundred million events, this list takes an hour.
     with_peak(counts.into_figure(line, "counts_")).print();
     let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
     let line = figure(NAME, "listed").with("list_per_second", listed as f64 / seconds);
@@ -262,11 +262,11 @@ async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
     }
 }
 
-/// Lists all of `count` events page by page, as the API server does: while nothing is written, and
-/// beside writers at a steady pace.
+/// Lists all of `count` events page by page, as the API server does, while nothing is written and
+/// beside writers at a steady rate.
 ///
 /// # Errors
-/// What the store answered, and lists that lack something.
+/// The store refused something, or a list lacks events.
 pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
     let events = Arc::new(Events::new(count));
     let target = Arc::new(Embedded::open(folder)?);
@@ -284,7 +284,7 @@ pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
             if listed < count {
                 return Err(format!("{listed} events listed of {count} that were written").into());
             }
-            // What was written meanwhile is listed, too.
+            // These lists also have what was written meanwhile, so their time is converted.
             times.push(seconds * count as f64 / listed as f64);
         }
         if let Some(steady) = steady {
@@ -308,16 +308,16 @@ pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Half of `count` events expire at once beside writers at a steady pace.
+/// Lets half of `count` events expire at once, beside writers at a steady rate.
 ///
 /// # Errors
-/// What the store answered, and another number of expired events than were due.
+/// The store refused something, or not exactly the expected events expired.
 pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     let events = Arc::new(Events::new(count));
     let (half, none) = (count / 2, revisions(0));
     let target = Arc::new(Embedded::open(folder)?);
     burst(&target, &events, 0..half, 256, Writes::Creates, &none).await?;
-    // The other half, and what comes later, stays.
+    // The other half, and all events that are written later, do not expire.
     target.ttl.store(100 * TTL, Ordering::Relaxed);
     burst(&target, &events, half..count, 256, Writes::Creates, &none).await?;
     let full = disk_bytes(folder)?;
@@ -332,8 +332,8 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
     let mut during = steady.stop().await?;
     let ratio = during.within(990) / idle.within(990);
-    // Their space is kept for as long as the history reaches back to their end, and dropped by a
-    // commit after the index's part of it was written out, which happens in the background.
+    // Expired events use disk space until the store's history no longer reaches back to their end.
+    // A later commit frees it, once the index was written out in the background.
     for _ in 0..GIVEN_BACK_LOOKS {
         target.clock.advance(TTL / 2);
         target.store.expire().await?;
@@ -357,10 +357,10 @@ pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stores real events and says what they take on disk.
+/// Stores real events, and prints their size on disk.
 ///
 /// # Errors
-/// The captures cannot be read, or what the store answered.
+/// The captures cannot be read, or the store refused something.
 pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
     let real = RealEvents::read(captures)?;
     let learned = store_real(&folder.join("learned"), &real, count, true).await?;
@@ -376,14 +376,14 @@ pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(
     Ok(())
 }
 
-/// What was stored of real events, and bytes of each.
+/// A number of stored real events, and the bytes of each.
 struct Stored {
     events: f64,
     payload: f64,
     disk: f64,
 }
 
-/// Stores them with a dictionary that is learned from them, or with the built-in one alone.
+/// Stores the events with a dictionary that is trained on them, or only with the built-in one.
 async fn store_real(
     folder: &Path,
     real: &RealEvents,
@@ -408,7 +408,7 @@ async fn store_real(
         for written in futures::future::join_all(writes).await {
             match written {
                 Ok(_) => stored += 1,
-                // Captures of one cluster overlap.
+                // Captures of one cluster have some events in common.
                 Err(tidings_store::WriteError::AlreadyExists { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,6 +1,6 @@
-//! An event as the API server keeps it: protobuf in Kubernetes' envelope, without resourceVersion
-//! and managedFields, strings and numbers present where they are empty, as Go's generated code
-//! writes them.
+//! Encodes events as the API server stores them: as protobuf in Kubernetes' envelope, without
+//! resourceVersion and managedFields. Empty strings and zeros are written, as Go's generated code
+//! does.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use k8s_pb::apimachinery::pkg::runtime::{TypeMeta, Unknown};
 use prost::Message;
 
-/// The bytes of the envelope.
+/// The bytes of an event with its envelope.
 pub(crate) fn encode(event: &json::Event) -> Vec<u8> {
     let envelope = Unknown {
         type_meta: Some(TypeMeta {

@@ -1,5 +1,5 @@
-//! Raw etcd on the same disk: what kube-apiserver asks of it for each event, without
-//! kube-apiserver.
+//! Measures raw etcd on the same disk, with the requests that kube-apiserver would send for each
+//! event.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,13 +21,13 @@ use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
 
 const NAME: &str = "etcd";
 
-/// Events that share a lease, as with kube-apiserver.
+/// Number of events that share a lease, as with kube-apiserver.
 const EVENTS_PER_LEASE: u32 = 1000;
 
-/// Events in one page of a full list.
+/// Number of events in one page of a full list.
 const PAGE: i64 = 10_000;
 
-/// An etcd of our own; killed when dropped.
+/// An etcd that this program started; killed when dropped.
 struct Server {
     program: PathBuf,
     folder: PathBuf,
@@ -47,7 +47,7 @@ impl Server {
     }
 
     fn stop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // etcd may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -74,7 +74,7 @@ fn spawn(program: &Path, folder: &Path, (client, peer): (u16, u16)) -> Result<Ch
         ("--listen-peer-urls", &peer),
         ("--initial-advertise-peer-urls", &peer),
         ("--initial-cluster", &format!("bench={peer}")),
-        // Its default is 2 GiB.
+        // etcd's default is 2 GiB.
         ("--quota-backend-bytes", "17179869184"),
         ("--logger", "zap"),
         ("--log-level", "error"),
@@ -99,7 +99,7 @@ fn url(port: u16) -> String {
 
 struct Etcd {
     channel: Channel,
-    /// The lease in use, and how many more events it is for.
+    /// The lease in use, and for how many more events it will be used.
     lease: Mutex<(i64, u32)>,
 }
 
@@ -128,7 +128,7 @@ impl Etcd {
         Ok(answer.into_inner())
     }
 
-    /// Waits until it answers, also while it is still starting.
+    /// Waits until etcd answers.
     async fn ready(&self) -> Result<(), Failure> {
         for _ in 0..6_000 {
             if self.range(Vec::new(), 1).await.is_ok() {
@@ -161,7 +161,7 @@ impl Etcd {
         Ok(lease.0)
     }
 
-    /// Stores an event if its key is at a revision; zero is not there.
+    /// Stores an event if its key has this revision; zero means that the key does not exist.
     async fn put(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
         let lease = self.lease().await?;
         let mut key = b"/registry/events/".to_vec();
@@ -199,11 +199,11 @@ impl Target for Etcd {
     }
 }
 
-/// The same writes as [`writes`](super::embedded::writes) to etcd, then a lone writer, all of it
-/// listed, and a restart.
+/// Makes the writes of [`writes`](super::embedded::writes) in etcd, then those of a single writer,
+/// lists everything, and restarts etcd.
 ///
 /// # Errors
-/// etcd cannot be run, or what it answered.
+/// etcd cannot be run, or refused something.
 pub async fn etcd(
     program: &Path,
     folder: &Path,

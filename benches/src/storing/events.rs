@@ -1,5 +1,5 @@
-//! The events that are stored: as varied as a cluster's, and cheap to make, so that making them is
-//! no part of the figures.
+//! The events that are stored: as varied as a cluster's, and so cheap to make that the time for it
+//! does not count.
 //!
 //! A set of templates is encoded once: what the usual components say about the usual objects, with
 //! many a name and number in the messages. An event is a template's bytes with the parts that
@@ -14,16 +14,17 @@ use tidings_store::{Index, NewRecord, UnixMillis};
 
 use super::encode::encode;
 
-/// How many events there are about each object.
+/// Number of events about each object.
 pub(super) const EVENTS_PER_OBJECT: u64 = 20;
 
-/// When the first event happened, in milliseconds since 1970.
+/// The time of the first event, in milliseconds since 1970.
 pub(super) const START: i64 = 1_750_000_000_000;
 
-/// How many ways an object of one namespace and application has of being talked about.
+/// Number of templates for the objects of one namespace and application.
 const VARIANTS: usize = 68;
 
-/// What the parts written over look like in a template: nothing else in it does.
+/// Placeholders in a template, each as long as what replaces it. Nothing else in a template looks
+/// like them.
 const SUFFIX: &[u8] = b"@name-suffix-16@";
 const HASH: &[u8] = b"@set-hash@";
 const TAIL: &[u8] = b"@tail";
@@ -33,8 +34,8 @@ const VERSION: &[u8] = b"@version";
 const SECONDS: i64 = 2_012_345_678;
 
 /// Component, whether it is a kubelet (and names host and container), type, reason, message. In
-/// messages `%o` is the object, `%c` a container, `%i` an image, `%n` a node, `%s` the namespace,
-/// `%d` a number.
+/// messages `%o` stands for the object, `%c` for a container, `%i` for an image, `%n` for a node,
+/// `%s` for the namespace, `%d` for a number.
 type Phrase = (&'static str, bool, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -69,7 +70,7 @@ const NAMESPACES: &[&str] = &[
 ];
 const REGISTRIES: &[&str] = &["docker.io/library", "ghcr.io/shop", "registry.example/team"];
 
-/// Numbers that are the same in every run.
+/// Random numbers that are the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -88,7 +89,7 @@ impl Numbers {
         of.get(self.below(of.len() as u64) as usize).copied()
     }
 
-    /// Lower-case letters and digits, over the whole of `place`.
+    /// Fills `place` with lower-case letters and digits.
     pub(crate) fn letters(&mut self, place: &mut [u8]) {
         for byte in place {
             let at = self.below(27) as usize;
@@ -113,7 +114,7 @@ impl Numbers {
     }
 }
 
-/// What is written over in a template.
+/// A part of a template that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Suffix,
@@ -127,9 +128,9 @@ enum Part {
 
 struct Template {
     namespace: &'static str,
-    /// The object's name before the parts that differ.
+    /// The part of the object's name that does not differ.
     prefix: String,
-    /// The event when it first happened, and when it happened again.
+    /// The encoded event when it first happened, and when it repeated.
     first: Encoded,
     again: Encoded,
     reason: &'static str,
@@ -141,18 +142,18 @@ struct Encoded {
     parts: Vec<(usize, Part)>,
 }
 
-/// Event number so and so, as it is given to a store.
+/// An event as it is passed to a store.
 pub(crate) struct NewEvent {
-    /// Namespace and name.
+    /// The namespace and the name.
     pub(crate) key: Bytes,
-    /// The event, encoded.
+    /// The encoded event.
     pub(crate) value: Bytes,
-    /// What it can be found by.
+    /// The fields by which the event can be found.
     pub(crate) index: Index,
 }
 
 impl NewEvent {
-    /// The record for a store of ours.
+    /// The event as a record of our store.
     pub(crate) fn record(self, expires_at: UnixMillis) -> (Bytes, NewRecord) {
         let record = NewRecord {
             value: self.value,
@@ -162,13 +163,13 @@ impl NewEvent {
         (self.key, record)
     }
 
-    /// Bytes of key and value.
+    /// Number of bytes of key and value.
     pub(crate) fn bytes(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
     }
 }
 
-/// A number of events about a twentieth as many objects.
+/// Makes a number of events, about a twentieth as many objects.
 pub(super) struct Events {
     templates: Vec<Template>,
     objects: u64,
@@ -191,7 +192,7 @@ impl Events {
         }
     }
 
-    /// How many objects the events are about.
+    /// Number of objects that the events are about.
     pub(super) fn objects(&self) -> u64 {
         self.objects
     }
@@ -201,20 +202,20 @@ impl Events {
         Numbers(object ^ 0x0b_1ec7).uid()
     }
 
-    /// An event as it is first written.
+    /// An event when it is first written.
     pub(super) fn first(&self, number: u64) -> NewEvent {
         self.event(number, false)
     }
 
-    /// The same event with a greater count and a later time.
+    /// The same event with a higher count and a later time.
     pub(super) fn again(&self, number: u64) -> NewEvent {
         self.event(number, true)
     }
 
     fn event(&self, number: u64, again: bool) -> NewEvent {
         let object = number % self.objects;
-        // An object keeps its namespace and application; which of their templates an event uses
-        // changes.
+        // An object keeps its namespace and application. Its events use different templates of
+        // these.
         let families = (self.templates.len() / VARIANTS) as u64;
         let mut numbers = Numbers(object);
         let family = numbers.below(families);
@@ -394,8 +395,8 @@ impl Encoded {
     }
 }
 
-/// Seconds since 1970 as protobuf has them: five bytes for any time from 1978 on that anybody alive
-/// will see.
+/// Seconds since 1970 in protobuf's encoding: five bytes for any time from 1978 until long after
+/// 2100.
 fn varint(number: i64) -> [u8; 5] {
     let mut bytes = [0; 5];
     let mut rest = number.cast_unsigned();

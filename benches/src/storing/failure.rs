@@ -1,4 +1,4 @@
-//! What a part failed with.
+//! The error of a benchmark.
 
-/// What a part failed with, in words.
+/// Why a part failed, in words.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! What every part of storing measures the same way.
+//! Measurements that the parts for the embedded store, etcd and the log have in common.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::load::{self, Writes};
 use super::process;
 use crate::Figure;
 
-/// How long events live, in milliseconds: kube-apiserver's `--event-ttl` of an hour.
+/// Lifetime of events in milliseconds: an hour, the default of kube-apiserver's `--event-ttl`.
 pub(super) const TTL: i64 = 3_600_000;
 
-/// Writes of the one writer that is alone.
+/// Number of writes of the single writer.
 pub(super) const LONE_WRITES: u64 = 2_000;
 
-/// A figure of one of the three.
+/// Begins a figure of the embedded store, of etcd or of the log.
 pub(super) fn figure(of: &str, name: &str) -> Figure {
     Figure::of(of, name)
 }
 
-/// Creates `count` events and then updates the first `updates` of them, and adds what that took;
-/// returns the bytes handed over, too.
+/// Creates `count` events, then updates the first `updates` of them, and adds the measurements.
+/// Also returns the number of bytes that were passed to the store.
 pub(super) async fn with_writes<T: load::Target>(
     figure: Figure,
     target: &Arc<T>,
@@ -37,13 +37,13 @@ pub(super) async fn with_writes<T: load::Target>(
     Ok((with_burst(figure, updated, "updates_"), payload))
 }
 
-/// Adds a burst's rate and times.
+/// Adds the rate and the times of a burst.
 pub(super) fn with_burst(figure: Figure, mut burst: load::Burst, prefix: &str) -> Figure {
     let figure = figure.with(&format!("{prefix}per_second"), burst.rate);
     std::mem::take(&mut burst.times).into_figure(figure, prefix)
 }
 
-/// Adds the most memory this process had resident.
+/// Adds the maximum resident memory of this process.
 pub(super) fn with_peak(figure: Figure) -> Figure {
     match process::peak_resident_bytes(std::process::id()) {
         Some(bytes) => figure.with("peak_bytes", bytes as f64),
@@ -51,7 +51,7 @@ pub(super) fn with_peak(figure: Figure) -> Figure {
     }
 }
 
-/// Adds what was written to the device for each byte handed over.
+/// Adds the bytes written to the device for each byte that was passed to the store.
 pub(super) fn with_amplification(
     figure: Figure,
     before: Option<u64>,

@@ -1,4 +1,4 @@
-//! Many writers at once, and how long each of their writes took.
+//! Many writers at the same time, and the duration of each of their writes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::events::{Events, NewEvent};
 use super::failure::Failure;
 use crate::Figure;
 
-/// What is written to. A write has returned when it is on disk.
+/// A store that is written to. A write returns when it is on disk.
 pub(super) trait Target: Send + Sync + 'static {
-    /// Stores an event under a key that holds none; returns its revision.
+    /// Stores an event under a key that does not exist. Returns its revision.
     fn create(&self, event: NewEvent) -> impl Future<Output = Result<u64, Failure>> + Send;
 
-    /// Replaces the event at a revision.
+    /// Replaces an event that has this revision.
     fn update(
         &self,
         event: NewEvent,
@@ -22,28 +22,29 @@ pub(super) trait Target: Send + Sync + 'static {
     ) -> impl Future<Output = Result<u64, Failure>> + Send;
 }
 
-/// Times of operations, in microseconds.
+/// Durations of operations in microseconds.
 #[derive(Default)]
 pub(super) struct Times(Vec<u32>);
 
 impl Times {
-    /// Adds one.
+    /// Adds a duration.
     pub(super) fn add(&mut self, time: Duration) {
         self.0
             .push(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds all of another's.
+    /// Adds all durations of another value.
     pub(super) fn extend(&mut self, other: &Self) {
         self.0.extend(&other.0);
     }
 
-    /// A quantile, in thousandths, of the operations' times in milliseconds; 0 without operations.
+    /// A quantile of the durations in milliseconds, with its part in thousandths; 0 without
+    /// durations.
     pub(super) fn within(&mut self, thousandths: usize) -> f64 {
         self.0.sort_unstable();
         let at = self.0.len().saturating_sub(1) * thousandths / 1000;
@@ -61,37 +62,38 @@ impl Times {
     }
 }
 
-/// What a burst of writes came to.
+/// The outcome of a burst of writes.
 pub(super) struct Burst {
     /// Writes per second.
     pub(super) rate: f64,
-    /// What each took.
+    /// The duration of each write.
     pub(super) times: Times,
-    /// Bytes of keys and values handed over.
+    /// Number of bytes of keys and values that were written.
     pub(super) bytes: u64,
 }
 
-/// The revisions of the first events, by number, for their updates.
+/// The revisions of the first events by their numbers, which their updates need.
 pub(super) type Revisions = Arc<[AtomicU64]>;
 
-/// Room for this many.
+/// Makes room for this number of revisions.
 pub(super) fn revisions(count: u64) -> Revisions {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Which writes a burst makes.
+/// The kind of writes in a burst.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Every event once.
+    /// Creates every event once.
     Creates,
-    /// Events that are there, with what changes when they happen again.
+    /// Updates existing events as when they repeat.
     Updates,
 }
 
-/// Has a number of writers write these events as fast as they are answered.
+/// Writes these events with a number of writers, each of which writes the next event when the last
+/// one is answered.
 ///
 /// # Errors
-/// The first write that failed.
+/// A write failed.
 pub(super) async fn burst<T: Target>(
     target: &Arc<T>,
     events: &Arc<Events>,
@@ -147,14 +149,14 @@ pub(super) async fn burst<T: Target>(
     })
 }
 
-/// Writers at a steady pace, such as a cluster has when nothing is wrong, until they are stopped.
+/// Writers at a steady rate, as in a cluster in normal operation, until they are stopped.
 pub(super) struct Steady {
     stop: Arc<AtomicBool>,
     writers: Vec<tokio::task::JoinHandle<Result<Times, Failure>>>,
 }
 
 impl Steady {
-    /// Starts writers that together create `per_second` events, numbered from `first` on.
+    /// Starts writers that together create `per_second` events, with numbers from `first` on.
     pub(super) fn start<T: Target>(
         target: &Arc<T>,
         events: &Arc<Events>,
@@ -172,8 +174,8 @@ impl Steady {
                 let mut times = Times::default();
                 let mut due = tokio::time::interval(pause);
                 while !stop.load(Ordering::Relaxed) {
-                    // Counted from when it was due, so that a stall counts for every write it
-                    // delayed.
+                    // The duration counts from when the write was due, so that a stall counts for
+                    // every write that it delayed.
                     let was_due = due.tick().await;
                     let event = events.first(next.fetch_add(1, Ordering::Relaxed));
                     target.create(event).await?;
@@ -188,10 +190,10 @@ impl Steady {
         }
     }
 
-    /// Stops them; returns what each write took.
+    /// Stops the writers. Returns the duration of each write.
     ///
     /// # Errors
-    /// The first write that failed.
+    /// A write failed.
     pub(super) async fn stop(self) -> Result<Times, Failure> {
         self.stop.store(true, Ordering::Relaxed);
         let mut times = Times::default();
@@ -202,10 +204,10 @@ impl Steady {
     }
 }
 
-/// One writer, one write at a time: what a single durable write takes.
+/// Writes with one writer, one write at a time, to measure a single durable write.
 ///
 /// # Errors
-/// The first write that failed.
+/// A write failed.
 pub(super) async fn lone<T: Target>(
     target: &T,
     events: &Events,
@@ -222,10 +224,10 @@ pub(super) async fn lone<T: Target>(
     Ok(times.into_figure(figure, ""))
 }
 
-/// Repeats an operation and notes the time of each.
+/// Repeats an operation, and measures the time of each.
 ///
 /// # Errors
-/// The first that failed.
+/// An operation failed.
 pub(super) async fn repeat<F: Future<Output = Result<(), Failure>>>(
     count: u64,
     mut operation: impl FnMut(u64) -> F,
@@ -239,10 +241,10 @@ pub(super) async fn repeat<F: Future<Output = Result<(), Failure>>>(
     Ok(times)
 }
 
-/// How long something takes, in seconds, and its result.
+/// The seconds that something takes, and its result.
 ///
 /// # Errors
-/// Its own.
+/// Those of the measured operation.
 pub(super) async fn timed<T>(
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<(f64, T), Failure> {

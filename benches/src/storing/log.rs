@@ -1,6 +1,6 @@
-//! The floor: a file that records are appended to, each with a length and a checksum, many with one
-//! `fdatasync`. It cannot be read, searched or compacted, and it compresses nothing: whatever keeps
-//! events durably does at least this.
+//! The least that durable storage can do: append records to a file, each with its length and a
+//! checksum, many with one `fdatasync`. This log cannot be read, searched or compacted, and
+//! compresses nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +18,7 @@ use super::process::{bytes_written, disk_bytes};
 
 const NAME: &str = "log";
 
-/// Most events that wait, and that share a sync.
+/// Maximum number of events that wait, and that are written with one sync.
 const QUEUE: usize = 1024;
 
 type Append = (NewEvent, oneshot::Sender<Result<u64, String>>);
@@ -33,7 +33,7 @@ impl Log {
             .name("log".to_owned())
             .spawn(move || {
                 let (mut waiting, mut bytes, mut revision) = (Vec::new(), Vec::new(), 0);
-                // All that wait, and no longer than that.
+                // Takes all events that wait now.
                 while receiver.blocking_recv_many(&mut waiting, QUEUE) > 0 {
                     bytes.clear();
                     let first = revision;
@@ -44,7 +44,7 @@ impl Log {
                     let written = file.write_all(&bytes).and_then(|()| file.sync_data());
                     for (at, (_, answer)) in waiting.drain(..).enumerate() {
                         let result = written.as_ref().map_err(ToString::to_string);
-                        // A caller that no longer waits needs no answer.
+                        // The caller may no longer wait for the answer.
                         let _ = answer.send(result.map(|()| first + at as u64 + 1));
                     }
                 }
@@ -81,13 +81,13 @@ impl Target for Log {
         Ok(answered.await??)
     }
 
-    /// To a log every write is another record.
+    /// In a log an update is one more record.
     async fn update(&self, event: NewEvent, _: u64) -> Result<u64, Failure> {
         self.create(event).await
     }
 }
 
-/// The same writes as [`writes`](super::embedded::writes), to a log.
+/// Makes the writes of [`writes`](super::embedded::writes) in a log.
 ///
 /// # Errors
 /// The file cannot be written.

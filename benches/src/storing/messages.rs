@@ -1,5 +1,5 @@
-//! The few of etcd's messages that are sent from here, with names and numbers of its `rpc.proto`
-//! and `kv.proto`.
+//! The few messages of etcd that these benchmarks send, with the names and numbers of its
+//! `rpc.proto` and `kv.proto`.
 
 use bytes::Bytes;
 
@@ -45,14 +45,14 @@ pub(super) struct PutRequest {
     pub(super) lease: i64,
 }
 
-/// `RequestOp`, of which only a put is asked for.
+/// `RequestOp`, here always a put.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Operation {
     #[prost(message, optional, tag = "2")]
     pub(super) put: Option<PutRequest>,
 }
 
-/// Whether a key's modification revision (`target` 2) equals (`result` 0) a number.
+/// Compares a key's modification revision (`target` 2) with a number, for equality (`result` 0).
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "1")]
@@ -61,7 +61,7 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// Zero has to be said: a oneof that is not there is no comparison.
+    /// Zero must be written too: without the field there would be no comparison.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }

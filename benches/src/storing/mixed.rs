@@ -1,5 +1,5 @@
-//! Mixed lives in the embedded store: how late ends are written down, and what patches leave on
-//! disk.
+//! Records of different lifetimes in the embedded store: the delay with which their ends are
+//! stored, and the disk space that patches leave used.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,27 +18,28 @@ use super::process::disk_bytes;
 
 const NAME: &str = "embedded";
 
-/// The longest of the lives whose ends are waited for, in milliseconds, and the shortest.
+/// The longest and the shortest lifetime of the records whose ends are awaited, in milliseconds.
 const LONGEST: u64 = 20_000;
 const SHORTEST: u64 = 1_000;
 
-/// Records that outlive the run, of many lives: they make buckets that short-lived ones must share.
+/// Number of records that outlive the run, with many lifetimes: the short-lived ones must share
+/// their buckets.
 const LASTING: u64 = 2_000;
 
 const DAY: i64 = 86_400_000;
 
-/// How often an object's events are read beside the patches.
+/// Interval between reads of an object's events beside the patches.
 const READ_EVERY: Duration = Duration::from_millis(2);
 
-/// How often every record is patched; in the first rounds nothing is given back.
+/// How often every record is patched. In the first rounds no space is freed.
 const ROUNDS: u64 = 50;
 const IDLE_ROUNDS: u64 = 5;
 
-/// Writes records of lives from one to twenty seconds beside such of an hour to ten years, and says
-/// how long after their time the ends were told.
+/// Writes records with lifetimes from one to twenty seconds beside others of an hour to ten years,
+/// and prints the delay with which their ends were reported.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn mixture(folder: &Path, count: u64) -> Result<(), Failure> {
     let store = Arc::new(EmbeddedStore::open(folder, EmbeddedOptions::default())?);
     let events = Events::new(count);
@@ -64,7 +65,7 @@ pub async fn mixture(folder: &Path, count: u64) -> Result<(), Failure> {
         let writes = (first..(first + 256).min(count + lasting)).map(|number| {
             let is_lasting =
                 number % (count / lasting + 1) == 0 && number / (count / lasting + 1) < lasting;
-            // As many of each length.
+            // Each doubling of the shortest lifetime has about as many records.
             let life = if is_lasting {
                 (3_600_000 << (number % 17)) + numbers.below(3_600_000)
             } else {
@@ -112,8 +113,8 @@ impl Patched {
     }
 }
 
-/// Reads the events of one object after the other, until it is told to stop; what each took from
-/// when it was due.
+/// Reads the events of one object after the other until it is stopped. Each duration counts from
+/// when the read was due.
 struct Reading {
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<Result<Times, Failure>>,
@@ -146,18 +147,19 @@ impl Reading {
     }
 }
 
-/// Patches a few records of two weeks again and again, for days by the clock, in a log of shorter
-/// files than usual; says what that leaves on disk, and what writers and a reader saw while space
-/// was given back.
+/// Patches a few records with a lifetime of two weeks repeatedly, for days by the clock, in a log
+/// with shorter files than usual. Prints the disk space that is used, and the delays of writers and
+/// a reader while space was freed.
 ///
 /// # Errors
-/// What the store answered.
+/// The store refused something.
 pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
     let clock = ManualClock::at(UnixMillis(START));
     let mut options = EmbeddedOptions::default();
     options.clock = Arc::new(clock.clone());
     options.history_retention = Duration::from_secs(600);
-    // A sixteenth of the usual one, for a sixteenth of what is allowed on top.
+    // A sixteenth of the usual length, so that a sixteenth of the usual space may be used beyond
+    // the records.
     options.segment_bytes = 8 << 20;
     options.index_memory_bytes = 4 << 20;
     let target = Arc::new(Patched {
@@ -173,7 +175,7 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
     for round in 0..ROUNDS {
         let patched = burst(&target, &events, 0..kept, 64, Writes::Updates, &known).await?;
         if round < IDLE_ROUNDS {
-            // No time passes, so no history is forgotten, and there is nothing to give back.
+            // Without a move of the clock, no history is forgotten, so no space can be freed.
             idle.extend(&patched.times);
             continue;
         }
@@ -187,7 +189,7 @@ pub async fn patches(folder: &Path, count: u64) -> Result<(), Failure> {
         most = most.max(disk_bytes(folder)?);
     }
     let mut reads = reading.stop().await?;
-    // Work that is under way ends.
+    // The store's background work can end.
     for _ in 0..20 {
         clock.advance(3_600_000);
         target.store.expire().await?;

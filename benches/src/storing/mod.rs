@@ -1,15 +1,15 @@
-//! What storing costs: the embedded store, beside raw etcd and beside a bare log.
+//! Measures storing: the embedded store, beside raw etcd and beside a bare log.
 //!
-//! Each part runs in a process of its own, so that peaks of memory do not mix, and prints figures
-//! as lines of JSON. All of them are given the same events by the same writers and return when the
-//! write is on disk:
+//! Each part runs in a process of its own, so that it has its own maximum of memory, and prints
+//! figures as lines of JSON. The same writers pass the same events to all three. A write returns
+//! when it is on disk:
 //!
 //! - **embedded**: the store, through its contract, with its default options.
-//! - **etcd**: create-if-absent transactions over gRPC to an etcd on the same disk, a lease for
-//!   every 1,000 events, nothing else: what kube-apiserver does per event without its own work. It
-//!   has no index to find an object's events by, so it is not asked.
-//! - **log**: a checksummed append-only file with group commit and `fdatasync`, and nothing to read
-//!   it by: the floor.
+//! - **etcd**: create-if-absent transactions over gRPC to an etcd on the same disk, with a lease
+//!   for every 1,000 events: the requests of kube-apiserver for each event, without its own work.
+//!   etcd has no index by object, so reads of an object's events are not measured.
+//! - **log**: a checksummed append-only file with group commit and `fdatasync`, which cannot be
+//!   read: the floor.
 
 mod archive;
 mod embedded;

@@ -1,14 +1,14 @@
-//! What the system knows of a process and of a folder (Linux).
+//! Measurements of a process and of a folder by the system (Linux).
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes a process has had written to disk so far (`write_bytes`), where the system tells.
+/// Number of bytes that a process has written to disk (`write_bytes`), if the system has it.
 pub(super) fn bytes_written(process: u32) -> Option<u64> {
     number(&format!("/proc/{process}/io"), "write_bytes:")
 }
 
-/// The most memory a process has had resident, in bytes, where the system tells.
+/// Maximum resident memory of a process in bytes, if the system has it.
 pub(crate) fn peak_resident_bytes(process: u32) -> Option<u64> {
     Some(number(&format!("/proc/{process}/status"), "VmHWM:")? * 1024)
 }
@@ -19,8 +19,7 @@ fn number(file: &str, label: &str) -> Option<u64> {
     line.trim().trim_end_matches("kB").trim().parse().ok()
 }
 
-/// Bytes the files of a folder take on disk: blocks that are really there, not the lengths of files
-/// with holes.
+/// Disk space of a folder's files in bytes. Holes in files do not count.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -29,7 +28,7 @@ pub(super) fn disk_bytes(folder: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        // A file may go while it is looked at.
+        // The file may have been removed since its name was read.
         let Ok(data) = entry.metadata() else { continue };
         bytes += if data.is_dir() {
             disk_bytes(&entry.path())?

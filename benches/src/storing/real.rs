@@ -1,5 +1,5 @@
-//! Events captured on real clusters, as JSON Lines, repeated under other names, uids and times
-//! until there are enough of them.
+//! Events captured on real clusters, as JSON Lines. They are repeated with other names, uids and
+//! times until there are enough.
 
 use std::fs;
 use std::path::Path;
@@ -14,19 +14,19 @@ use super::encode::encode;
 use super::events::{NewEvent, Numbers};
 use super::failure::Failure;
 
-/// What a folder of captures holds.
+/// The events of a folder of captures.
 pub(crate) struct RealEvents {
     events: Vec<Event>,
-    /// Lines that are no core/v1 event with a name and a namespace.
+    /// Number of lines that are not a core/v1 event with a name and a namespace.
     pub(super) skipped: usize,
 }
 
-/// The uids of the objects that repeated events are about.
+/// How repeated events get the uids of their objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectUids {
-    /// Another one for each event, so that no value is like another.
+    /// Each event has a uid of its own, so that no two values are alike.
     OfEachEvent,
-    /// One for all events about an object, and another one in each round.
+    /// All events about an object have one uid, which differs between rounds.
     OfEachObject,
 }
 
@@ -34,7 +34,7 @@ impl RealEvents {
     /// Reads every `.jsonl` file of a folder.
     ///
     /// # Errors
-    /// What could not be read, and that there was no event in it.
+    /// A file cannot be read, or none has an event.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let mut files: Vec<_> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
@@ -44,7 +44,8 @@ impl RealEvents {
         let (mut events, mut skipped) = (Vec::new(), 0);
         for file in files {
             for line in fs::read_to_string(file)?.lines() {
-                // The other API's form of an event is another document of the same event.
+                // An event in the form of events.k8s.io is the same event again, as another
+                // document.
                 let is_core = !line.contains("\"events.k8s.io/v1\"");
                 match serde_json::from_str::<Event>(line) {
                     Ok(event) if is_core && event.metadata.name.is_some() => events.push(event),
@@ -58,13 +59,13 @@ impl RealEvents {
         Ok(Self { events, skipped })
     }
 
-    /// How many there are before they are repeated.
+    /// Number of events before they are repeated.
     pub(crate) fn distinct(&self) -> usize {
         self.events.len()
     }
 
-    /// An event by number. From the second round on its name, its uids and its times are its own,
-    /// so that only what real events have in common helps to compress them.
+    /// The event with this number. From the second round on it has a name, uids and times of its
+    /// own, so that only what real events have in common helps to compress them.
     pub(crate) fn event(&self, number: u64, objects: ObjectUids) -> Result<NewEvent, Failure> {
         let (round, at) = (
             number / self.events.len() as u64,
@@ -109,7 +110,7 @@ fn renew(event: &mut Event, number: u64, round: u64, objects: ObjectUids) {
         name.push_str(&suffix);
     }
     event.metadata.uid = Some(numbers.uid());
-    // Uids of nodes are their names.
+    // The uid of a node in events is its name, and stays.
     if let Some(uid) = &mut event.involved_object.uid
         && uid.len() == 36
     {

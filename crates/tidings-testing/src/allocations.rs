@@ -1,5 +1,5 @@
-//! An allocator that counts. A test program installs it, and measures one thing at a time: it
-//! counts for the whole process.
+//! An allocator that counts. A test program installs it, and takes one measurement at a time,
+//! because the allocator counts for the whole process.
 //!
 //! ```
 //! use tidings_testing::allocations::{COUNTING, Counting, Peak};
@@ -22,18 +22,18 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 /// The allocator's type.
 pub type Counting = &'static StatsAlloc<System>;
 
-/// The allocator.
+/// The counting allocator, for `#[global_allocator]`.
 pub const COUNTING: Counting = &INSTRUMENTED_SYSTEM;
 
-/// The allocations from now on.
+/// Counts the allocations since it was made.
 pub type Region = stats_alloc::Region<'static, System>;
 
-/// Begins to count.
+/// Begins to count allocations.
 pub fn region() -> Region {
     Region::new(COUNTING)
 }
 
-/// The maximum memory at any measurement, beyond that at the beginning.
+/// The most memory that was held at any measurement, beyond that at the beginning.
 pub struct Peak {
     region: Region,
     bytes: AtomicUsize,
@@ -49,7 +49,7 @@ impl Default for Peak {
 }
 
 impl Peak {
-    /// Measures the held memory.
+    /// Measures the memory that is held now.
     pub fn look(&self) {
         let change = self.region.change();
         let held = change

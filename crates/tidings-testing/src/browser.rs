@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::{free_port, programs};
 
-/// Timeout of a condition in milliseconds, on a busy machine.
+/// Maximum time in milliseconds to wait for a condition, for busy machines.
 const PATIENCE: u64 = 30_000;
 
-/// One with a window; see the module documentation.
+/// A running browser with one window.
 pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    /// Each sequence of pointer actions has its own name.
+    /// The number of the last sequence of pointer actions: each has a name of its own.
     pointers: Cell<u32>,
 }
 
@@ -43,14 +43,14 @@ pub struct Window {
     pub scale: f64,
 }
 
-/// A window on a desk.
+/// The window of a browser on a desktop.
 pub const DESKTOP: Window = Window {
     width: 1440,
     height: 900,
     dark: false,
     scale: 1.0,
 };
-/// A window in a hand.
+/// The window of a browser on a phone.
 pub const PHONE: Window = Window {
     width: 400,
     height: 860,
@@ -59,7 +59,7 @@ pub const PHONE: Window = Window {
 };
 
 impl Browser {
-    /// Starts one with its own profile; `None` without Chromium.
+    /// Starts a browser with a profile of its own; `None` if there is no Chromium.
     pub fn start(window: Window) -> Option<Self> {
         let chromium = programs::chromium()?;
         let mut driver = Command::new(programs::chromedriver()?)
@@ -94,7 +94,7 @@ impl Browser {
         answer["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// Another size, theme or sharpness.
+    /// Gives the window another size, theme or scale.
     pub fn resize(&self, window: Window) {
         self.devtools(
             "Emulation.setDeviceMetricsOverride",
@@ -113,7 +113,7 @@ impl Browser {
         );
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a command of the browser's own protocol (DevTools).
     pub fn devtools(&self, command: &str, params: Value) -> Value {
         self.command(
             "POST",
@@ -122,7 +122,7 @@ impl Browser {
         )
     }
 
-    /// Goes to an address, and waits for its load event.
+    /// Opens an address, and waits for the page's load event.
     pub fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({ "url": url }));
     }
@@ -160,7 +160,8 @@ impl Browser {
         )
     }
 
-    /// Runs a script that calls `done`, the last of its arguments.
+    /// Runs a script that calls `done`, its last argument, when it has ended. Returns what it
+    /// passes to that.
     pub fn run_until_done(&self, script: &str, args: Value) -> Value {
         self.command(
             "POST",
@@ -195,7 +196,7 @@ impl Browser {
         answer["value"].clone()
     }
 
-    /// Types into the focused element; keys by their WebDriver code points.
+    /// Types into the focused element. Special keys are written as their WebDriver code points.
     pub fn keys(&self, text: &str) {
         let actions: Vec<Value> = text
             .chars()
@@ -204,7 +205,7 @@ impl Browser {
         self.act(json!([{ "type": "key", "id": "keyboard", "actions": actions }]));
     }
 
-    /// Clicks on the middle of the first element of a selector.
+    /// Clicks on the middle of the first element that matches a selector.
     #[track_caller]
     pub fn click(&self, selector: &str) {
         let quoted = json!(selector);
@@ -222,13 +223,13 @@ impl Browser {
         self.drag(&[(x, y)], false);
     }
 
-    /// Moves the pointer.
+    /// Moves the pointer to a place.
     pub fn hover(&self, x: f64, y: f64) {
         let actions = json!([{ "type": "pointerMove", "x": whole(x), "y": whole(y) }]);
         self.act(json!([self.mouse(&actions)]));
     }
 
-    /// Presses twice at a place, as a hand does.
+    /// Clicks twice at a place, with a pause between as a person makes.
     pub fn double_click(&self, x: f64, y: f64) {
         let down = json!({ "type": "pointerDown", "button": 0 });
         let up = json!({ "type": "pointerUp", "button": 0 });
@@ -238,7 +239,7 @@ impl Browser {
         self.act(json!([self.mouse(&actions)]));
     }
 
-    /// Presses at the first point, moves over the others, and releases at the last.
+    /// Presses the button at the first point, moves over the others, and releases it at the last.
     pub fn drag(&self, points: &[(f64, f64)], shift: bool) {
         let mut actions = Vec::new();
         for (index, (x, y)) in points.iter().enumerate() {
@@ -267,7 +268,7 @@ impl Browser {
         );
     }
 
-    /// Two fingers, each from one place to another.
+    /// Moves two fingers, each from one place to another.
     pub fn pinch(&self, fingers: [((f64, f64), (f64, f64)); 2]) {
         let sources: Vec<Value> = fingers
             .iter()
@@ -293,7 +294,7 @@ impl Browser {
             "parameters": { "pointerType": "mouse" }, "actions": actions })
     }
 
-    /// Actions of one source while a key is down.
+    /// Performs the actions of one input source while a key is down.
     fn with_key(&self, key: Option<char>, steps: usize, source: Value) {
         let Some(key) = key else {
             self.act(json!([source]));
@@ -314,7 +315,7 @@ impl Browser {
         self.command("POST", "/actions", &json!({ "actions": sources }));
     }
 
-    /// The window's content as PNG.
+    /// The content of the window as PNG.
     pub fn screenshot(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let answer = self.ask("GET", &path, None);

@@ -1,4 +1,5 @@
-//! A real etcd, started by a test on free loopback ports in its own folder, and ended with it.
+//! A real etcd that a test starts on free loopback ports in a folder of its own, and that ends with
+//! the test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::{free_port, process::Process, programs};
 
-/// A member of a cluster; killed when dropped.
+/// A member of an etcd cluster; killed when dropped.
 pub struct Member {
     program: PathBuf,
     arguments: Vec<String>,
@@ -43,7 +44,7 @@ impl Member {
         &self.data
     }
 
-    /// Sends the process a signal, if it runs.
+    /// Sends the process this signal, if it runs.
     #[track_caller]
     pub fn signal(&self, name: &str) {
         if let Some(process) = &self.process {
@@ -52,9 +53,9 @@ impl Member {
     }
 }
 
-/// One or more members.
+/// An etcd cluster of one or more members.
 pub struct Cluster {
-    /// In the order of their numbers.
+    /// The members, in the order of their numbers.
     pub members: Vec<Member>,
     _folder: TempDir,
 }
@@ -64,7 +65,7 @@ impl Cluster {
     pub fn start(size: usize, more_arguments: &[&str]) -> Option<Self> {
         let program = programs::etcd()?;
         let folder = tempfile::tempdir().unwrap();
-        // Asked for a certificate file, a member speaks TLS to its clients.
+        // With a certificate, a member speaks TLS to its clients.
         let tls = more_arguments.contains(&"--cert-file");
         let scheme = if tls { "https" } else { "http" };
         let ports: Vec<_> = (0..size).map(|_| (free_port(), free_port())).collect();
@@ -117,7 +118,7 @@ fn arguments(number: usize, client: &str, peer: u16, peers: &str, data: &Path) -
             format!("http://127.0.0.1:{peer}"),
         ),
         ("--initial-cluster", peers.to_owned()),
-        // Room for the greatest value the contract allows.
+        // Values may be as large as the store's contract allows.
         ("--max-request-bytes", "4194304".to_owned()),
         ("--logger", "zap".to_owned()),
         ("--log-level", "warn".to_owned()),

@@ -17,8 +17,8 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// All files of a folder as bytes, in the order of their paths: of each its path and its content,
-/// each with its length in front.
+/// Packs all files of a folder into bytes, in the order of their paths: for each file its path and
+/// its content, each with its length in front.
 pub fn pack_folder(folder: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     pack_into(folder, folder, &mut bytes);

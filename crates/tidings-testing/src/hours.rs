@@ -1,24 +1,25 @@
-//! Hours of a controller in compressed time, with the number of writes of each, for tests against a
-//! sink in memory and against API servers. client-go's counts come from `go test ./series-hour` in
-//! `benches/peers/client-go`, which runs client-go itself through the same script.
+//! Hours of a controller's events, with the number of writes that each leads to. Tests run them in
+//! compressed time, against a sink in memory and against API servers. client-go's numbers come from
+//! `go test ./series-hour` in `benches/peers/client-go`, which runs client-go itself through the
+//! same script.
 
 use std::time::Duration;
 
-/// Until client-go, too, has ended every series.
+/// Time after the hour in which client-go too ends every series.
 pub const AFTERWARDS: Duration = Duration::from_secs(13 * 60);
 
-/// Recorded events of a second: the object and its version.
+/// What is recorded in a second: the number of the object and of the event's version, if anything.
 pub type Seen = Option<(usize, usize)>;
 
-/// One hour.
+/// An hour of recorded events.
 pub struct Hour {
     /// Its description.
     pub name: &'static str,
-    /// The recorded events of each second.
+    /// What is recorded in each second of the hour.
     pub seen: fn(usize) -> Seen,
-    /// Creates and patches of client-go.
+    /// Number of creates and of patches that client-go sends.
     pub client_go: (usize, usize),
-    /// Our creates and patches.
+    /// Number of creates and of patches that we send.
     pub ours: (usize, usize),
 }
 
@@ -77,12 +78,12 @@ pub const HOURS: [Hour; 8] = [
     },
 ];
 
-/// About one object, at an interval in seconds.
+/// Events about one object at an interval in seconds.
 pub fn every(seconds: usize, second: usize) -> Seen {
     second.is_multiple_of(seconds).then_some((0, 1))
 }
 
-/// Every back-off of a kubelet: 10 s, doubling to 5 min.
+/// Every back-off of a kubelet: after 10 s, and then after twice the time up to 5 min.
 fn back_off(second: usize) -> Seen {
     let (mut at, mut wait) = (0, 10);
     while at < second {

@@ -1,11 +1,11 @@
-//! Shared by the tests of several crates. Only tests, benchmarks and tasks use it; it is never
-//! published.
+//! Code that the tests of several crates share. Only tests, benchmarks and tasks use it; it is
+//! never published.
 //!
 //! Code for the tests of one crate stays in that crate's `tests` folder. Types of the crate under
 //! test are here only behind a feature: otherwise the unit tests of a crate see two versions of its
 //! types, their own and the one that this crate was built with.
 //!
-//! Errors fail the test, so functions panic instead of returning them.
+//! The functions panic instead of returning errors, since any error fails the test.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 pub mod allocations;

@@ -11,7 +11,7 @@ impl Process {
     /// Starts a program.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot be run.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         command.spawn().map(Self).map_err(|error| {
             let program = command.get_program().display();
@@ -19,12 +19,12 @@ impl Process {
         })
     }
 
-    /// Starts a program and waits for the first line it prints, as `tidings serve` does when it is
-    /// ready. The line ends where the program's output ends: it is empty if the program ended
-    /// first.
+    /// Starts a program and waits for the first line that it prints, as `tidings serve` does when
+    /// it is ready. If the output ends without a complete line, the line is what there is: empty if
+    /// the program ended first.
     ///
     /// # Errors
-    /// It cannot be run, or its output cannot be read.
+    /// The program cannot be run, or its output cannot be read.
     pub fn start_and_hear(command: &mut Command) -> io::Result<(Self, String)> {
         let mut process = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -34,11 +34,11 @@ impl Process {
         Ok((process, line.trim_end().to_owned()))
     }
 
-    /// Starts a program and waits for the first line it prints that has a text in it. What it
-    /// prints after that is read and dropped. The line is empty if the program ended first.
+    /// Starts a program and waits for the first line with this text. What the program prints after
+    /// that is read and dropped. The line is empty if the program ended first.
     ///
     /// # Errors
-    /// It cannot be run, or its output cannot be read.
+    /// The program cannot be run, or its output cannot be read.
     pub fn start_and_hear_of(command: &mut Command, text: &str) -> io::Result<(Self, String)> {
         let mut process = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
@@ -47,18 +47,18 @@ impl Process {
             while output.read_line(&mut line)? > 0 && !line.contains(text) {
                 line.clear();
             }
-            // It may end when it finds its output closed.
+            // The program could end if its output were closed.
             std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         }
         Ok((process, line.trim_end().to_owned()))
     }
 
-    /// Its process id.
+    /// The number of the process.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Its standard error until it ends, if that is piped.
+    /// Reads the program's standard error until it ends, if that is piped.
     pub fn errors(&mut self) -> String {
         let mut said = String::new();
         if let Some(mut errors) = self.0.stderr.take() {
@@ -67,7 +67,7 @@ impl Process {
         said
     }
 
-    /// Sends it a signal, by its name without `SIG`.
+    /// Sends the program a signal, by its name without `SIG`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
         let signal = format!("-{name}");
@@ -77,10 +77,10 @@ impl Process {
         assert!(status.unwrap().success(), "{name}");
     }
 
-    /// Waits for its end.
+    /// Waits until the program has ended.
     ///
     /// # Panics
-    /// The system does not say how it ended.
+    /// The system does not tell how the program ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.0.wait().unwrap()
     }
@@ -88,7 +88,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -34,7 +34,7 @@ pub fn chromium() -> Option<PathBuf> {
         .or_else(|| skipped("no chromium on the PATH nor in $CHROMIUM (apt-get install chromium)"))
 }
 
-/// Its driver: `$CHROMEDRIVER`, or the first on the PATH.
+/// Chromium's driver: `$CHROMEDRIVER`, or the first on the PATH.
 pub fn chromedriver() -> Option<PathBuf> {
     named("CHROMEDRIVER")
         .or_else(|| on_path("chromedriver"))
@@ -60,7 +60,8 @@ pub fn engines() -> Option<PathBuf> {
     })
 }
 
-/// Azurite, a storage as Azure's: `$AZURITE`, its script for blobs, which Node runs.
+/// Azurite, an emulator of Azure's object storage: `$AZURITE`, the script of its blob service,
+/// which Node runs.
 pub fn azurite() -> Option<PathBuf> {
     named("AZURITE")
         .filter(|_| on_path("node").is_some())
@@ -69,7 +70,8 @@ pub fn azurite() -> Option<PathBuf> {
         })
 }
 
-/// A storage as Google's: `$FAKE_GCS`, built from crates/tidings-testing/gcs.
+/// fake-gcs-server, an emulator of Google's object storage: `$FAKE_GCS`, built from
+/// crates/tidings-testing/gcs.
 pub fn fake_gcs() -> Option<PathBuf> {
     named("FAKE_GCS").or_else(|| {
         skipped("$FAKE_GCS names no storage of Google's (cargo xtask clouds builds it)")
@@ -95,7 +97,7 @@ fn skipped(why: &'static str) -> Option<PathBuf> {
         .unwrap_or_else(PoisonError::into_inner)
         .insert(why)
     {
-        // Not captured, so that it is seen although the test passes.
+        // Written past the test's capture, so that it is seen although the test passes.
         let _ = writeln!(std::io::stderr(), "skipped: {why}");
     }
     None

@@ -1,5 +1,5 @@
-//! Requests written as HTTP/1 text, a server for them, and the permitted answers. For tests and
-//! fuzz targets.
+//! Requests written as HTTP/1 text, a server to send them to, and a check of the answers. For tests
+//! and fuzz targets.
 
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use tidings_store::clock::ManualClock;
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-/// Requests that kube-apiserver itself answers with 500 although they are the client's fault. Of
-/// other codes above 499 only 504 is permitted, for a revision that is not reached in time.
+/// Parts of messages with which kube-apiserver itself answers 500, although the client is at fault.
+/// Of the other codes from 500 on only 504 is permitted, for a revision that is not reached in
+/// time.
 const KUBERNETES_OWN_500: [&str; 16] = [
     "resourceVersion should not be set on objects to be created",
     "failed to create typed patch object",
     "failed to convert new object",
-    // Of strategic merge patches.
+    // From strategic merge patches.
     "unknown patch type: ",
     "unable to find api field in struct ",
     "expected slice or array type, but got: ",
@@ -36,10 +37,10 @@ const KUBERNETES_OWN_500: [&str; 16] = [
     " is not a map",
 ];
 
-/// Pieces of an answer that are read: a watch never ends.
+/// Maximum number of pieces of an answer that are read, because a watch never ends.
 const PIECES: usize = 64;
 
-/// A server in memory, with two events.
+/// A server with a store in memory that has two events.
 pub async fn server() -> Router {
     let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
     let store = Arc::new(MemoryStore::new(Arc::new(clock.clone()), 1000));
@@ -90,7 +91,7 @@ pub fn parse(text: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(Bytes::copy_from_slice(body))).ok()
 }
 
-/// Sends it, and returns the read part of the answer.
+/// Sends a request. Returns the status and the part of the body that was read.
 pub async fn send(api: &Router, request: Request<Body>) -> (StatusCode, Vec<u8>) {
     let Ok(response) = api.clone().oneshot(request).await;
     let (parts, body) = response.into_parts();

@@ -1,11 +1,12 @@
 //! An S3 server in this process: s3s, whose buckets are folders.
 //!
-//! s3s-fs looks whether there is an object of that name, and writes it then. So of two requests
-//! that create one at once both would succeed. Here one is answered after the other, which makes
-//! `If-None-Match: *` what it is at S3.
+//! To create an object, s3s-fs first looks whether it exists and then writes it. So two requests
+//! that create one object at the same time could both succeed. This server handles one request
+//! after the other, so that `If-None-Match: *` works as in S3.
 //!
-//! For every range of a file that s3s-fs has not written itself it reads the whole file, for its
-//! checksum. A server that is far away, by which readers are measured, answers ranges by itself.
+//! When s3s-fs is asked for a range of a file that it did not write itself, it reads the whole file
+//! for its checksum. A server with a delay, on which readers are measured, therefore answers
+//! requests for ranges without s3s-fs.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,12 +27,12 @@ use s3s_fs::FileSystem;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, oneshot};
 
-/// The one bucket.
+/// The name of the only bucket.
 pub const BUCKET: &str = "events";
 const KEY: &str = "test";
 const SECRET: &str = "of-this-test-only";
 
-/// A server on a free port of the loopback; ended when it is dropped.
+/// A server on a free loopback port. It ends when it is dropped.
 #[derive(Debug)]
 pub struct S3Server {
     endpoint: String,
@@ -40,13 +41,13 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Starts one over a folder. An object `KEY` is the file `events/KEY` in it.
+    /// Starts a server over a folder. The object `KEY` is the file `events/KEY` there.
     pub fn start(folder: &Path) -> Self {
         Self::start_with(folder, None)
     }
 
-    /// The same, as far away as a delay of each answer says; ranges of files cost no more than that
-    /// and their bytes.
+    /// Starts a server that delays each answer, as if it were far away. A range of a file takes
+    /// this delay and the time to send its bytes, and no more.
     pub fn start_far(folder: &Path, delay: Duration) -> Self {
         let far = Far {
             folder: folder.to_owned(),
@@ -62,7 +63,8 @@ impl S3Server {
         let service = builder.build();
         let (end, ended) = oneshot::channel();
         let (tell, told) = std::sync::mpsc::channel();
-        // Of its own, so that nothing that a test does to its runtime or clock reaches it.
+        // The server has a runtime of its own, so that a test can pause or stop its own runtime and
+        // clock.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -73,7 +75,7 @@ impl S3Server {
                 tell.send(listener.local_addr().unwrap()).unwrap();
                 tokio::select! {
                     () = serve(listener, service, far) => {}
-                    // Dropped is told, too.
+                    // That the sender was dropped also ends the server.
                     _ = ended => {}
                 }
             });
@@ -86,7 +88,7 @@ impl S3Server {
         }
     }
 
-    /// What a client needs, as variables of the environment.
+    /// The environment variables that a client needs.
     pub fn environment(&self) -> [(&'static str, &str); 5] {
         [
             ("AWS_ENDPOINT", &self.endpoint),
@@ -102,20 +104,20 @@ impl Drop for S3Server {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // If the thread panicked, it has printed why.
             let _ = thread.join();
         }
     }
 }
 
-/// What a server that is far away does itself.
+/// Answers requests for ranges in place of s3s-fs, on a server with a delay.
 struct Far {
     folder: PathBuf,
     delay: Duration,
 }
 
 impl Far {
-    /// The answer to a request for a range of a file; `None` for other requests.
+    /// The answer to a request for a range of a file; `None` for any other request.
     fn range(&self, request: &hyper::Request<Incoming>) -> Option<hyper::Response<s3s::Body>> {
         if request.method() != Method::GET || request.uri().query().is_some() {
             return None;
@@ -161,7 +163,7 @@ async fn serve(listener: TcpListener, s3: S3Service, far: Option<Arc<Far>>) {
             }
         });
         let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
-        // One that its client ended is no failure.
+        // A connection that the client ended is not an error.
         tokio::spawn(async { drop(connection.await) });
     }
 }

@@ -1,4 +1,4 @@
-//! A server of ours on a free port, and clients from its kubeconfig.
+//! A running server of the project, and clients for it.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings_server::{Running, StartOptions};
 
-/// Starts a server with its data in a folder; on port 0 for a free one.
+/// Starts a server with its data in this folder, on this port; 0 is any free port.
 pub async fn start(data: &Path, port: u16) -> Running {
     let mut options = StartOptions::new(data);
     options.secure_port = port;
     tidings_server::start(options).await.unwrap()
 }
 
-/// The kubeconfig of clients.
+/// The configuration of a client, from a kubeconfig.
 pub async fn config(kubeconfig: &Path) -> Config {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -23,12 +23,12 @@ pub async fn config(kubeconfig: &Path) -> Config {
         .unwrap()
 }
 
-/// A client.
+/// A client, from a kubeconfig.
 pub async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config(kubeconfig).await).unwrap()
 }
 
-/// An event of a pod in the namespace `shop`.
+/// An event about a pod in the namespace `shop`.
 pub fn event(name: &str) -> Event {
     Event {
         metadata: ObjectMeta {

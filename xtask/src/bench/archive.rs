@@ -1,5 +1,5 @@
-//! `cargo xtask bench archive`: the cost of following, beside an OpenTelemetry collector's: one
-//! after the other on the same source.
+//! `cargo xtask bench archive`: the cost of following a source, for the archive and for an
+//! OpenTelemetry collector, one after the other.
 
 use std::path::Path;
 

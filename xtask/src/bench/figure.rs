@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::command::{self, Result, cargo, output, run_lines};
 
-/// The profile of measured programs.
+/// The cargo profile of measured programs.
 pub(super) const PROFILE: &str = "dist";
 
 /// A JSON line that a program printed.
@@ -24,14 +24,14 @@ impl Figure {
         self.0[field].as_f64()
     }
 
-    /// The same with something added to its name.
+    /// The figure with this added to its name.
     pub(super) fn renamed(mut self, added: &str) -> Self {
         self.0["name"] = format!("{}{added}", self.text("name")).into();
         self
     }
 }
 
-/// Where measured programs are from.
+/// Where the measured programs come from.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Built {
     /// Folder of programs that were built before, like target/release [default: they are built with
@@ -41,7 +41,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// The path of one, which is built if it was not before.
+    /// The path of a program, which is built unless it was built before.
     pub(super) fn program(&self, root: &Path, package: &str, name: &str) -> Result<PathBuf> {
         match &self.programs {
             Some(folder) => Ok(folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))),
@@ -58,7 +58,7 @@ impl Built {
     }
 }
 
-/// Builds only one program of a package, since each takes minutes. Returns its path.
+/// Builds a single program of a package, since each takes minutes. Returns its path.
 pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf> {
     let words = [
         "build",
@@ -75,8 +75,7 @@ pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// The folder of real events: the one that was named, or else the one beside the project; `None` if
-/// there is none.
+/// The folder of real events: this one, or else that beside the project; `None` if there is none.
 pub(super) fn real_events(root: &Path, named: Option<&Path>) -> Option<PathBuf> {
     let beside = || Some(root.parent()?.join("shared/data/events"));
     let folder = named.map(Path::to_owned).or_else(beside);

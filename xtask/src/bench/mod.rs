@@ -1,9 +1,9 @@
 //! `cargo xtask bench`: our figures and the peers', measured one after the other on this machine,
 //! in one table.
 //!
-//! Every measured program prints JSON lines; other lines are ignored. There are two kinds of
-//! figures: the cost of a call (`ns_per_op`), and the result of a burst of events sent to an Event
-//! API server (`events_per_second`).
+//! Every measured program prints JSON lines. Other lines of its output are ignored. There are two
+//! kinds of figures for recording: the cost of a call (`ns_per_op`), and the result of a burst of
+//! events that is sent to an Event API server (`events_per_second`).
 
 mod archive;
 mod figure;
@@ -163,7 +163,8 @@ fn record(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Events of a burst; their number of objects, and a small one.
+/// Number of events in a burst, number of objects that they are about, and a smaller number of
+/// objects.
 const EVENTS: &str = "20000";
 const FEW: &str = "100";
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench objects`: an archive of clusters over months on an S3 server that takes 20 ms
-//! for each request, and readers of it: what they take for a question, first and again.
+//! `cargo xtask bench objects`: measures readers of an archive of several clusters over months, on
+//! an S3 server that takes 20 ms for each request: the time of each question, first and repeated.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::server::folder;
 use super::{objects_table, table};
 use crate::command::Result;
 
-/// How many events real ones are repeated to.
+/// Number of events that the real ones are repeated to.
 const REAL_EVENTS: &str = "200000";
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,8 @@ pub(crate) struct Args {
 pub(super) fn run(root: &Path, args: &Args) -> Result {
     let document = root.join("docs/benchmarks.md");
     if args.write {
-        // Said before minutes of measuring.
+        // A document without a place for the tables must fail now, and not after minutes of
+        // measuring.
         table::with_tables(&document, "objects", "")?;
     }
     let tidings = args.built.program(root, "tidings-cli", "tidings")?;

@@ -1,4 +1,4 @@
-//! The tables of the figures of an archive on object storage.
+//! The tables of figures about an archive on object storage.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::figure::Figure;
 use super::table::or_empty;
 use super::timeline_table::milliseconds;
 
-/// Questions, and what the archive and a reader take.
+/// Tables of the questions, and of the sizes of the archive and a reader.
 pub(super) fn tables(figures: &[Figure]) -> String {
     let mut tables = String::from(
         "| question | first, p50 | p99 | again, p50 | p99 | requests | at most | again | complete |\n\

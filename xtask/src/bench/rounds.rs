@@ -9,8 +9,8 @@ use super::figure::Figure;
 /// The default number of rounds.
 pub(super) const ROUNDS: u64 = 3;
 
-/// Measures a number of times, and takes the medians. Every round has the same figures in the same
-/// order.
+/// Measures this number of times, and returns the medians. Every round must have the same figures
+/// in the same order.
 pub(super) fn medians(
     rounds: u64,
     mut measure: impl FnMut() -> Result<Vec<Figure>>,

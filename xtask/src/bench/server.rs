@@ -8,21 +8,20 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A server with the program that started it: when this is dropped, it ends and its folder is
-/// removed.
+/// A running server. When this is dropped, the server ends and its folder is removed.
 pub(super) struct Running {
     child: Child,
     kubeconfig: PathBuf,
-    /// The processes whose memory is the server's.
+    /// The processes whose memory is counted as the server's.
     processes: Vec<u32>,
-    /// Whether it ends its own children when its standard input ends.
+    /// Whether the program itself ends the servers that it started when its standard input ends.
     is_keeper: bool,
     _folder: TempDir,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // The program may have ended by itself.
         drop(self.child.stdin.take());
         if !self.is_keeper {
             let _ = self.child.kill();
@@ -32,13 +31,13 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Runs a server like ours, which gets a data folder and prints the path of a kubeconfig when
-    /// it is ready.
+    /// Runs a program like our server, which takes a data folder and prints the path of a
+    /// kubeconfig when it is ready.
     pub(super) fn start(server: &Path, arguments: &[&str]) -> Result<Self> {
         Self::start_in(folder()?, server, arguments)
     }
 
-    /// The same in a data folder that may have something in it.
+    /// Runs such a program in a data folder that may have content.
     pub(super) fn start_in(folder: TempDir, server: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(server);
         command.args(arguments).arg("--data-dir").arg(folder.path());
@@ -76,12 +75,12 @@ impl Running {
         &self.kubeconfig
     }
 
-    /// The process that serves.
+    /// The number of the server's process.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its processor time in seconds, to hundredths, if the system has it (Linux).
+    /// Processor time of the server in seconds, to hundredths, if the system has it (Linux).
     pub(super) fn processor_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).ok()?;
         // The name, which may have any characters, ends with the last parenthesis; user and system
@@ -92,18 +91,18 @@ impl Running {
         Some(ticks / 100.0)
     }
 
-    /// Resident memory of its processes, in bytes, if the system has it (Linux).
+    /// Resident memory of the server's processes in bytes, if the system has it (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         self.processes.iter().copied().map(resident_bytes).sum()
     }
 }
 
-/// A data folder.
+/// Makes an empty data folder.
 pub(super) fn folder() -> Result<TempDir> {
     tempfile::tempdir().map_err(|error| format!("a folder for the server: {error}"))
 }
 
-/// Starts a program and waits for the line it prints when it is ready.
+/// Starts a program, and waits for the line that it prints when it is ready.
 fn first_line(command: &mut Command) -> Result<(Child, String)> {
     let program = PathBuf::from(command.get_program());
     let mut child = command

@@ -16,7 +16,7 @@ use crate::command::{Result, find};
 use crate::kube_apiserver;
 use crate::tools::Tools;
 
-/// Number of events for reads: as many as kube-apiserver accepts in reasonable time.
+/// Number of events for reads: as many as kube-apiserver accepts in a reasonable time.
 const EVENTS: &str = "25000";
 
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     built: Built,
 }
 
-/// The loaded server.
+/// The server that is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Echo,
@@ -55,7 +55,8 @@ struct Programs {
     echo: PathBuf,
     load: PathBuf,
     kubectl: Option<PathBuf>,
-    /// The program that runs a kube-apiserver, kube-apiserver and etcd; or why they are missing.
+    /// The paths of the program that runs a kube-apiserver, of kube-apiserver and of etcd; or why
+    /// they are missing.
     kube_apiserver: Result<[PathBuf; 3]>,
 }
 
@@ -126,7 +127,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// One round of everything, each server in turn.
+/// Measures everything once, each server in turn.
 fn round(programs: &Programs, args: &Args) -> Result<Vec<Figure>> {
     let mut measured = Vec::new();
     for peer in [Peer::Echo, Peer::Tidings, Peer::KubeApiserver] {
@@ -154,7 +155,7 @@ fn kube_apiserver(root: &Path, built: &Built) -> Result<[PathBuf; 3]> {
     Ok([keeper, server, etcd])
 }
 
-/// The load program for one part.
+/// Runs one part of the load program.
 fn load(peer: Peer, programs: &Programs, server: &Running, part: &[&str]) -> Result<Vec<Figure>> {
     figures(
         Command::new(&programs.load)
@@ -250,7 +251,7 @@ fn million(programs: &Programs) -> Result<Vec<Figure>> {
     Ok(measured)
 }
 
-/// One list of everything, while nothing is written and beside 5,000 creates a second.
+/// Measures a list of everything, while nothing is written and beside 5,000 creates per second.
 fn lists(programs: &Programs) -> Result<Vec<Figure>> {
     let server = Peer::Tidings.start(programs)?;
     let load = |part: &[&str]| load(Peer::Tidings, programs, &server, part);

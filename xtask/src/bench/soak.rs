@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: a steady stream of short-lived events into our server for a long time, with
-//! watchers that check each: it comes once and ends once, in time. Latency and memory of each
-//! minute are printed, and must be flat.
+//! `cargo xtask soak`: writes a steady stream of short-lived events to our server for a long time,
+//! with watchers that check that each event is created once and ends once, in time. The latencies
+//! and memory of each minute are printed, and must not grow.
 
 use crate::command::Result;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::Command;
 use super::figure::{build, figures};
 use super::server::Running;
 
-/// How long the server keeps an event, in seconds.
+/// Time for which the server keeps an event, in seconds.
 const TTL: u64 = 60;
 
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `cargo xtask bench store`: the embedded store beside raw etcd and a bare log, in one run on one
 //! disk.
 //!
-//! Every part is a process, one after the other, each in its own temporary folder.
+//! Every part runs in a process of its own, one after the other, each in a new temporary folder.
 
 use std::path::{Path, PathBuf};
 
@@ -39,11 +39,11 @@ pub(crate) struct Args {
     built: Built,
 }
 
-/// The sizes of one run.
+/// The numbers of events in one run.
 struct Sizes {
     events: u64,
     updates: u64,
-    /// etcd gets a tenth, which is enough to show its speed.
+    /// etcd gets a tenth of the events, which is enough to measure it.
     etcd: u64,
     real: u64,
 }
@@ -60,7 +60,7 @@ impl Sizes {
             events,
             updates: (events / 5).min(200_000),
             etcd: (events / 10).max(5_000),
-            // Enough that training of dictionaries hardly matters.
+            // So many that the training of dictionaries takes little of the time.
             real: events.max(20_000),
         }
     }
@@ -151,7 +151,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// One round.
+/// Measures everything once.
 fn round(
     bench: &Bench<'_>,
     sizes: &Sizes,
@@ -167,7 +167,7 @@ fn round(
                 ("--writers", writers),
             ]
         };
-        // The three take turns, so that a slow minute of the disk affects all.
+        // The three stores take turns, so that a slow minute of the disk affects all of them.
         all.extend(bench.fresh(&["log"], &numbers(sizes.events))?);
         if let Some(etcd) = etcd {
             let program = etcd.to_string_lossy();
@@ -194,7 +194,7 @@ fn round(
     Ok(all)
 }
 
-/// More events than any cluster keeps: their size, and the time to open the store.
+/// Measures more events than any cluster keeps: their size, and the time to open the store.
 fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result {
     let folder = bench.new_folder()?;
     let store = folder.path().join("store");
@@ -213,7 +213,7 @@ fn archive(root: &Path, args: &Args, bench: &Bench<'_>, sizes: &Sizes) -> Result
     Ok(())
 }
 
-/// `3.5.16`, say.
+/// etcd's version, such as `3.5.16`.
 fn version(etcd: &Path) -> Option<String> {
     let text = output(std::process::Command::new(etcd).arg("--version")).ok()?;
     Some(text.lines().next()?.rsplit(' ').next()?.to_owned())

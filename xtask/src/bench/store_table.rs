@@ -5,13 +5,13 @@ use std::fmt::Write;
 use super::figure::Figure;
 use super::table::{or_empty, ratio};
 
-/// Lists of two fifths as many events, and of twice as many.
+/// The endings of figures of lists: with two fifths of the events, and with twice as many.
 pub(super) const LISTS: [&str; 2] = ["_short", "_long"];
 
-/// Writers at once.
+/// Numbers of concurrent writers.
 pub(super) const WRITERS: [u64; 2] = [64, 256];
 
-/// The format of a number, and whether more is better.
+/// The format of a number, and whether a higher one is better.
 #[derive(Clone, Copy)]
 enum Unit {
     PerSecond,
@@ -41,7 +41,7 @@ impl Unit {
     }
 }
 
-/// A table of the three stores; the ratios show how many times better the embedded store is.
+/// A table of the three stores. Its ratios say how many times better the embedded store is.
 pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
     let mut table = format!(
         "{events} events; {given}.\n\n\
@@ -317,7 +317,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
     table
 }
 
-/// One store, large.
+/// The table of a single store with many events.
 pub(super) fn archive(figures: &[Figure], events: u64) -> String {
     let mut table =
         format!("{events} events of mixed lives in the embedded store.\n\n| | |\n|---|--:|\n");

@@ -9,7 +9,8 @@ use super::figure::Figure;
 const OURS: &str = "tidings";
 const PEER: &str = "client-go";
 
-/// The cost of a call: a row for each name, ours beside client-go's. Missing figures stay empty.
+/// The table of calls: a row for each name, ours beside client-go's. Missing figures leave their
+/// cell empty.
 pub(super) fn calls(figures: &[Figure]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for figure in figures {
@@ -45,7 +46,7 @@ pub(super) fn calls(figures: &[Figure]) -> String {
     table
 }
 
-/// The outcome of a burst: a row for each program.
+/// The table of bursts: a row for each program.
 pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
     if figures.is_empty() {
         return String::new();
@@ -88,7 +89,7 @@ pub(super) fn burst(what: &str, figures: &[Figure]) -> String {
     table
 }
 
-/// Other figures: series, a stuck sink, bodies.
+/// The tables of other figures: series, a sink that does not answer, bodies.
 pub(super) fn series(figures: &[Figure]) -> String {
     type Shown = fn(f64) -> String;
     let count = |count: f64| format!("{count:.2}");
@@ -116,9 +117,9 @@ pub(super) fn series(figures: &[Figure]) -> String {
     table
 }
 
-/// The server's figures: a row for each name, ours beside kube-apiserver's and the floor's. Rates
-/// compare ours to theirs, times and sizes theirs to ours, so more than 1 is better for us
-/// throughout.
+/// The table of the server: a row for each name, ours beside kube-apiserver's and the floor's.
+/// Rates are divided by theirs, and theirs are divided by our times and sizes, so that more than 1
+/// is always better for us.
 pub(super) fn serving(figures: &[Figure]) -> String {
     const SERVER: &str = "kube-apiserver";
     const FLOOR: &str = "echo";
@@ -175,7 +176,7 @@ pub(super) fn write(document: &Path, name: &str, tables: &str) -> Result {
     std::fs::write(document, text).map_err(|error| format!("write {place}: {error}"))
 }
 
-/// The document with other tables; an error if it has no place for them.
+/// The text of the document with these tables; an error if it has no place for them.
 pub(super) fn with_tables(document: &Path, name: &str, tables: &str) -> Result<String> {
     let place = document.display();
     let text =
@@ -198,7 +199,7 @@ fn replace(text: &str, name: &str, tables: &str) -> Option<String> {
     ))
 }
 
-/// Our own programs need not print their name.
+/// Whether a figure is of this peer. Our own programs need not print their name.
 fn is_of(figure: &Figure, peer: &str) -> bool {
     let said = figure.text("peer");
     said == peer || said.is_empty() && peer == OURS

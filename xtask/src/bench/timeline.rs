@@ -1,6 +1,6 @@
-//! `cargo xtask bench timeline`: a server that has kept a million events of a month, the answers of
-//! its timeline, and the page in Chromium, beside vis-timeline with some of the same events. Of
-//! another number of events there is a table of its own, without what does not depend on it.
+//! `cargo xtask bench timeline`: measures a server that has a million events of a month: the
+//! answers of its timeline, and the page in Chromium beside vis-timeline with some of the events.
+//! With another number of events, only what depends on it is measured, for a table of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +43,8 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     let document = root.join("docs/benchmarks.md");
     let place = if is_main { "timeline" } else { "timeline-more" };
     if args.write {
-        // Said before half an hour of measuring.
+        // A document without a place for the tables must fail now, and not after half an hour of
+        // measuring.
         table::with_tables(&document, place, "")?;
     }
     let tidings = args.built.program(root, "tidings-cli", "tidings")?;

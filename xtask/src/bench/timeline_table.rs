@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::figure::Figure;
 use super::table::or_empty;
 
-/// Answers, the page, and the memory of a tab.
+/// Tables of the answers, of the page, and of a tab's memory.
 pub(super) fn tables(answers: &[Figure], page: &[Figure], live: &[Figure]) -> String {
     let times = |figure: &Figure, prefix: &str| {
         let time = |of: &str| or_empty(figure.number(&format!("{prefix}{of}_ms")), milliseconds);

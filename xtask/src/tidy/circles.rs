@@ -1,4 +1,4 @@
-//! No two files of a crate use each other, directly or indirectly.
+//! Checks that no two files of a crate use each other, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
 }
 
 impl Uses {
-    /// The sets of files that reach each other, the largest first (Tarjan's, by two searches).
+    /// The sets of files that use each other, the largest first (Tarjan's algorithm, with two
+    /// searches).
     fn circles(&self) -> Vec<Vec<PathBuf>> {
         let reached: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> = self
             .arrows
@@ -70,7 +71,7 @@ impl Uses {
         reached
     }
 
-    /// The uses among the files of a circle, one per line.
+    /// The uses among the files of such a set, one per line.
     fn describe(&self, circle: &[PathBuf]) -> String {
         let lines = circle.iter().flat_map(|file| {
             let used = self.arrows.get(file).into_iter().flatten();

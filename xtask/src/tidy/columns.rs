@@ -1,4 +1,4 @@
-//! The width of prose in documents and comments. How it reads is judged by reading it.
+//! Checks the width of prose in documents and comments.
 
 use super::source::SourceFile;
 
@@ -26,7 +26,8 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     problems
 }
 
-/// The lines of prose of a file, each with its number, without comment marks.
+/// The lines of prose of a file: for each its number, the whole line, and its text without the
+/// comment mark.
 fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
     let kind = kind(file);
     let mut lines = Vec::new();
@@ -54,7 +55,7 @@ fn kind(file: &SourceFile) -> &str {
     kind.unwrap_or_default()
 }
 
-/// The text of a comment line. Documents are all text.
+/// The text of a comment line; `None` for code. Every line of a document is text.
 fn comment<'a>(kind: &str, line: &'a str) -> Option<&'a str> {
     let marks: &[&str] = match kind {
         "md" => return Some(line),

@@ -1,4 +1,5 @@
-//! Targets of documents exist: linked files and headings, and commands that they show.
+//! Checks that what documents refer to exists: linked files and headings, and commands of ours that
+//! they show.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,7 +39,7 @@ pub(super) fn check(
     problems
 }
 
-/// The links of a Markdown text, with line numbers, and its own anchors.
+/// The links of a Markdown text with their line numbers, and the anchors of its headings.
 #[derive(Debug, Default)]
 struct Document {
     links: Vec<(usize, String)>,
@@ -85,7 +86,8 @@ fn parse(text: &str) -> Document {
     document
 }
 
-/// One of our commands in a line: without prompt, comment and other commands.
+/// The command of ours in a line, without prompt, comment and other commands; `None` if there is
+/// none.
 fn command(line: &str) -> Option<String> {
     let line = line.trim().trim_start_matches("$ ");
     let line = line

@@ -1,12 +1,12 @@
-//! Rules for every file: an opening with its purpose, a bounded length, and no unfinished work.
+//! Checks every file: it begins with its purpose, has a bounded length, and has no unfinished work.
 
 use super::source::SourceFile;
 
 /// Maximum lines of a Rust file.
 const LINES_MAX: usize = 900;
 
-/// Words for unfinished work, or for a path of one machine. In halves, so that this file keeps its
-/// own rule.
+/// Words for unfinished work, or for a path of one machine. They are written in halves, so that
+/// this file does not break its own rule.
 const NOWHERE: [(&str, &str); 9] = [
     (concat!("TO", "DO"), "do it or leave it out"),
     (concat!("FIX", "ME"), "fix it or leave it out"),
@@ -22,7 +22,8 @@ const NOWHERE: [(&str, &str); 9] = [
     (concat!("/wo", "rk/"), "a path of one machine"),
 ];
 
-/// A test that `cargo test` skips, unless another test runs it, for example to kill it.
+/// The attribute of a test that `cargo test` skips. It is allowed if another test runs the test,
+/// for example to kill it.
 const IGNORED: &str = concat!("#[", "ignore");
 const RUN_BY_ANOTHER: &str = concat!("#[", "ignore = \"run by the test ");
 
@@ -62,7 +63,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
                 "{path}:{number}: {IGNORED}]: a test that never runs proves nothing"
             ));
         }
-        // In Markdown two spaces at the end are a line break, and invisible.
+        // In Markdown, two spaces at the end of a line are a line break that nobody sees.
         if line.ends_with([' ', '\t']) {
             problems.push(format!("{path}:{number}: blank space at the end"));
         }
@@ -70,7 +71,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     problems
 }
 
-/// Whether `line` has `word` as a complete word.
+/// Whether `line` has `word` as a whole word.
 fn contains_word(line: &str, word: &str) -> bool {
     let is_part = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     line.match_indices(word).any(|(index, _)| {

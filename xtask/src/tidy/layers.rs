@@ -1,9 +1,9 @@
-//! Dependencies of crates, from `cargo metadata`: among our crates, and on libraries that only some
-//! may use.
+//! Checks the dependencies of crates, from `cargo metadata`: on our own crates, and on libraries
+//! that only some crates may use.
 
 use serde_json::Value;
 
-/// Our crates, and those of ours that each may use. Tests may use any.
+/// Our crates, each with those of our crates that it may use. Tests may use any.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
@@ -92,7 +92,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     ("parquet", &["tidings-objects"]),
     ("lsm-tree", &["tidings-store"]),
     ("etcd-client", &["tidings-store"]),
-    // What makes files for tests has no other way to compress.
+    // The crate that makes files for tests has no other way to compress.
     ("zstd", &["tidings-store", "tidings-objects", "tidings-cli"]),
     (
         "kube",
@@ -100,7 +100,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
             "tidings",
             "tidings-archive",
             "tidings-cli",
-            // Its recorder is compared with ours.
+            // Their recorder is compared with ours here.
             "tidings-conformance",
             "tidings-bench",
             "tidings-testing",
@@ -109,8 +109,8 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     ("indicatif", &["tidings-cli"]),
 ];
 
-/// Libraries that the core must not use, not even through a feature: its inputs are arguments, its
-/// outputs values.
+/// Libraries that the core must not use, not even through a feature: it takes arguments and returns
+/// values, and does nothing else.
 const NEVER_IN_CORE: [&str; 8] = [
     "tokio",
     "futures",
@@ -122,7 +122,7 @@ const NEVER_IN_CORE: [&str; 8] = [
     "metrics",
 ];
 
-/// Crates whose users choose the version of Kubernetes: the published libraries on k8s-openapi.
+/// Crates whose users choose the Kubernetes version: the published libraries that use k8s-openapi.
 const VERSION_IS_THE_USERS: [&str; 6] = [
     "tidings-core",
     "tidings-api",
@@ -305,7 +305,7 @@ mod tests {
                 package("xtask", json!([]), json!([dependency])),
             ]);
             let problems = check(&json!({"packages": packages}));
-            // xtask is not published, and its layer allows it.
+            // xtask is not published, and its layer allows this dependency.
             assert_eq!(problems.len(), expected, "{problems:?}");
         }
     }

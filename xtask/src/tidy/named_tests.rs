@@ -1,5 +1,5 @@
-//! Tests named in `docs/compatibility` exist: `core::some_test` is a function anywhere in the crate
-//! `tidings-core`.
+//! Checks that tests named in `docs/compatibility` exist: `core::some_test` is a function anywhere
+//! in the crate `tidings-core`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     problems
 }
 
-/// The crate's folder and the function of a code span such as `core::some_test`.
+/// The crate's folder and the function that a code span such as `core::some_test` names.
 fn named(code: &str) -> Option<(PathBuf, &str)> {
     let (krate, name) = code.split_once("::")?;
     let is_name = |text: &str| {

@@ -1,13 +1,14 @@
-//! One file of the command writes to standard output and standard error. It escapes what others
-//! wrote before a terminal sees it, so that no other file can forget to.
+//! Checks that only one file of the command writes to standard output and standard error. That file
+//! escapes text from others before it reaches a terminal, and no other file can forget to do so.
 
 use super::source::SourceFile;
 
-/// Where the command's files are, and the one that writes.
+/// The folder of the command's files, and the one file that writes.
 const COMMAND: &str = "crates/tidings-cli/src";
 const WRITER: &str = "crates/tidings-cli/src/bin/tidings/commands/terminal.rs";
 
-/// What leads to the two outputs. In halves, so that a search for them does not find this file.
+/// Names of functions and macros that write. They are written in halves, so that this file does not
+/// break its own rule.
 const WAYS: [&str; 7] = [
     concat!("std", "out()"),
     concat!("std", "err()"),
@@ -40,7 +41,7 @@ fn check_file(file: &SourceFile) -> Vec<String> {
     ways.collect()
 }
 
-/// Whether a function or macro is called: a longer name that ends so is another one.
+/// Whether a line calls this function or macro. A longer name with the same ending does not count.
 fn has_call(line: &str, way: &str) -> bool {
     line.match_indices(way).any(|(at, _)| {
         let before = line.get(..at).and_then(|before| before.chars().next_back());

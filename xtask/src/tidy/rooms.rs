@@ -1,5 +1,5 @@
-//! The rooms of a crate, in one table: a file uses files of its own room and of those below, never
-//! of a room above, or of another one of the same rank.
+//! Checks the rooms of a crate: a file uses files of its own room and of those below, never of a
+//! room above, or of another room of the same rank.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::path::Path;
 use super::source::SourceFile;
 use super::uses::{Uses, roots};
 
-/// A room's name, and its files and folders (with `/` at the end); `*` means everything that is in
-/// no other room.
+/// The name of a room, with its files and folders (with `/` at the end). `*` means everything that
+/// is in no other room.
 type Room = (&'static str, &'static [&'static str]);
 
-/// Rooms of one rank, which may not use each other.
+/// Rooms of the same rank, which may not use each other.
 type Rank = &'static [Room];
 
-/// Folders in which a library or program begins, with its ranks of rooms, the highest first. Every
-/// file there is in one room, except the root, which declares them, and `clock.rs`.
+/// Folders that have rooms, each with its ranks, the highest first. Every file there is in one
+/// room, except the root file, which declares the modules, and `clock.rs`.
 const ROOMS: [(&str, &[Rank]); 11] = [
     (
         "crates/tidings-core/src",
@@ -211,7 +211,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
             ));
             continue;
         };
-        // The search for circles reports unreadable files.
+        // If files cannot be read, the search for circles reports it.
         if let Ok(uses) = Uses::read(files, root) {
             problems.extend(broken(&uses, sources, ranks));
         }
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(problems("pub struct Upper;", "", up), 1);
         let attic = "pub struct Lower(crate::attic::Attic);";
         assert_eq!(problems("", "pub struct Attic;", attic), 1);
-        // The lower room has everything that the other does not.
+        // The lower room has every file that the other does not have.
         let rest: [Rank; 2] = [&[("upper", &["upper.rs"])], &[("rest", &["*"])]];
         assert_eq!(problems_in(&rest, "pub struct Upper;", "", up), 1);
         assert_eq!(problems_in(&rest, down, "", "pub struct Lower;"), 0);

@@ -1,10 +1,10 @@
-//! The checked files: all texts of the repository.
+//! The files that are checked: all texts of the repository.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::command::Result;
 
-/// A file of the repository, with its path from the root.
+/// A file of the repository, with its path relative to the root.
 #[derive(Debug)]
 pub(super) struct SourceFile {
     pub(super) path: PathBuf,
@@ -45,7 +45,7 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// A library of the page that others wrote.
+/// A library in the page that was written elsewhere.
 const VENDORED: &str = "uplot.js";
 
 fn is_checked(name: &str) -> bool {

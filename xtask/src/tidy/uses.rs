@@ -1,8 +1,8 @@
 //! The uses among the files of a crate.
 //!
 //! A file uses another if it names an item that is defined there. A re-export is not a use: a name
-//! imported through it leads to the file that defines it. Neither is the declaration of a module,
-//! nor names in tests.
+//! that is imported through it leads to the file that defines it. Declarations of modules are not
+//! uses either, nor are names in tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) struct Uses {
     pub(super) arrows: BTreeMap<PathBuf, BTreeMap<PathBuf, String>>,
 }
 
-/// The crates with their root files.
+/// The crates, each with its root file.
 pub(super) fn roots(files: &[SourceFile]) -> Vec<(String, PathBuf)> {
     files
         .iter()
@@ -26,7 +26,7 @@ pub(super) fn roots(files: &[SourceFile]) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The folder of the package whose library or program has this root file.
+/// The folder of the package that has this root file of a library or program.
 fn package_of_root(path: &Path) -> Option<String> {
     let names: Vec<_> = path
         .iter()
@@ -42,20 +42,20 @@ fn package_of_root(path: &Path) -> Option<String> {
     is_root.then(|| before.last().copied().unwrap_or_default().to_owned())
 }
 
-/// A module as the path of names from the crate's root.
+/// The path of a module from the root of its crate, as names.
 type ModulePath = Vec<String>;
 
 /// A module before names are resolved.
 #[derive(Default)]
 struct Module {
     file: PathBuf,
-    /// The items defined here, except for modules.
+    /// The names of the items that the module defines, except for modules.
     items: BTreeSet<String>,
     children: BTreeSet<String>,
     /// Imported names, with the paths they stand for.
     imports: BTreeMap<String, Vec<String>>,
     globs: Vec<Vec<String>>,
-    /// All paths that are named here, including imports.
+    /// All paths that the module names, including imports.
     paths: BTreeSet<Vec<String>>,
 }
 
@@ -86,8 +86,8 @@ impl Uses {
     }
 }
 
-/// The file that defines the item of `path`, named in `module`; none if it is not in this crate, or
-/// is a module.
+/// The file that defines the item at `path`, as named in `module`; `None` if it is in another
+/// crate, or is a module.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &[String],
@@ -192,7 +192,7 @@ impl Reader<'_> {
                     let mut prefix = Vec::new();
                     imports(&import.tree, &mut prefix, &mut module);
                     if matches!(import.vis, syn::Visibility::Inherited) {
-                        // Only imports for use here are uses.
+                        // Only imports that the module itself uses are uses.
                         let mut named = Vec::new();
                         leaves(&import.tree, &mut Vec::new(), &mut named);
                         module.paths.extend(named);
@@ -279,7 +279,7 @@ fn defined(item: &syn::Item) -> Option<String> {
     Some(ident.to_string())
 }
 
-/// Notes the names of a `use` in the module.
+/// Adds the names that a `use` imports to the module.
 fn imports(tree: &syn::UseTree, prefix: &mut Vec<String>, module: &mut Module) {
     let mut note = |name: &str, alias: String, prefix: &[String]| {
         let mut path = prefix.to_vec();

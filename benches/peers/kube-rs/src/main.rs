@@ -1,9 +1,9 @@
-//! Records a burst of events through kube-rs's `Recorder` into a cluster and
-//! reports its outcome in one JSON line.
+//! Records a burst of events through kube-rs's `Recorder` into a cluster, and prints the outcome as
+//! one line of JSON.
 //!
-//! `Recorder::publish` waits for the cluster's answer, so the burst is as wide
-//! as `--tasks`; a caller that does not want to wait has to bring tasks of its
-//! own. Nothing is queued and nothing retried: an event whose call fails is lost.
+//! `Recorder::publish` waits for the cluster's answer, so the number of calls at the same time is
+//! that of `--tasks`. A caller that does not want to wait must start tasks of its own. Nothing is
+//! queued or tried again: an event whose call fails is lost.
 
 #![expect(
     clippy::disallowed_methods,
@@ -36,16 +36,16 @@ const LIST_LIMIT: u32 = 500;
 /// Measure kube-rs's event recorder against a cluster.
 #[derive(Parser)]
 struct Arguments {
-    /// Kubeconfig of the cluster.
+    /// Kubeconfig of the cluster
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Events to record.
+    /// Number of events to record
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
     events: usize,
-    /// Objects they are about, in turn.
+    /// Number of objects that they are about, in turn
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
     objects: usize,
-    /// Tasks that publish at the same time.
+    /// Number of tasks that publish at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
     tasks: usize,
 }
@@ -70,7 +70,7 @@ struct Summary {
     first_error: Option<String>,
     seconds: f64,
     events_per_second: f64,
-    /// Mean time one `publish` keeps its caller.
+    /// Mean time of a call of `publish`.
     ns_per_call: f64,
     found: usize,
     peak_rss_bytes: Option<u64>,
@@ -87,12 +87,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The error and what led to it, in one line.
+/// An error and its causes, in one line.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        // Some of kube's errors already end with their cause.
+        // Some of kube's errors already end with the text of their cause.
         let cause_text = cause.to_string();
         if !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
@@ -102,13 +102,13 @@ fn causes(error: &dyn Error) -> String {
     text
 }
 
-/// Offers the events, waits for every answer, and prints the summary.
+/// Publishes the events, waits for every answer, and prints the summary.
 async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
     let events: Api<CoreEvent> = Api::namespaced(client.clone(), NAMESPACE);
-    // A cluster that does not answer is an error, not a loss of every event.
+    // If the cluster does not answer at all, that is an error, and not the loss of every event.
     events.list(&ListParams::default().limit(1)).await?;
 
     let begun = SystemTime::now()
@@ -174,7 +174,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the tasks share.
+/// What the tasks have in common.
 struct Load {
     recorder: Recorder,
     objects: Vec<ObjectReference>,
@@ -185,7 +185,7 @@ struct Load {
 }
 
 impl Load {
-    /// Publishes events until none is left; gives the time spent in calls.
+    /// Publishes events until all are published. Returns the time that the calls took.
     async fn publish(self: Arc<Self>) -> Duration {
         let event = Event {
             type_: EventType::Warning,
@@ -226,7 +226,7 @@ fn pod(prefix: &str, index: usize) -> ObjectReference {
     }
 }
 
-/// This run's events in the cluster.
+/// The number of this run's events in the cluster.
 async fn found(events: &Api<CoreEvent>, prefix: &str) -> Result<usize, kube::Error> {
     let mut parameters = ListParams::default().limit(LIST_LIMIT);
     let mut total = 0;
@@ -247,7 +247,7 @@ async fn found(events: &Api<CoreEvent>, prefix: &str) -> Result<usize, kube::Err
     }
 }
 
-/// The most memory this process had resident, where the system tells.
+/// Maximum resident memory of this process, if the system has it.
 fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
