@@ -1,10 +1,10 @@
-//! What the followed clusters say what time it is, by the `Date` header of their answers.
+//! The time at the followed clusters, from the `Date` header of their answers.
 //!
-//! A cluster may be wrong, or lie. So it is asked only whether the archive's own clock is ahead,
-//! where more clusters say so than not; and what they say delays expiry for a day at most
-//! ([`Doubt`]). Nothing ends because of what a cluster says, nor because of times in events. A
-//! clock that is behind what was believed before is put right by them ([`bounded`]), for what is
-//! noted.
+//! A cluster's clock may be wrong, or the cluster may lie. So the clusters only decide, by
+//! majority, whether the archive's own clock is ahead, and they delay expiry for a day at most
+//! ([`Doubt`]). No record expires earlier because of a cluster's time, or of times in events. If
+//! the archive's clock is behind a time that it had before, the clusters' time replaces it in what
+//! the archive notes ([`bounded`]).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,32 +17,32 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use tidings_store::UnixMillis;
 use tidings_store::clock::Clock;
 
-/// How long a cluster's word counts after it was heard last. A machine may be suspended meanwhile.
+/// For how long the last `Date` of a cluster counts. The machine may be suspended in between.
 const HEARD_MAX: Duration = Duration::from_secs(3600);
 
-/// What is said of a time counts, not the day of the week.
+/// Accepts a wrong day of the week, since only the time counts.
 static PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
-/// By how much the clock may be ahead of what clusters say: headers have whole seconds, and come
-/// with answers that take a while.
+/// Maximum by which the clock may be ahead of the clusters without a doubt: headers have whole
+/// seconds, and answers take a while to arrive.
 const TOLERANCE_MILLIS: i64 = 5 * 60_000;
 
-/// The longest time for which expiry is delayed. Each moment in which the clusters agree with the
-/// clock gives back as much.
+/// Maximum total delay of expiry. Time in which the clusters agree with the clock is subtracted
+/// from the total.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The clocks of the clusters that an archive follows. All [`Cluster`](crate::Cluster)s of a
-/// process should share them.
+/// The times at the clusters that an archive follows. All [`Cluster`](crate::Cluster)s of a process
+/// should share them.
 #[derive(Debug, Default)]
 pub struct Clocks {
     said: Mutex<HashMap<u64, Said>>,
     next: AtomicU64,
 }
 
-/// What a cluster said last.
+/// The last `Date` of a cluster.
 #[derive(Clone, Copy, Debug)]
 struct Said {
-    /// Its time, less steady time.
+    /// The time in the header minus the steady time at which it was read.
     lead: i64,
     heard: Duration,
 }
@@ -52,7 +52,7 @@ impl Clocks {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A cluster whose word counts until what is returned is dropped.
+    /// Adds a cluster. Its time counts until the returned value is dropped.
     pub(crate) fn witness(self: &Arc<Self>, clock: Arc<dyn Clock>) -> Witness {
         Witness {
             number: self.next.fetch_add(1, Ordering::Relaxed),
@@ -61,8 +61,8 @@ impl Clocks {
         }
     }
 
-    /// The time that it is at least, as half of the clusters or more say; `None` if none was heard
-    /// lately.
+    /// A time that at least half of the clusters have reached by their own clocks; `None` if no
+    /// cluster answered lately.
     pub(crate) fn time(&self, steady: Duration) -> Option<UnixMillis> {
         let said = self.said();
         let heard = said.values();
@@ -75,7 +75,7 @@ impl Clocks {
     }
 }
 
-/// See [`Clocks::witness`].
+/// Reads the times of one cluster; see [`Clocks::witness`].
 pub(crate) struct Witness {
     number: u64,
     clocks: Arc<Clocks>,
@@ -83,7 +83,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Notes the time in the headers of an answer, if there is one.
+    /// Notes the time in the headers of an answer of the cluster, if there is one.
     pub(crate) fn hear(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| PARSER.parse_timestamp(date).ok());
@@ -102,12 +102,12 @@ impl Drop for Witness {
     }
 }
 
-/// By how much a clock may have moved on between two processes without a doubt, while no cluster
-/// was heard.
+/// Maximum time between two processes without a doubt, if no cluster has answered yet.
 const APART_MILLIS: i64 = 3_600_000;
 
-/// The clock's time, as far as what clusters say lets it be: not ahead of it by more than they may
-/// differ, unless it is `confirmed`, nor behind by more if it is behind what was `believed` before.
+/// The clock's time, limited by the clusters' time. It is at most the tolerance later than theirs,
+/// or the `confirmed` time if that is later. It is at most the tolerance earlier than theirs, or
+/// the `believed` time, which the clock had before, if that is earlier.
 pub(crate) fn bounded(
     now: UnixMillis,
     said: Option<UnixMillis>,
@@ -121,24 +121,25 @@ pub(crate) fn bounded(
     UnixMillis(now.0.min(latest).max(earliest))
 }
 
-/// For how long expiry was delayed, as clusters say that the clock is ahead.
+/// How long expiry has been delayed because the clock was ahead of the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
-    /// Delayed time that was not given back.
+    /// The total delay, without the time that was subtracted for agreement.
     pub(crate) delayed: Duration,
-    /// When it was looked at last, in steady time.
+    /// The steady time of the last check.
     looked: Duration,
-    /// By how much the clock is ahead, if it is.
+    /// By how much the clock is ahead of the clusters; zero if it is not.
     pub(crate) ahead: Duration,
-    /// Up to what lead the clock is believed, by what clusters said last, or a former process
-    /// believed: its time, less steady time.
+    /// The latest time that is believed, minus steady time: from what the clusters last said, or
+    /// from the last time of an earlier process.
     lead: Option<i64>,
-    /// Whether a cluster was heard lately.
+    /// Whether a cluster has answered lately.
     pub(crate) is_heard: bool,
 }
 
 impl Doubt {
-    /// Continues that of a former process, which believed its clock up to a time, if that is known.
+    /// Continues after an earlier process, which had this total delay and this last time, if they
+    /// are known.
     pub(crate) fn resume(
         delayed: Duration,
         believed: Option<UnixMillis>,
@@ -154,9 +155,9 @@ impl Doubt {
         }
     }
 
-    /// Looks at the clock. What clusters said last holds until one is heard again: a clock that is
-    /// ahead may be why none is. Returns the time up to which it is believed; `None` if it need not
-    /// be bounded.
+    /// Compares the clock with the clusters. Without new answers, the last ones count on: a clock
+    /// that is ahead may itself be why no cluster answers. Returns the latest time that is
+    /// believed, or `None` if the clock need not be limited.
     pub(crate) fn look(
         &mut self,
         said: Option<UnixMillis>,
@@ -173,7 +174,7 @@ impl Doubt {
             .lead
             .map(|lead| UnixMillis(lead.saturating_add(millis(steady))));
         let Some(bound) = bound.filter(|bound| *bound < now) else {
-            // That it is not known gives nothing back.
+            // Without answers it is not known whether the clocks agree, so nothing is subtracted.
             if said.is_some() {
                 self.delayed = self.delayed.saturating_sub(passed);
             }
@@ -186,7 +187,7 @@ impl Doubt {
         self.is_delayed().then_some(bound)
     }
 
-    /// Whether expiry is delayed now.
+    /// Whether expiry is being delayed now.
     pub(crate) fn is_delayed(&self) -> bool {
         !self.ahead.is_zero() && self.delayed < DELAY_MAX
     }
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(time(0), None);
         let right = heard("Tue, 14 Nov 2023 22:13:20 GMT");
         assert_eq!(time(10), Some(10_000));
-        // Of two, the one that says the earlier time; of three, the one in the middle.
+        // Of two clusters the earlier time counts, of three the middle one.
         let ahead = heard("Tue, 14 Nov 2999 22:13:20 GMT");
         assert_eq!(time(0), Some(0));
         let behind = heard("Thu, 01 Jan 1970 00:00:01 GMT");
@@ -246,7 +247,7 @@ mod tests {
             behind.hear(&headers);
         }
         assert_eq!(time(0), Some(1000 - START));
-        // What was heard long ago does not count.
+        // An answer from more than an hour ago does not count.
         assert_eq!(time(3601), None);
     }
 
@@ -265,7 +266,7 @@ mod tests {
                 Duration::from_millis(500 * DAY.cast_unsigned())
             );
         }
-        // While nothing is heard, nothing is given back; half a day of agreement gives back half.
+        // Time without answers is not subtracted. Half a day of agreement halves the delay.
         assert_eq!(doubt.look(None, at(2 * DAY, 0)), None);
         assert_eq!(doubt.delayed, DELAY_MAX);
         assert_eq!(
@@ -276,7 +277,7 @@ mod tests {
         assert!(!doubt.is_delayed());
     }
 
-    /// It may be why none is: their certificates are over by it.
+    /// The clock itself may be why no cluster answers: by it, their certificates have expired.
     #[test]
     fn a_clock_that_is_ahead_is_not_believed_because_no_cluster_is_heard_any_more() {
         let mut doubt = Doubt::resume(Duration::ZERO, None, Duration::ZERO);
@@ -288,13 +289,13 @@ mod tests {
             assert_eq!(bound, expected.map(UnixMillis), "{minutes}");
             assert!(!doubt.ahead.is_zero());
         }
-        // It is set right, and nothing is heard.
+        // The clock is set right, and still no cluster answers.
         let steady = DAY + MINUTE;
         assert_eq!(doubt.look(None, at(steady, 0)), None);
         assert!(doubt.ahead.is_zero() && !doubt.is_heard);
     }
 
-    /// Nobody was heard yet, as the network comes later.
+    /// No cluster has answered yet, since the network starts later.
     #[test]
     fn a_clock_that_is_wrong_at_the_start_is_not_believed_until_a_cluster_is_heard() {
         let believed = Some(UnixMillis(START));
@@ -316,10 +317,11 @@ mod tests {
         let said = 100 * DAY;
         for (now, said, confirmed, believed, expected) in [
             (said + MINUTE, Some(said), 0, 0, said + MINUTE),
-            // Set ahead, and back before anybody knew the time.
+            // The clock was set ahead or back before any cluster answered.
             (said + DAY, Some(said), said, said, said + 5 * MINUTE),
             (0, Some(said), 0, said, said - 5 * MINUTE),
-            // The cluster is wrong: what was believed counts, or is believed again after a day.
+            // The cluster's time is wrong: the believed time counts, and after a day the clock
+            // again.
             (said, Some(said + DAY), said, said, said),
             (said + DAY, Some(said), said + DAY, said, said + DAY),
             (0, None, 0, said, 0),
@@ -331,8 +333,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever clusters say and however the clock is set, expiry is delayed for a day at most,
-        /// and then at most as long as they agreed.
+        /// Whatever the clusters say and however the clock is set, expiry is delayed for a day at
+        /// most, plus the time for which they agreed.
         #[test]
         fn no_cluster_delays_for_ever(
             steps in proptest::collection::vec((1..DAY, proptest::option::of(-DAY..DAY), -DAY..DAY), 1..200),

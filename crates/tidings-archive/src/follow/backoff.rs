@@ -1,6 +1,6 @@
 //! Delays before a failed request is repeated.
 
-/// Delays that double up to a maximum; half of each is random.
+/// Delays that double up to a maximum. Half of each delay is random.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -9,7 +9,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// In milliseconds.
+    /// Delays from `first` to `longest` milliseconds.
     pub(crate) fn new(first: i64, longest: i64) -> Self {
         Self {
             failures: 0,
@@ -18,7 +18,7 @@ impl Backoff {
         }
     }
 
-    /// The next delay: between half and all of the current maximum.
+    /// The next delay: between half of the current maximum and all of it.
     pub(crate) fn next(&mut self, random: &mut fastrand::Rng) -> i64 {
         let doubled = self.first.saturating_mul(1 << self.failures.min(32));
         self.failures = self.failures.saturating_add(1);

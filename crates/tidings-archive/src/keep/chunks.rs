@@ -1,8 +1,8 @@
-//! Deletes the older versions of events.
+//! Deletes the chunks with older versions of events.
 //!
-//! Invariant: the chunks of an event are deleted in the commit that deletes the event, or after it.
-//! If they are too many for one commit, that commit notes the event, and they are deleted at the
-//! next start at the latest.
+//! Invariant: the chunks of an event are deleted in the commit that deletes the event, or later. If
+//! there are too many for one commit, the commit notes the event, and they are deleted at the next
+//! start at the latest.
 
 use bytes::Bytes;
 use tidings_store::{
@@ -16,19 +16,19 @@ use super::keys;
 /// Chunks read per page.
 const PAGE: usize = 1000;
 
-/// What deletes chunks in the commit that deletes their events.
+/// The writes that delete chunks in the same commit as their events.
 #[derive(Debug, Default)]
 pub(super) struct DeletesOfChunks {
     pub(super) writes: Vec<Write>,
     /// Bytes of these chunks.
     pub(super) bytes: u64,
-    /// Prefixes of chunks for which there was no room.
+    /// Prefixes of chunks for which the commit had no room.
     pub(super) left: Vec<Bytes>,
 }
 
 impl Keeper {
-    /// What deletes the chunks under these prefixes, in as many writes as there is room for. Each
-    /// prefix takes one at least, so that there must be room for as many.
+    /// The writes that delete the chunks under these prefixes, as many as there is room for. Each
+    /// prefix takes at least one write, so there must be room for one each.
     pub(super) async fn deletes_of_chunks(
         &self,
         prefixes: impl IntoIterator<Item = Bytes, IntoIter: ExactSizeIterator>,
@@ -62,7 +62,7 @@ impl Keeper {
     }
 
     /// After the commit of [`DeletesOfChunks`]: deletes the chunks for which it had no room.
-    /// Returns their bytes. What fails is logged, and done at the next start.
+    /// Returns their number of bytes. If this fails, it is logged, and the next start deletes them.
     pub(super) async fn delete_left(&self, left: &[Bytes], committed: &[Revision]) -> u64 {
         let mut bytes = 0;
         let committed = committed.iter().copied().max().unwrap_or(0);
@@ -78,7 +78,7 @@ impl Keeper {
         bytes
     }
 
-    /// When the store is opened: deletes the chunks that a former process had yet to delete.
+    /// When the store is opened, deletes the chunks that an earlier process did not get to.
     pub(crate) async fn delete_all_left(&self) -> Result<(), KeepError> {
         for left in self
             .store
@@ -92,8 +92,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Deletes the chunks under a prefix that were there before a commit: the event may have been
-    /// observed again since, and have new ones.
+    /// Deletes the chunks under a prefix that are older than a commit. The event may have been
+    /// observed again since then, and have newer chunks.
     async fn delete_chunks_before(
         &self,
         prefix: &Bytes,
@@ -110,7 +110,8 @@ impl Keeper {
             if !deletes.is_empty() {
                 match self.store.write_all(deletes).await {
                     Ok(_) => {}
-                    // One of them expired or was written anew. Read again, it is not among them.
+                    // One of the chunks expired or was written again. The next page no longer lists
+                    // it.
                     Err(error) if is_of_others(&error) => continue,
                     Err(error) => return Err(error.into()),
                 }
@@ -147,7 +148,7 @@ impl Keeper {
             }
             let deletes = found.into_iter().map(|found| Write::delete(found.key));
             match self.store.write_all(deletes.collect()).await {
-                // One of them expired.
+                // One of the records expired meanwhile.
                 Ok(_) | Err(WriteError::NotFound) => {}
                 Err(error) => return Err(error.into()),
             }

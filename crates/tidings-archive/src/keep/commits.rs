@@ -1,13 +1,14 @@
-//! Manifests that this store writes to an archive on object storage, noted before they are written:
-//! by these a store that was restored from a copy is told from the one that sealed since.
+//! Notes in the store each manifest that the archive is about to write to object storage. With
+//! these notes, a store that was restored from a copy differs from the one that went on sealing.
 //!
-//! Invariants: a manifest is noted, with the entry up to which it seals and the checksum of its
-//! bytes, before it is put into the bucket; again once it is there, before an entry that it seals
-//! is taken out of the journal. So the newest manifest there is the last one that was followed, or
-//! one of those noted to follow it, whose request may have been held up. If it is another one, or
-//! has other bytes, the store is older than the bucket, the bucket older than the store, or the
-//! manifest forged: nothing that it says is believed. A store restored from a copy never has what
-//! was noted since, however far its own entries get.
+//! Invariants: a manifest is noted before it is put into the bucket, with the checksum of its bytes
+//! and the journal's entry up to which it seals. It is noted again when it is there, before an
+//! entry that it seals is removed from the journal. So the newest manifest in the bucket is the
+//! last one that was completed, or one of those noted to follow it, whose request may have been
+//! delayed. If it is another one, or has other bytes, then the store is older than the bucket, or
+//! the bucket is older than the store, or the manifest is forged, and nothing in it is used. A
+//! store restored from a copy never has the notes that were made after the copy, however many
+//! entries it writes.
 
 use serde::{Deserialize, Serialize};
 use tidings_store::{ListRequest, NewRecord, ReadError, Store, Write};
@@ -16,27 +17,28 @@ use super::keys;
 use super::own::{json, parse};
 use super::unsealed::{JournalError, Unsealed};
 
-/// Maximum manifests noted to follow the same one. A sealer makes four attempts a minute at most,
-/// so that the request of an older one was given up a quarter of an hour ago.
+/// Maximum number of manifests noted to follow the same one. A sealer makes at most four attempts
+/// per minute, so the request of an older one was given up a quarter of an hour ago.
 const BEGUN_MAX: usize = 100;
 
-/// What a store knows of a manifest of its own.
+/// What a store notes about a manifest that it writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Commit {
     /// The manifest's number.
     pub number: u64,
-    /// Its random id.
+    /// The manifest's random id.
     pub id: String,
-    /// The journal's entries in front of this one are sealed by it.
+    /// The manifest seals the journal's entries before this number.
     pub sealed_through: u64,
-    /// The checksum of its bytes; empty if it was noted by a program that did not note this.
+    /// The checksum of the manifest's bytes; empty if an older version of this program made the
+    /// note.
     #[serde(default)]
     pub checksum: String,
 }
 
 impl Commit {
-    /// Whether a manifest is the one that was noted here.
+    /// Whether a manifest is the one of this note.
     fn is_of(&self, manifest: &Self) -> bool {
         let has_same_bytes = self.checksum.is_empty() || self.checksum == manifest.checksum;
         let named = |commit: &Self| (commit.number, commit.id.clone(), commit.sealed_through);
@@ -44,23 +46,23 @@ impl Commit {
     }
 }
 
-/// What is noted of an archive.
+/// The notes about one archive on object storage.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Commits {
-    /// The manifest that was followed last.
+    /// The last manifest that was completed.
     last: Commit,
-    /// Those that may follow it, the latest attempt last.
+    /// The manifests that may follow it, the latest attempt last.
     begun: Vec<Commit>,
 }
 
 impl Commits {
-    /// Of an archive; `None` if the store never wrote a manifest of it.
+    /// Reads the notes about an archive; `None` if the store never wrote a manifest of it.
     pub(super) async fn read(store: &dyn Store, archive: &str) -> Result<Option<Self>, ReadError> {
         let found = store.get(keys::commits(archive)).await?;
         Ok(found.map(|found| parse(&found.value)).transpose()?)
     }
 
-    /// Whether an archive whose newest manifest is this one has lost a later one.
+    /// Whether the archive has lost a manifest, when this is its newest one.
     pub(super) fn are_behind(&self, newest: &Commit) -> bool {
         self.last.number > newest.number
             || self.last.number == newest.number && !self.last.is_of(newest)
@@ -68,10 +70,10 @@ impl Commits {
 }
 
 impl Unsealed {
-    /// Notes that a manifest is about to be written behind another one of the archive.
+    /// Notes that a manifest is about to be written after another one of the archive.
     ///
     /// # Errors
-    /// Those of the store: the manifest must not be written.
+    /// Errors of the store. The manifest must then not be written.
     pub async fn begin_commit(
         &self,
         archive: &str,
@@ -91,11 +93,11 @@ impl Unsealed {
         self.note_commits(archive, &Commits { last, begun }).await
     }
 
-    /// Notes that a manifest is there, before anything that it seals is taken out of the journal:
-    /// one before it is not continued any more.
+    /// Notes that a manifest was written, before any entry that it seals is removed from the
+    /// journal. From then on the store does not continue after an earlier manifest.
     ///
     /// # Errors
-    /// Those of the store: nothing may be taken out.
+    /// Errors of the store. No entry may then be removed.
     pub async fn end_commit(&self, archive: &str, done: &Commit) -> Result<(), JournalError> {
         let noted = Commits::read(&*self.keeper.store, archive).await?;
         if noted.is_some_and(|noted| noted.last == *done && noted.begun.is_empty()) {
@@ -111,13 +113,13 @@ impl Unsealed {
         Ok(())
     }
 
-    /// Whether this store may continue behind a manifest that names it: it noted to write it. Of an
-    /// archive without an identity, as the first versions of this program wrote them, only the
-    /// entry is known, which this store has to have given out to be sealed; and such a program
-    /// noted no manifest, so that a store that noted one does not continue it.
+    /// Whether this store may continue an archive after its newest manifest: only if the store
+    /// noted that it would write this one. An archive without an identity was written by the first
+    /// versions of this program, which noted no manifests. For such an archive the store must have
+    /// no notes, and must have given the manifest's last entry to be sealed.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn has_committed(
         &self,
         archive: Option<&str>,

@@ -1,4 +1,4 @@
-//! By what events are found in the store.
+//! The index entries by which the store finds events.
 
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
@@ -24,7 +24,8 @@ pub(crate) fn index(event: &Event) -> Index {
         object_name: text(ObjectReference::name),
         reason: clip(event.reason()),
         event_type: clip(event.r#type()),
-        // Earlier times are those of the archive's own records, which are not found by time.
+        // Only the archive's own records have earlier times, so that searches by time do not find
+        // them.
         last_seen: UnixMillis(last_seen.max(keys::EARLIEST.0)),
     }
 }

@@ -1,26 +1,25 @@
-//! Entries that were taken out of the journal, as what they name is sealed: those that the last
-//! seal took, for readers that had not asked for them before.
+//! Entries of the journal that the last seal removed, for readers of the journal that had not read
+//! them yet.
 //!
-//! Invariant: from a number on they are told only if all from there on are known, here or in the
-//! journal, of those that were there when they were given to be sealed. They are known until the
-//! next seal takes some, or the process ends. Memory: at most four MiB for each cluster that is
-//! sealed, and the entries of what is sealed at once.
+//! Invariant: the entries from a number on are returned only if all of them are known, here or in
+//! the journal. They stay known until the next seal removes entries, or the process ends. Memory:
+//! at most four MiB for each cluster that is sealed, and the entries of one seal.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes of entries beyond which the oldest are forgotten: some 20,000 versions, as many as are
-/// sealed at once on a busy cluster. A version takes 130 to 230 B.
+/// Maximum bytes of entries; beyond it the oldest are forgotten. This is enough for 20,000
+/// versions, as many as a busy cluster seals at once. A version takes 130 to 230 B.
 const BYTES_MAX: usize = 4 << 20;
-/// Bytes that an entry takes beside what it names: its key, and where it is.
+/// Bytes of memory for an entry beside its items: its key, and its place in the queue.
 const ENTRY_BYTES: usize = 96;
 
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) number: u64,
-    /// What it names, as it is stored.
+    /// The versions that the entry names, as they are stored.
     pub(super) items: Bytes,
 }
 
@@ -30,28 +29,30 @@ impl Entry {
     }
 }
 
-/// What was given to be sealed: all entries before a number that were not taken out.
+/// The entries that were last given to be sealed: all before a number that are still in the
+/// journal.
 struct Given {
     entries: Vec<Entry>,
     through: u64,
 }
 
-/// See the module documentation.
+/// The entries that were removed from one journal.
 pub(super) struct Kept {
-    /// In the order of their numbers.
+    /// The entries, in the order of their numbers.
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// From this number on all are known, here or in the journal.
+    /// All entries from this number on are known, here or in the journal.
     from: u64,
-    /// Entries before this one may have been taken out of the journal; none from it on was.
+    /// Entries before this number may have been removed from the journal. None from this number on
+    /// was.
     taken_out: u64,
     given: Option<Given>,
-    /// Whether the seal that took them has ended.
+    /// Whether the seal that removed these entries has ended.
     is_over: bool,
 }
 
 impl Kept {
-    /// Of a journal of which entries before a number may have been taken out.
+    /// For a journal of which entries before this number may have been removed.
     pub(super) fn new(taken_out: u64) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -63,23 +64,24 @@ impl Kept {
         }
     }
 
-    /// The number before which entries may have been taken out.
+    /// The number before which entries may have been removed from the journal.
     pub(super) fn taken_out(&self) -> u64 {
         self.taken_out
     }
 
-    /// All entries before a number that were not taken out are given to be sealed.
+    /// Notes that all entries before a number that are still in the journal are about to be sealed.
     pub(super) fn give(&mut self, entries: Vec<Entry>, through: u64) {
         self.given = Some(Given { entries, through });
     }
 
-    /// What was given is not worth keeping.
+    /// Forgets what was given to be sealed, since it is not worth keeping.
     pub(super) fn give_none(&mut self) {
         self.given = None;
     }
 
-    /// Everything in front of a number is sealed, and is taken out of the journal from now on. A
-    /// seal says so of each of its parts, and when it begins of all that was sealed before.
+    /// Notes that everything before a number is sealed, and is removed from the journal from now
+    /// on. A seal calls this for each of its parts, and first for everything that was sealed before
+    /// it.
     pub(super) fn take_out(&mut self, through: u64) {
         if through <= self.taken_out {
             self.is_over = true;
@@ -93,7 +95,7 @@ impl Kept {
                 self.bytes += given.entries.iter().map(Entry::bytes).sum::<usize>();
                 self.entries.extend(given.entries);
             }
-            // It is not known which they were.
+            // It is not known which entries were sealed.
             _ => self.forget(through),
         }
         self.is_over = false;
@@ -106,15 +108,15 @@ impl Kept {
         }
     }
 
-    /// Forgets all. They are before a number.
+    /// Forgets all entries, which are before this number.
     fn forget(&mut self, through: u64) {
         self.entries.clear();
         self.bytes = 0;
         self.from = through;
     }
 
-    /// The entries from a number on that were taken out, and from which number on the journal has
-    /// the others. `None` if not all are known.
+    /// The removed entries from a number on, and the number from which the journal has the rest.
+    /// `None` if not all are known.
     pub(super) fn since(&self, from: u64) -> Option<(Vec<Entry>, u64)> {
         if from < self.from {
             return None;
@@ -124,8 +126,8 @@ impl Kept {
         Some((entries, from.max(self.taken_out)))
     }
 
-    /// Whether the journal still had all entries, from the number on that [`since`](Self::since)
-    /// said and before another, when it was read meanwhile.
+    /// Whether a read of the journal, made in the meantime, found all entries: from the number that
+    /// [`since`](Self::since) returned up to another.
     pub(super) fn had_all(&self, from: u64, to: u64) -> bool {
         self.taken_out <= from || to <= from
     }
@@ -143,7 +145,8 @@ mod tests {
         entries.collect()
     }
 
-    /// The numbers of those from one on, and where the journal continues.
+    /// The numbers of the removed entries from one on, and the number at which the journal
+    /// continues.
     fn since(kept: &Kept, from: u64) -> Option<(Vec<u64>, u64)> {
         let (entries, rest) = kept.since(from)?;
         Some((entries.iter().map(|entry| entry.number).collect(), rest))
@@ -165,7 +168,7 @@ mod tests {
         assert_eq!(since(&kept, 5), Some((vec![5, 6, 7], 8)));
         assert_eq!(since(&kept, 7), Some((vec![7], 8)));
         assert_eq!(since(&kept, 9), Some((vec![], 9)));
-        // The next one begins, and takes some later.
+        // The next seal begins, and removes entries later.
         kept.take_out(8);
         assert_eq!(since(&kept, 5), Some((vec![5, 6, 7], 8)));
         part(&mut kept, 8..9);
@@ -173,7 +176,7 @@ mod tests {
         assert_eq!(since(&kept, 8), Some((vec![8], 9)));
     }
 
-    /// A seal continues with its next part while who is told the first one reads it.
+    /// A seal continues with its next part while a reader of the first part is still at work.
     #[test]
     fn what_is_taken_out_meanwhile_is_missed_only_by_who_asked_for_it() {
         let mut kept = Kept::new(5);
@@ -187,7 +190,7 @@ mod tests {
         assert!(kept.had_all(rest, 7) && !kept.had_all(rest, 9));
     }
 
-    /// What a former process sealed, or a seal whose outcome was not known.
+    /// For example an earlier process sealed it, or the outcome of the seal is unknown.
     #[test]
     fn what_was_not_given_as_it_was_sealed_is_not_known() {
         let mut kept = Kept::new(0);
@@ -198,7 +201,7 @@ mod tests {
         kept.take_out(5);
         assert_eq!(since(&kept, 3), None);
         assert_eq!(since(&kept, 5), Some((vec![], 5)));
-        // It is known which they were when it turns out that they are sealed.
+        // The entries are known when it turns out that they are sealed.
         kept.give(entries(5..7, 100), 7);
         kept.take_out(5);
         kept.take_out(7);
@@ -220,7 +223,7 @@ mod tests {
         kept.take_out(6);
         assert_eq!(since(&kept, 1), None);
         assert_eq!(since(&kept, 2), Some((vec![2, 3, 4, 5], 6)));
-        // One that is larger than all that is kept.
+        // This entry alone is larger than what may be kept.
         kept.give(entries(6..7, BYTES_MAX), 7);
         kept.take_out(7);
         assert_eq!(since(&kept, 6), None);

@@ -8,20 +8,22 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use tidings_store::{HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
 
-/// The archive's own keys are less than this one, and keys of events greater.
+/// A key between the archive's own keys and those of events: its own are less, those of events
+/// greater.
 pub(crate) const BEFORE_EVENTS: &[u8] = b"\0\xff";
 
-/// Events have a later time than this; the archive's own records have none.
+/// Times of events are later than this one, so that they differ from the archive's own records,
+/// which have no time.
 pub(crate) const EARLIEST: UnixMillis = UnixMillis(HOUR_MILLIS);
 
-/// Maximum bytes of namespace, name and uid together of an event that is kept: every key that is
+/// Maximum bytes of the namespace, name and uid of a kept event together, so that every key that is
 /// made from them fits.
 pub(crate) const NAMES_LEN_MAX: usize = KEY_LEN_MAX - 64;
 
-/// Longest namespace of a gap; Kubernetes' own have 63 bytes.
+/// Maximum bytes of a gap's namespace. Kubernetes allows 63.
 pub(crate) const NAMESPACE_LEN_MAX: usize = 253;
 
-/// Longest uid in keys; Kubernetes' own have 36 bytes.
+/// Maximum bytes of a uid in keys. Kubernetes' own have 36.
 const UID_LEN_MAX: usize = 128;
 
 /// Whether a key is one of the archive's own.
@@ -29,13 +31,13 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first() == Some(&0)
 }
 
-/// Whether a text can be a namespace or a name, which are segments of paths and parts of keys
+/// Whether a text can be a namespace or a name. Both are segments of paths and parts of keys
 /// (`IsValidPathSegmentName`).
 pub(crate) fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '%', '\0'])
 }
 
-/// Whether a text can be a uid, which is a part of keys; empty if the event has none.
+/// Whether a text can be a uid, which is a part of keys. It is empty if the event has none.
 pub(crate) fn is_uid(text: &str) -> bool {
     !text.contains(['/', '\0'])
 }
@@ -45,20 +47,20 @@ pub(crate) fn event(namespace: &str, name: &str) -> Bytes {
     format!("{namespace}/{name}").into()
 }
 
-/// The namespace of an event, by its key.
+/// The namespace in an event's key.
 pub(crate) fn namespace(key: &[u8]) -> Cow<'_, str> {
     let len = key.iter().position(|byte| *byte == b'/');
     String::from_utf8_lossy(&key[..len.unwrap_or(key.len())])
 }
 
-/// The name of an older event whose name was used again.
+/// The name that an older event gets when a newer one uses its name again.
 fn elder_name(name: &str, uid: &str) -> String {
     let short: String = uid.chars().take(8).collect();
     format!("{name}.{short}")
 }
 
-/// The names that an older event may have whose name was used again, in the order in which they are
-/// tried: any of them may be the name of another event.
+/// The names that such an older event may get, in the order in which they are tried. Another event
+/// may already have one of them.
 pub(crate) fn elder_names(name: &str, uid: &str) -> impl Iterator<Item = String> {
     let full = format!("{name}.{uid}");
     let numbered = (2..ELDER_NAMES_MAX).map({
@@ -68,16 +70,17 @@ pub(crate) fn elder_names(name: &str, uid: &str) -> impl Iterator<Item = String>
     [elder_name(name, uid), full].into_iter().chain(numbered)
 }
 
-/// Number of these names.
+/// Maximum number of these names.
 const ELDER_NAMES_MAX: usize = 10;
 
-/// The key that an event had before this one, if this is the key of an elder one with this uid.
+/// The key that an older event with this uid had before it was renamed; `None` if this key is not
+/// such a name.
 pub(crate) fn before_elder(key: &[u8], uid: &str) -> Option<Bytes> {
     let key = std::str::from_utf8(key).ok()?;
     if uid.is_empty() {
         return None;
     }
-    // The longer ones first: the short one may be their end.
+    // The longer endings are tried first, because the short one may be the end of a longer one.
     let mut endings = elder_names("", uid).collect::<Vec<_>>();
     endings.rotate_left(1);
     let mut endings = endings.iter();
@@ -86,7 +89,7 @@ pub(crate) fn before_elder(key: &[u8], uid: &str) -> Option<Bytes> {
     (!name.is_empty()).then(|| Bytes::copy_from_slice(before.as_bytes()))
 }
 
-/// What identifies an event in the archive's own keys.
+/// The bytes that identify an event in the archive's own keys.
 pub(crate) fn id(uid: &str, key: &[u8]) -> Bytes {
     if uid.is_empty() || uid.len() > UID_LEN_MAX {
         Bytes::copy_from_slice(key)
@@ -95,41 +98,42 @@ pub(crate) fn id(uid: &str, key: &[u8]) -> Bytes {
     }
 }
 
-/// The position of a namespace, or of the cluster if the namespace is empty.
+/// The key of the position of a namespace, or of the whole cluster if the namespace is empty.
 pub(crate) fn position(namespace: &str) -> Bytes {
     format!("\0position/{namespace}").into()
 }
 
-/// The identity of the store.
+/// The key of the store's identity.
 pub(crate) const IDENTITY: &[u8] = b"\0identity";
 
-/// The rules that gave records their expiry.
+/// The key of the retention rules that gave the records their expiry.
 pub(crate) const RETENTION: &[u8] = b"\0retention";
 
-/// Since when these rules hold for everything that is kept.
+/// The key of the time since when these rules have held for everything that is kept.
 pub(crate) const RETAINED: &[u8] = b"\0retained";
 
-/// For how long expiry was delayed, as clusters say that the clock is ahead.
+/// The key of the time for which expiry was delayed, because the clock was ahead of the clusters.
 pub(crate) const DELAYED: &[u8] = b"\0delayed";
 
-/// Events that ended at once when rules were changed.
+/// The key of the number of events that expired at once when the rules were changed.
 pub(crate) const ENDED_BY_RULES: &[u8] = b"\0ended-by-rules";
 
-/// The export that was imported.
+/// The key of the export that was imported.
 pub(crate) const IMPORTED: &[u8] = b"\0imported";
 
-/// Events deleted to keep the quota.
+/// The key of the number of events that were deleted to keep the quota.
 pub(crate) const TRIMMED: &[u8] = b"\0trimmed";
 
-/// Those of a namespace.
+/// The key of that number for one namespace.
 pub(crate) fn trimmed_of(namespace: &str) -> Bytes {
     format!("\0trimmed/{namespace}").into()
 }
 
-/// Deleted events of which older versions are left, by the prefix of their chunks.
+/// The prefix of notes about deleted events whose older versions were not all deleted. The rest of
+/// a key is the prefix of their chunks.
 pub(crate) const LEFT: &[u8] = b"\0left/";
 
-/// One of these.
+/// The key of such a note.
 pub(crate) fn left(chunks: &[u8]) -> Bytes {
     let id = chunks.strip_prefix(CHUNKS).unwrap_or(chunks);
     [LEFT, id].concat().into()
@@ -138,85 +142,88 @@ pub(crate) fn left(chunks: &[u8]) -> Bytes {
 /// The prefix of all positions.
 pub(crate) const POSITIONS: &[u8] = b"\0position/";
 
-/// A gap of a namespace; the order is that of their beginnings.
+/// The key of a gap of a namespace. The order of these keys is that of the gaps' beginnings.
 pub(crate) fn gap(from_millis: i64, namespace: &str) -> Bytes {
     format!("\0gap/{:016x}/{namespace}", from_millis.max(0)).into()
 }
 
-/// Ends that remain to be found, of a namespace, or of the cluster if the namespace is empty.
+/// The key of the work that is left to find ended events, for a namespace, or for the whole cluster
+/// if the namespace is empty.
 pub(crate) fn unswept(namespace: &str) -> Bytes {
     format!("\0unswept/{namespace}").into()
 }
 
-/// The prefix of all of these.
+/// The prefix of these keys.
 pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 
-/// Up to which entry the journal of versions was given to be sealed, and so the least number of the
-/// next one; there if there is a journal.
+/// The key of the number before which the journal's entries were given to be sealed. The next entry
+/// has at least this number. It exists if there is a journal.
 pub(crate) const SEALED: &[u8] = b"\0sealed";
 
-/// The manifests that the store wrote last to an archive on object storage.
+/// The key of the notes about the manifests that the store last wrote to an archive on object
+/// storage.
 pub(crate) fn commits(archive: &str) -> Bytes {
     format!("\0commits/{archive}").into()
 }
 
-/// The prefix of these.
+/// The prefix of these keys.
 pub(crate) const COMMITS: &[u8] = b"\0commits/";
 
-/// What was sealed before the store began, if it continues an archive on object storage.
+/// The key of what was sealed before the store began, if the store continues an archive on object
+/// storage.
 pub(crate) const CONTINUED: &[u8] = b"\0continued";
 
-/// Of all entries of the journal of versions that are not sealed.
+/// The prefix of the entries of the journal: versions that are not sealed.
 pub(crate) const UNSEALED: &[u8] = b"\0unsealed/";
 
-/// An entry of it.
+/// The key of the journal's entry with this number.
 pub(crate) fn unsealed(number: u64) -> Bytes {
     [UNSEALED, format!("{number:016x}").as_bytes()]
         .concat()
         .into()
 }
 
-/// The number of an entry, by its key.
+/// The number of an entry, from its key.
 pub(crate) fn unsealed_number(key: &[u8]) -> u64 {
     let digits = key.strip_prefix(UNSEALED).unwrap_or_default();
     let digits = std::str::from_utf8(digits).unwrap_or_default();
     u64::from_str_radix(digits, 16).unwrap_or(0)
 }
 
-/// The prefix of all events that were deleted here, and may still be in files that were sealed.
+/// The prefix of notes about events that were deleted here, and may still be in sealed files.
 pub(crate) const UNERASED: &[u8] = b"\0unerased/";
 
-/// One of these.
+/// The key of such a note.
 pub(crate) fn unerased(id: &[u8]) -> Bytes {
     [UNERASED, id].concat().into()
 }
 
-/// The prefix of all gaps.
+/// The prefix of the keys of gaps.
 pub(crate) const GAPS: &[u8] = b"\0gap/";
 
-/// The prefix of all chunks of older versions.
+/// The prefix of the keys of chunks of older versions.
 pub(crate) const CHUNKS: &[u8] = b"\0version/";
 
-/// Bytes of the number in a chunk's key.
+/// Number of bytes of the number in a chunk's key.
 pub(crate) const CHUNK_NUMBER_LEN: usize = 16;
 
-/// A chunk of older versions.
+/// The key of a chunk of older versions.
 pub(crate) fn chunk(id: &[u8], number: u64) -> Bytes {
     let mut key = chunks(id).to_vec();
     key.extend_from_slice(format!("{number:016x}").as_bytes());
     key.into()
 }
 
-/// The prefix of all chunks of an event.
+/// The prefix of the keys of an event's chunks.
 pub(crate) fn chunks(id: &[u8]) -> Bytes {
     [b"\0version/", id, b"/"].concat().into()
 }
 
-/// The prefix of all marks of deleted events.
+/// The prefix of marks of deleted events.
 pub(crate) const FORGOTTEN: &[u8] = b"\0forgotten/";
 
-/// The mark of an event that was deleted here and must not be fetched again. Its value is the
-/// event's key.
+/// The key of the mark of an event that was deleted here and must not be stored again. The mark's
+/// value is the event's key.
 pub(crate) fn forgotten(id: &[u8]) -> Bytes {
     [FORGOTTEN, id].concat().into()
 }

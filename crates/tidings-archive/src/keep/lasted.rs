@@ -1,7 +1,7 @@
-//! How long events live at their source after they were last seen, as far as their ends show it.
+//! How long events exist at their source after they were last seen, as far as their ends show it.
 //!
-//! An end by time and a deletion look the same in a watch. So short lives say nothing as long as
-//! there are few of them, and one long life says that events may live as long.
+//! In a watch, an expired event and a deleted one end in the same way. So a few short lives say
+//! nothing, while a single long life says that events may exist as long as that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 
-/// Ends that have to be observed before anything is said.
+/// Minimum number of observed ends before a result is returned.
 const ENDS_MIN: u64 = 100;
 
-/// See the module documentation.
+/// The observed ends, and the longest life among them.
 #[derive(Debug, Default)]
 pub(crate) struct Lasted {
     ends: AtomicU64,
-    /// In milliseconds.
+    /// The longest life in milliseconds.
     longest: AtomicU64,
 }
 
 impl Lasted {
-    /// Notes the end of an event, which is observed at this time. One that is noted later than it
-    /// came, after an outage, seems to have lived longer.
+    /// Notes the end of an event, observed at this time. If an end is observed late, after an
+    /// outage, the event seems to have existed for longer.
     pub(crate) fn note(&self, event: &Event, now: i64) {
         let Some(seen) = codec::last_seen(event) else {
             return;
@@ -33,7 +33,7 @@ impl Lasted {
         self.ends.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The longest life so far; `None` while there were few ends.
+    /// The longest life so far; `None` while too few ends were observed.
     pub(crate) fn longest(&self) -> Option<Duration> {
         let is_enough = self.ends.load(Ordering::Relaxed) >= ENDS_MIN;
         is_enough.then(|| Duration::from_millis(self.longest.load(Ordering::Relaxed)))
@@ -59,10 +59,10 @@ mod tests {
         for number in 0..99 {
             lasted.note(&seen_at(Some(1_000 + number)), 1_300_000);
         }
-        // Without a time, it says nothing.
+        // An event without a time does not count.
         lasted.note(&seen_at(None), 1_300_000);
         assert_eq!(lasted.longest(), None);
-        // The clock of its author is ahead.
+        // The clock of the event's author is ahead.
         lasted.note(&seen_at(Some(9_000)), 1_300_000);
         assert_eq!(lasted.longest(), Some(Duration::from_secs(300)));
         lasted.note(&seen_at(Some(1_000)), 4_600_000);

@@ -1,5 +1,5 @@
-//! What is kept of one cluster, in its own store: events under their keys, and the archive's own
-//! records.
+//! What an archive keeps of one cluster, in a store of its own: events under their keys, and the
+//! archive's own records.
 
 mod chunks;
 pub(crate) mod commits;

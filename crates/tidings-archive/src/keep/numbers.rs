@@ -1,6 +1,6 @@
-//! The numbers by which clients know the revisions of a store, as resourceVersions. Each store has
-//! a range of its own, so that what one archive of a cluster has told is not taken for what another
-//! one has.
+//! Converts revisions of a store into the numbers that clients see as resourceVersions. Each store
+//! has a range of its own, so that a number of one archive of a cluster is not taken for one of
+//! another archive.
 //!
 //! ```text
 //! bit 62   61 ───────── 40   39 ─────── 0
@@ -9,26 +9,26 @@
 
 use tidings_store::{REVISION_OF_NEW, Revision};
 
-/// Bits of a resourceVersion of an archive that are the revision in its store. Two of one store
-/// have the same bits above these; two of different stores do not, but for one pair in four
-/// million.
+/// Number of low bits of a resourceVersion of an archive: they are the revision in its store. The
+/// bits above are the same for all numbers of one store, and differ between two stores, except for
+/// one pair in four million.
 ///
-/// At a thousand changes a second they are enough for 34 years.
+/// Forty bits are enough for 34 years at a thousand changes per second.
 pub const REVISION_BITS: u32 = 40;
-/// Bits that say whose number it is.
+/// Number of bits that identify the store.
 const STORE_BITS: u32 = 22;
-/// Every number of an archive has this bit; no API server and no archive on object storage counts
-/// as far. What clients accept is less than twice as much.
+/// This bit is set in every number of an archive, since no API server and no archive on object
+/// storage counts that far. Clients accept numbers of less than twice its value.
 const ARCHIVE: u64 = 1 << (STORE_BITS + REVISION_BITS);
 
-/// The numbers of a store.
+/// The range of numbers of one store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     first: u64,
 }
 
 impl Numbers {
-    /// Those of the store with this identity, which are the same as long as it has it.
+    /// The range of the store with this identity, the same as long as the store has it.
     pub(crate) fn of(identity: &str) -> Self {
         let hash = hash(identity);
         let store = ((hash >> 32) ^ hash) & ((1 << STORE_BITS) - 1);
@@ -37,7 +37,8 @@ impl Numbers {
         }
     }
 
-    /// The number of a revision. What every store begins with is the same for all.
+    /// The number of a revision. The revision that every store begins with has the same number for
+    /// all.
     pub(crate) fn number(self, revision: Revision) -> u64 {
         if revision <= REVISION_OF_NEW {
             revision
@@ -46,14 +47,14 @@ impl Numbers {
         }
     }
 
-    /// Puts their numbers in the place of revisions.
+    /// Replaces revisions by their numbers.
     pub(crate) fn tell(self, revisions: [&mut Revision; 2]) {
         for revision in revisions {
             *revision = self.number(*revision);
         }
     }
 
-    /// The revision that has a number; `None` if it is of another store.
+    /// The revision that has this number; `None` if the number is of another store.
     pub(crate) fn revision(self, number: u64) -> Option<Revision> {
         if number <= REVISION_OF_NEW {
             return Some(number);
@@ -63,7 +64,7 @@ impl Numbers {
     }
 }
 
-/// FNV-1a, which no release changes: numbers outlive the process.
+/// The hash function FNV-1a. It must never change, because numbers outlive the process.
 fn hash(text: &str) -> u64 {
     const BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -89,7 +90,7 @@ mod tests {
         assert!(told.is_sorted());
         let read = told.map(|number| numbers.revision(number));
         assert_eq!(read, REVISIONS.map(Some));
-        // As signed numbers, too, and none that a source or a sealed archive has.
+        // The numbers are also valid as signed ones, and no source or sealed archive has them.
         assert_eq!(told[..2], [0, 1]);
         assert!(told[2..].iter().all(|number| number >> 62 == 1));
     }
@@ -100,7 +101,8 @@ mod tests {
         for revision in &REVISIONS[2..] {
             assert_eq!(one.revision(other.number(*revision)), None, "{revision}");
             assert_eq!(other.revision(one.number(*revision)), None, "{revision}");
-            // Of a source, or of an archive before it had such numbers.
+            // This number is one of a source, or of an archive of an earlier version of the
+            // program.
             assert_eq!(one.revision(*revision), None, "{revision}");
         }
         for number in [1 << 61, 1 << 63, u64::MAX] {
@@ -108,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Watches outlive a process, and a release.
+    /// Watches are resumed after a restart, and after an update of the program.
     #[test]
     fn numbers_stay_as_they_are() {
         for (identity, range) in [

@@ -1,8 +1,8 @@
-//! Records of the archive's own: JSON of plain values.
+//! The archive's own records, which are JSON of plain values.
 
 use tidings_store::Fault;
 
-/// The JSON of a plain value, which can always be written.
+/// The JSON of a plain value. Writing it cannot fail.
 pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

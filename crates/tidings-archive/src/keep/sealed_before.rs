@@ -1,11 +1,11 @@
-//! What was sealed before this store began: it continues an archive on object storage that another
-//! one began.
+//! What was sealed before this store began, if the store continues an archive on object storage
+//! that another store began.
 //!
-//! Invariants: a version that is sealed there is not sealed again. In a namespace those are all up
-//! to the position at which the archive was continued, and a few beyond it, which are named. No
-//! version is taken for sealed that is behind the last one in the archive's files, whatever
-//! position it says. What is sealed from here has the epochs of the archive, and says since when it
-//! covers the cluster.
+//! Invariants: a version that is already sealed is not sealed again. Sealed are, in each followed
+//! namespace, all versions up to the position at which the archive was continued, and a few named
+//! versions beyond it. No version after the last one in the archive's files is taken for sealed,
+//! whatever the position. What this store seals has the archive's epochs, and names the time since
+//! which it covers the cluster.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,34 +17,34 @@ use super::keys;
 use super::own::parse;
 use super::position::Position;
 
-/// What is sealed, by followed namespaces; the whole cluster is the empty one.
+/// What is sealed, by followed namespace. The whole cluster has the empty name.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SealedBefore {
-    /// The epoch and the resourceVersion up to which everything is, in the order of both.
+    /// The epoch and resourceVersion up to which everything is sealed, compared in this order.
     through: BTreeMap<String, (u64, u64)>,
     beyond: HashSet<(String, u64, u64)>,
-    /// The identity of the store that sealed it. Stores of former programs do not have this, nor
-    /// what follows.
+    /// The identity of the store that sealed it. Notes of earlier versions of this program have
+    /// neither this field nor the following ones.
     #[serde(default)]
     pub(crate) writer: String,
-    /// How far the cluster was followed then.
+    /// How far that store had followed the cluster.
     #[serde(default)]
     pub(crate) positions: Vec<(String, Position)>,
-    /// By how much the epochs of the archive are greater than those of this store.
+    /// By how much the archive's epochs are greater than this store's own.
     #[serde(default)]
     pub(crate) epochs: u64,
 }
 
 impl SealedBefore {
-    /// Of a store; `None` if it continues no other.
+    /// Reads what was sealed before a store began; `None` if it continues no other.
     pub(crate) async fn read(store: &dyn Store) -> Result<Option<Self>, ReadError> {
         let found = store.get(Bytes::from_static(keys::CONTINUED)).await?;
         let read = found.map(|found| parse(&found.value)).transpose();
         read.map_err(ReadError::Fault)
     }
 
-    /// By the positions, by the last version of each that the files have, and by the versions
-    /// beyond.
+    /// Derives it from the positions, from the last version of each followed namespace in the
+    /// files, and from the versions beyond.
     pub(crate) fn new(
         writer: &str,
         positions: &[(String, Position)],
@@ -69,8 +69,8 @@ impl SealedBefore {
         }
     }
 
-    /// Whether a version of this store is sealed, which was observed by following this namespace,
-    /// or the whole cluster.
+    /// Whether a version of this store is already sealed. It was observed by following this
+    /// namespace, or the whole cluster.
     pub(crate) fn has(&self, followed: &str, uid: &str, epoch: u64, number: u64) -> bool {
         let epoch = epoch.saturating_add(self.epochs);
         let through = self.through.get(followed).or_else(|| self.through.get(""));
@@ -78,14 +78,15 @@ impl SealedBefore {
             || (!self.beyond.is_empty() && self.beyond.contains(&(uid.to_owned(), epoch, number)))
     }
 
-    /// The position that was sealed, of a namespace or of the whole cluster.
+    /// The position up to which a namespace, or the whole cluster, was sealed.
     pub(crate) fn position(&self, followed: &str) -> Option<&Position> {
         let of = |namespace: &str| self.positions.iter().find(|(found, _)| found == namespace);
         let found = of(followed).or_else(|| of(""));
         found.map(|(_, position)| position)
     }
 
-    /// Positions of this store as the archive says them: what was sealed before is covered, too.
+    /// This store's positions as the archive reports them, in which what was sealed before counts
+    /// as covered.
     pub(crate) fn with_sealed(&self, own: Vec<(String, Position)>) -> Vec<(String, Position)> {
         let mut all = own;
         for (namespace, position) in &mut all {
@@ -100,7 +101,7 @@ impl SealedBefore {
             };
             position.since = position.since.min(sealed.since);
         }
-        // What is not followed any more stays where it was.
+        // The position of a namespace that is not followed any more does not change.
         for (namespace, sealed) in &self.positions {
             if all
                 .iter()

@@ -1,10 +1,10 @@
-//! Finds ends that happened while nothing was followed: of the events that existed before the gap,
-//! those that are not in the list after it.
+//! Finds events that ended during a gap: those that existed before the gap, and are not in the list
+//! after it.
 //!
-//! Events that are found in such a list are marked with its time. The others are examined by the
-//! time they were last seen, page by page, after the list and beside the watch. Events last seen
-//! longer ago than any event exists at the source are not examined. The remaining work is in the
-//! store until it is done.
+//! An event in that list is marked with the list's time. All others are examined by the time they
+//! were last seen, page by page, after the list and while the watch is open. The search stops at
+//! events that were last seen longer ago than any event exists at the source. The work that is left
+//! is noted in the store until it is done.
 
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
@@ -15,10 +15,10 @@ use super::own::parse;
 use super::position::Unswept;
 use crate::version::record::Record;
 
-/// Events examined per page.
+/// Number of events that are examined per page.
 const PAGE: usize = 500;
 
-/// Finds and notes all ends that remain. Returns their number.
+/// Finds and notes all ends that are still to be found. Returns their number.
 pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
     let mut ends = 0;
     let found = ListRequest::prefix(keys::UNSWEPT);
@@ -28,7 +28,7 @@ pub(crate) async fn sweep(keeper: &Keeper) -> Result<u64, KeepError> {
         ends += sweep_one(keeper, namespace, &unswept).await?;
         let done = Write::delete(found.key).expecting(Expected::At(found.revision));
         match keeper.store.write_all(vec![done]).await {
-            // Another gap ended meanwhile, and there is more to do.
+            // Another gap ended meanwhile, so that there is more to do.
             Ok(_) | Err(WriteError::Conflict { .. } | WriteError::NotFound) => {}
             Err(error) => return Err(error.into()),
         }
@@ -68,7 +68,7 @@ async fn sweep_one(keeper: &Keeper, namespace: &[u8], unswept: &Unswept) -> Resu
     }
 }
 
-/// Notes the ends of those events that have ended, in as many commits as they need.
+/// Notes the ends of the events that have ended, in as many commits as they need.
 async fn end(keeper: &Keeper, mut keys: &[Bytes], unswept: &Unswept) -> Result<u64, KeepError> {
     let (mut tries, mut all) = (Tries::default(), 0);
     while !keys.is_empty() {
@@ -78,7 +78,7 @@ async fn end(keeper: &Keeper, mut keys: &[Bytes], unswept: &Unswept) -> Result<u
             && let Some((key, others)) = left.split_first()
         {
             left = others;
-            // Its current record: it may have been observed meanwhile.
+            // The event's current record, because the event may have been observed meanwhile.
             keeper.slot(key, &mut batch).await?;
             ends += u64::from(batch.sweep(key, unswept, keeper.mirror_deletions));
         }

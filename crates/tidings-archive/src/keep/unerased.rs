@@ -1,7 +1,7 @@
-//! Events that were deleted here and may still be in files that were sealed: noted in the commit
+//! Events that were deleted here and may still be in sealed files. They are noted in the commit
 //! that deletes them, until no file has any of their versions.
 //!
-//! Invariant: once an event is noted, nothing more of it is read to be sealed.
+//! Invariant: once an event is noted, no more versions of it are read to be sealed.
 
 use bytes::Bytes;
 use tidings_store::{
@@ -13,25 +13,26 @@ use super::keys;
 use super::own::parse;
 use super::unsealed::{JournalError, Unsealed};
 
-/// An event that was deleted here, and may still be in files.
+/// An event that was deleted here, and may still be in sealed files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unerased {
-    /// Its namespace and name, as `namespace/name`. An elder one has the name that it had here.
+    /// Its namespace and name here, as `namespace/name`. An older event whose name was used again
+    /// has the name that it was given then.
     pub key: String,
     /// Its uid.
     pub uid: String,
-    /// Where that is noted.
+    /// The key of the note.
     mark: Bytes,
-    /// The version of the note.
+    /// The revision of the note.
     revision: Revision,
 }
 
 impl Unsealed {
-    /// Events that were deleted here and may still be in files: behind one of them, and at most as
-    /// many.
+    /// The events that were deleted here and may still be in files: those after a given one, and at
+    /// most this number.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn unerased(
         &self,
         after: Option<&Unerased>,
@@ -53,15 +54,16 @@ impl Unsealed {
         Ok(found?)
     }
 
-    /// No file has any of these. What was deleted again meanwhile stays noted.
+    /// Removes the notes of these events, since no file has them any more. The note of an event
+    /// that was deleted again meanwhile stays.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn erased(&self, events: &[Unerased]) -> Result<(), JournalError> {
         for some in events.chunks(WRITES_MAX) {
             let writes = some.iter().map(delete).collect();
             match self.keeper.store.write_all(writes).await {
-                // One of them was.
+                // One of the events was deleted again, or its note is gone.
                 Err(WriteError::NotFound | WriteError::Conflict { .. }) => {
                     self.erased_each(some).await?;
                 }
@@ -71,7 +73,7 @@ impl Unsealed {
         Ok(())
     }
 
-    /// The same, each by itself.
+    /// Removes the notes one by one.
     async fn erased_each(&self, events: &[Unerased]) -> Result<(), JournalError> {
         for event in events {
             match self.keeper.store.write_all(vec![delete(event)]).await {

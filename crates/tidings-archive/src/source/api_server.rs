@@ -1,4 +1,4 @@
-//! A cluster's API server, asked for its events.
+//! Requests for events to a cluster's API server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,24 +19,24 @@ use super::wire::{self, Events, Frame};
 use crate::clocks::Witness;
 use crate::follow::follower::{Answer, Failure, Page};
 
-/// Maximum bytes of a list's page, for each cluster. A longer page is requested again with half as
-/// many events; one event is far shorter.
+/// Maximum bytes of a list's page, for each cluster. If a page is longer, it is requested again
+/// with half as many events. One event is far shorter.
 const LIST_BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes of the namespace whose uid identifies a cluster.
 const NAMESPACE_BYTES_MAX: usize = 2 << 20;
-/// Longest uid of it; Kubernetes' own have 36 bytes.
+/// Maximum bytes of that uid. Kubernetes' own have 36.
 const UID_LEN_MAX: usize = 128;
 /// Maximum bytes of an error answer.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// Maximum characters of a header that are told.
+/// Maximum characters of a header in error messages.
 const HEADER_CHARS_MAX: usize = 100;
-/// Maximum frames, and about the maximum bytes, that are returned at once.
+/// Maximum number of frames of a watch that are returned at once, and about their maximum bytes.
 const BATCH_FRAMES_MAX: usize = 512;
-/// Bytes of frames that are worth a commit: about a hundred events.
+/// Bytes of frames that are enough for a commit: about a hundred events.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// A header of the lists of a sealed archive.
+/// A header by which the lists of a sealed archive are recognized.
 const ORDER: &str = "tidings-order";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const PROTOBUF_WATCH: &str = "application/vnd.kubernetes.protobuf;stream=watch";
@@ -48,19 +48,19 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// A selection of a cluster's events.
+/// Selects some of a cluster's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only those of this namespace.
+    /// Only events of this namespace.
     pub namespace: Option<String>,
-    /// Only those that this field selector selects, in kubectl's notation.
+    /// Only events that this field selector matches, in kubectl's notation.
     pub field_selector: Option<String>,
-    /// Only those that this label selector selects.
+    /// Only events that this label selector matches.
     pub label_selector: Option<String>,
 }
 
 impl Selection {
-    /// The part that distinguishes it from others of the same namespace.
+    /// A text that differs between selections of the same namespace.
     pub(crate) fn words(&self) -> String {
         let of = |selector: &Option<String>| selector.clone().unwrap_or_default();
         match (of(&self.field_selector), of(&self.label_selector)) {
@@ -81,16 +81,16 @@ struct Uid {
     uid: Option<String>,
 }
 
-/// See the module documentation.
+/// The API server of one source.
 pub(crate) struct ApiServer {
     client: Client,
     selection: Selection,
-    /// Hears what time the source says it is.
+    /// Notes the time at the source from the headers of its answers.
     witness: Option<Arc<Witness>>,
-    /// Whether core/v1 is asked, as events.k8s.io/v1 is not served, or not with the fields that are
-    /// selected.
+    /// Whether core/v1 is used, because events.k8s.io/v1 is not served, or not with the fields of
+    /// the selector.
     is_core: AtomicBool,
-    /// Whether that is because of the fields: then it stays so.
+    /// Whether core/v1 is used because of the fields, in which case it stays so.
     is_by_fields: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl ApiServer {
         }
     }
 
-    /// The same, of which it is heard what time it is there.
+    /// The same source, with a value that notes the time at the source.
     pub(crate) fn heard_by(self, witness: Arc<Witness>) -> Self {
         Self {
             witness: Some(witness),
@@ -176,7 +176,7 @@ impl ApiServer {
         let seconds = response.headers().get(header::RETRY_AFTER);
         let seconds = seconds.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
         let retry_after = seconds.map(|seconds| i64::from(seconds) * 1000);
-        // Of a page only the code is told.
+        // An error page for people is not read. Its status code says enough.
         let body = if is_page(&response) {
             Bytes::new()
         } else {
@@ -186,7 +186,7 @@ impl ApiServer {
         Err(wire::read_failure(status.as_u16(), retry_after, &body))
     }
 
-    /// The source's identity and current version; `asked` is the time.
+    /// The source's identity and current version. `asked` is the time of the request.
     pub(crate) async fn ask(&self, asked: i64) -> Result<Answer, Failure> {
         let version = self.version().await?;
         Ok(Answer {
@@ -202,17 +202,17 @@ impl ApiServer {
         Ok(page.version)
     }
 
-    /// Whether an answer says that events.k8s.io/v1 is not served, or not with these fields: only
-    /// core/v1 has `source`, and older servers select by hardly any there. A continue token may be
-    /// what is wrong, too.
+    /// Whether an error says that events.k8s.io/v1 is not served, or not with these fields: only
+    /// core/v1 has `source`, and older servers support hardly any other field there. With a
+    /// continue token, the token may be the cause instead.
     fn is_without(&self, why: &str, token: Option<&str>) -> bool {
         let may_be_fields = self.selection.field_selector.is_some() && token.is_none();
         why.ends_with("(404)") || may_be_fields && why.ends_with("(400)")
     }
 
-    /// The failure of a list, after which the other version of the API may be asked.
+    /// Returns the failure of a list, and decides which version of the API the next attempt uses.
     ///
-    /// What stands in front of a source may answer 404 while the source is away. So core/v1 is left
+    /// A proxy before the source may answer 404 while the source is down. So core/v1 is given up
     /// again if it is not served either, or not allowed.
     fn turned(&self, api: Api, token: Option<&str>, failure: Failure) -> Failure {
         match failure {
@@ -240,7 +240,7 @@ impl ApiServer {
         }
     }
 
-    /// The uid of `kube-system`, or `None` if it may not be read.
+    /// The uid of the namespace `kube-system`, or `None` if reading it is not allowed.
     async fn identity(&self) -> Result<Option<String>, Failure> {
         let answer = self.get("/api/v1/namespaces/kube-system", "application/json");
         let response = match answer.await {
@@ -255,7 +255,7 @@ impl ApiServer {
         Ok(uid.filter(|uid| (1..=UID_LEN_MAX).contains(&uid.len())))
     }
 
-    /// A page of a list.
+    /// Reads a page of a list.
     pub(crate) async fn list(
         &self,
         token: Option<&str>,
@@ -267,7 +267,7 @@ impl ApiServer {
         let mut api = self.api();
         let response = match self.get(&self.path(&parameters), PROTOBUF).await {
             Ok(response) => response,
-            // A role may allow events of the core group only.
+            // A role may allow reading events only in the core group.
             Err(Failure::Forbidden(why)) if api == Api::Events && why.ends_with("(403)") => {
                 self.is_core.store(true, Ordering::Relaxed);
                 api = Api::Core;
@@ -311,13 +311,13 @@ impl ApiServer {
     }
 }
 
-/// The beginnings of fields that have other names in core/v1 and in events.k8s.io/v1.
+/// The first parts of field names that differ between core/v1 and events.k8s.io/v1.
 const NAMES: [(&str, &str); 2] = [
     ("involvedObject.", "regarding."),
     ("reportingComponent", "reportingController"),
 ];
 
-/// A field selector with the names that fields have in a version, where it has those of the other.
+/// The field selector with the names of one version of the API in place of the other's.
 fn named_in(api: Api, selector: &str) -> String {
     let term = |term: &str| -> String {
         let name = term.trim_start();
@@ -335,7 +335,7 @@ fn named_in(api: Api, selector: &str) -> String {
     terms.join(",")
 }
 
-/// The terms of a field selector: a comma in a value is behind a backslash.
+/// The terms of a field selector. A comma within a value has a backslash before it.
 fn terms(selector: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut is_escaped) = (0, false);
@@ -350,13 +350,13 @@ fn terms(selector: &str) -> Vec<&str> {
     terms
 }
 
-/// Why an answer is none of an API server, if it is none: a redirect, or a success with anything
-/// but objects.
+/// Why an answer cannot come from an API server; `None` if it can. It is a redirect, or a success
+/// without objects.
 fn strange(response: &Response<Body>) -> Option<String> {
     let status = response.status();
     let instead = "in place of an answer, as by a proxy or a login in front of the source";
     if status.is_redirection() {
-        // There may be secrets behind the path.
+        // The query and the fragment are cut off, since they may have secrets.
         let location = text(response, &header::LOCATION);
         let location = location.split(['?', '#']).next().unwrap_or_default();
         return Some(format!(
@@ -369,13 +369,13 @@ fn strange(response: &Response<Body>) -> Option<String> {
         .then(|| format!("{status} with {content:?} was sent {instead}"))
 }
 
-/// Whether an answer is for people.
+/// Whether an answer is a page for people.
 fn is_page(response: &Response<Body>) -> bool {
     let content = essence(&text(response, &header::CONTENT_TYPE));
     matches!(content.as_str(), "text/html" | "application/xhtml+xml")
 }
 
-/// The type of a content, without parameters.
+/// The media type of a content type, without parameters.
 fn essence(content: &str) -> String {
     let essence = content.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
@@ -393,7 +393,7 @@ fn text(response: &Response<Body>, name: &header::HeaderName) -> String {
 
 fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
     let text = error.to_string();
-    // The client's name of what failed says nothing.
+    // The name that the client gives the error says nothing.
     let mut why = text.trim_start_matches("ServiceError: ").to_owned();
     let mut source = error.source();
     while let Some(error) = source {
@@ -409,7 +409,7 @@ fn other(error: &(dyn std::error::Error + 'static)) -> Failure {
     }
 }
 
-/// The whole body of an answer.
+/// Reads the whole body of an answer.
 async fn read(mut body: Body, max: usize) -> Result<Bytes, Failure> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -429,16 +429,17 @@ pub(crate) struct Watching {
     api: Api,
     body: Body,
     buffer: BytesMut,
-    /// Nothing more comes.
+    /// Whether nothing more comes.
     is_over: bool,
-    /// Why, if the source did not close it. What came before is given out first.
+    /// Why the watch ended, if the source did not close it. The frames before the end are returned
+    /// first.
     failure: Option<Failure>,
 }
 
 impl Watching {
-    /// Waits for frames, and returns those that have arrived, at least one; `None` when the source
-    /// closed the watch. An error comes after the frames before it. Until `gathered`, more are
-    /// waited for, unless these are many. Cancel-safe.
+    /// Waits for frames, and returns all that have arrived, at least one; `None` when the source
+    /// has closed the watch. An error is returned after the frames before it. Until the time
+    /// `gathered` this waits for more frames, unless there are already many. Cancel-safe.
     pub(crate) async fn next(
         &mut self,
         gathered: Option<Instant>,
@@ -490,10 +491,10 @@ impl Watching {
         !self.buffer.is_empty()
     }
 
-    /// A frame that has arrived.
+    /// Removes a complete frame from the buffer, if there is one.
     fn take_frame(&mut self) -> Option<Frame> {
         wire::take_frame(self.api, &mut self.buffer).unwrap_or_else(|failure| {
-            // Where the next one begins is not known.
+            // It is not known where the next frame begins.
             self.buffer.clear();
             self.break_off(failure);
             None
@@ -527,7 +528,7 @@ mod tests {
     use super::*;
     use tidings_api::codec::protobuf::{envelop, watch_frame};
 
-    /// What was sent before the source broke off is kept, and is not asked for again.
+    /// So what the source sent before an error is kept, and is not requested again.
     #[tokio::test]
     async fn frames_that_came_before_an_error_are_given_out_before_it() {
         let bookmark = |number: u64| {
@@ -583,7 +584,7 @@ mod tests {
                 assert_eq!(named_in(Api::Events, selector), events);
             }
         }
-        // A comma behind a backslash belongs to the value.
+        // A comma after a backslash belongs to the value.
         for api in [Api::Core, Api::Events] {
             let value = r"reason=a\,involvedObject.kind\,regarding.kind";
             assert_eq!(named_in(api, value), value);
@@ -628,7 +629,7 @@ mod tests {
             let told = source.turned(Api::Events, None, other(away));
             assert!(matches!(told, Failure::Other { why, .. } if why.ends_with(away)));
             assert!(source.api() == Api::Core);
-            // Busy, it may be the right one.
+            // A server that is busy may be the right one.
             source.turned(Api::Core, None, other("busy (503)"));
             assert!(source.api() == Api::Core);
             assert_eq!(source.turned(Api::Core, None, refused.clone()), refused);
@@ -642,7 +643,7 @@ mod tests {
         assert!(source.api() == Api::Core);
     }
 
-    /// A client of a server that answers one request, and then leaves the connection open.
+    /// A client of a server that answers one request, and leaves the connection open.
     fn answered_with(answer: Vec<u8>) -> (Client, JoinHandle<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -657,7 +658,7 @@ mod tests {
         (Client::try_from(config).unwrap(), server)
     }
 
-    /// Its lists have versions of the source, and its watches have its own.
+    /// A sealed archive's lists have versions of the source, but its watches have their own.
     #[tokio::test]
     async fn a_sealed_archive_is_not_followed() {
         let answer = b"HTTP/1.1 200 OK\r\nTidings-Order: objects\r\nContent-Length: 0\r\n\r\n";
@@ -702,7 +703,7 @@ mod tests {
         }
     }
 
-    /// Requests to a server are answered with this, each on a connection of its own.
+    /// A client of a server that answers every request with this, each on its own connection.
     fn answering(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -717,7 +718,7 @@ mod tests {
         Client::try_from(kube::Config::new(address.parse().unwrap())).unwrap()
     }
 
-    /// A role may name one of the two groups only.
+    /// A role may name only one of the two API groups.
     #[tokio::test]
     async fn the_group_that_may_be_read_is_followed() {
         for (allowed, expected) in [
@@ -771,7 +772,7 @@ mod tests {
         assert!(why.starts_with("client error (Connect)"), "{why}");
     }
 
-    /// Events that arrive together are committed together: a commit for each would be too slow to
+    /// Events that arrive together are committed together. A commit for each would be too slow to
     /// catch up.
     #[tokio::test]
     async fn events_that_have_come_in_chunks_of_their_own_are_given_out_together() {
@@ -793,7 +794,7 @@ mod tests {
         let (client, server) = answered_with(answer);
         let source = ApiServer::new(client, Selection::default());
         let mut watching = source.watch(0, Duration::from_secs(60)).await.unwrap();
-        // Everything was sent; the connection stays open.
+        // The server has sent everything, and the connection is still open.
         let _open = server.join().unwrap();
         let (mut came, mut times) = (0, 0);
         while came < SENT {

@@ -1,22 +1,24 @@
 //! Deltas between versions: the few bytes in which an older message differs from a newer one.
 //!
-//! Both are compared field by field, as protobuf messages in the order of field numbers, so a
-//! changed count and a changed time are two short hunks, however far apart. Bytes that are not a
-//! message are compared from both ends. The result is correct for any bytes; only its length
-//! depends on their similarity. Time is proportional to the bytes; nested messages are compared
-//! down to [`DEPTH_MAX`].
+//! Both are compared field by field, as protobuf messages in the order of field numbers. So a
+//! changed count and a changed time are two short hunks, however far apart they are. Bytes that are
+//! not a message are compared from both ends. The result is correct for any bytes; only its length
+//! depends on how similar they are. The time is proportional to the number of bytes; nested
+//! messages are compared down to [`DEPTH_MAX`].
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use tidings_core::wire::{MAGIC, put_varint, varint};
 
-/// Maximum depth of nested messages. A time of a managed field is in the fourth.
+/// Maximum depth of nested messages that are compared. A time in a managed field is at the fourth
+/// level.
 const DEPTH_MAX: usize = 6;
-/// Equal bytes between two hunks that cost no more than another hunk.
+/// Maximum number of equal bytes between two hunks that are included instead of starting another
+/// hunk.
 const GAP_MAX: usize = 2;
 
-/// A range of the newer bytes, and the range of the older ones in its place.
+/// A range of the newer bytes, and the range of the older bytes that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hunk {
     newer: Range<usize>,
@@ -25,8 +27,8 @@ struct Hunk {
 
 /// The delta with which [`restore`] makes `older` from `newer`.
 ///
-/// Each hunk has three varints, the number of bytes to copy, to skip and to insert, and the
-/// inserted bytes. The rest of the newer bytes is copied.
+/// Each hunk begins with three varints, the numbers of bytes to copy, to skip and to insert. The
+/// inserted bytes follow. After the last hunk the rest of the newer bytes is copied.
 pub(crate) fn delta(newer: &[u8], older: &[u8]) -> Vec<u8> {
     let mut hunks = Hunks::default();
     let enveloped = newer.starts_with(MAGIC) && older.starts_with(MAGIC);
@@ -69,7 +71,7 @@ pub(crate) fn restore(newer: &[u8], mut delta: &[u8]) -> Option<Vec<u8>> {
     Some(older)
 }
 
-/// Hunks in order, without overlap.
+/// Hunks in order, which do not overlap.
 #[derive(Default)]
 struct Hunks(Vec<Hunk>);
 
@@ -86,7 +88,7 @@ impl Hunks {
     }
 }
 
-/// Ranges of two byte strings that are compared.
+/// The ranges of both byte strings that are to be compared.
 #[derive(Clone)]
 struct Pair<'a> {
     newer: &'a [u8],
@@ -106,7 +108,7 @@ impl Pair<'_> {
         self.newer[self.at.newer.clone()] == self.older[self.at.older.clone()]
     }
 
-    /// Compares them as messages if both are.
+    /// Compares the ranges as messages if both are.
     fn walk(&self, depth: usize, hunks: &mut Hunks) {
         if self.is_equal() {
             return;
@@ -124,7 +126,7 @@ impl Pair<'_> {
             return self.compare(hunks);
         };
         let (mut newer, mut older) = (newer.iter().peekable(), older.iter().peekable());
-        // The place of the next field.
+        // Where the next field begins in each.
         let (mut new_at, mut old_at) = (self.at.newer.start, self.at.older.start);
         loop {
             let order = match (newer.peek(), older.peek()) {
@@ -136,7 +138,8 @@ impl Pair<'_> {
             let new = newer.next_if(|_| order.is_le());
             let old = older.next_if(|_| order.is_ge());
             if let (Some(new), Some(old)) = (new, old) {
-                // The same tag can be written in more bytes than it needs.
+                // The tags are compared too, because the same tag can be written in more bytes than
+                // it needs.
                 let heads = self.at(new.start..new.value.start, old.start..old.value.start);
                 heads.compare(hunks);
                 let values = self.at(new.value.clone(), old.value.clone());
@@ -146,7 +149,7 @@ impl Pair<'_> {
                     values.compare(hunks);
                 }
             } else {
-                // Only one of them has the field.
+                // Only one of the messages has the field.
                 hunks.push(Hunk {
                     newer: new.map_or(new_at..new_at, |new| new.start..new.value.end),
                     older: old.map_or(old_at..old_at, |old| old.start..old.value.end),
@@ -157,7 +160,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Compares from both ends.
+    /// Compares the ranges from both ends.
     fn compare(&self, hunks: &mut Hunks) {
         let Hunk { newer, older } = self.at.clone();
         let (new, old) = (&self.newer[newer.clone()], &self.older[older.clone()]);
@@ -183,7 +186,7 @@ fn common<'a>(one: impl Iterator<Item = &'a u8>, other: impl Iterator<Item = &'a
 struct Field {
     tag: u64,
     start: usize,
-    /// Without its length, if it has one.
+    /// The value, without its length if it has one.
     value: Range<usize>,
     is_delimited: bool,
 }
@@ -206,8 +209,8 @@ fn fields(bytes: &[u8], range: Range<usize>) -> Option<Vec<Field>> {
     Some(fields)
 }
 
-/// Takes a field from the beginning of a message: its tag, and its value without the length. `None`
-/// if there is no complete field, or it is a group.
+/// Takes a field from the beginning of a message. Returns its tag, and its value without the
+/// length. `None` if the field is incomplete, or is a group.
 pub(crate) fn take_field<'a>(message: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     let tag = varint(message)?;
     let len = match tag & 7 {
@@ -282,7 +285,7 @@ mod tests {
             let encode = |fields: &[(u8, usize, u8)]| {
                 let mut out = Vec::new();
                 for &(number, zeros, value) in fields {
-                    // A tag of varints, with bytes that add nothing to it.
+                    // The tag of a varint field, with extra bytes that do not change its value.
                     let mut tag = vec![number << 3];
                     for _ in 0..zeros {
                         *tag.last_mut().unwrap() |= 0x80;

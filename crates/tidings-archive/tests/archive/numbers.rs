@@ -1,5 +1,5 @@
-//! Two archives of one cluster, as the API server serves them: what one has told is refused by the
-//! other, so that its client begins anew.
+//! Two archives of one cluster, as the API server serves them: each refuses resourceVersions of the
+//! other, so that the client lists again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
 use crate::support::{Source, names, open, until};
 
 const EVENTS: &str = "/api/v1/namespaces/shop/events";
-/// A watch that begins with the existing events.
+/// The query of a watch that begins with the existing events.
 const INITIAL: &str =
     "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
@@ -40,7 +40,7 @@ fn request(uri: &str) -> Request<Vec<u8>> {
     request.body(Vec::new()).unwrap()
 }
 
-/// An answer, or the code of the refusal.
+/// The body of an answer, or the status code of a refusal.
 async fn answer(client: &Client, uri: &str) -> Result<Value, u16> {
     match client.request::<Value>(request(uri)).await {
         Ok(answer) => Ok(answer),
@@ -63,7 +63,7 @@ async fn watched(client: &Client, query: &str) -> Result<String, u16> {
     }
 }
 
-/// A value of a list's metadata.
+/// A field of a list's metadata.
 fn told(list: &Value, name: &str) -> String {
     list["metadata"][name].as_str().unwrap().to_owned()
 }
@@ -75,7 +75,7 @@ async fn what_another_archive_of_the_cluster_has_numbered_is_gone() {
     let one = open(&folder.path().join("one"), &source).await;
     for name in ["a", "b", "c"] {
         source.create(name).await;
-        // One after the other, so that it counts further than the other one.
+        // Events are written one by one, so that this archive has higher revisions than the other.
         let store = one.store();
         let key = format!("shop/{name}");
         until(async || store.get(key.clone().into()).await.unwrap()).await;
@@ -107,7 +107,7 @@ async fn what_another_archive_of_the_cluster_has_numbered_is_gone() {
             let query = format!("resourceVersion={version}&{query}");
             assert_eq!(watched(others, &query).await, Err(410), "{query}");
         }
-        // What names no state of a store is the same for all.
+        // Requests without a resourceVersion of a store get the same answer from all.
         for query in ["", "resourceVersion=0", "resourceVersion=1"] {
             assert!(answer(mine, &format!("{EVENTS}?{query}")).await.is_ok());
             assert_eq!(watched(mine, query).await.as_deref(), Ok("a"), "{query}");
@@ -115,7 +115,7 @@ async fn what_another_archive_of_the_cluster_has_numbered_is_gone() {
         versions.push(version);
     }
 
-    // A watch continues at its own archive, also when that was started again.
+    // A watch can be resumed at its own archive, also after a restart.
     source.create("d").await;
     for (reader, version) in readers.iter().zip(&versions) {
         let query = format!("resourceVersion={version}");
