@@ -1,6 +1,6 @@
-//! Clouds: what an archive needs of their storages, on emulators of those that have no files here,
-//! what S3 is asked to encrypt, and how credentials are asked for. What follows from it is tested
-//! with the other storages.
+//! What an archive needs of the storages of clouds, tested on emulators of Azure and Google. Also
+//! the encryption that is requested of S3, and the requests for credentials. Tests of what an
+//! archive does with a storage use folders and S3.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ use super::faults::{a_copy_races, any_request_has_a_fault};
 use super::storage::{Storage, store_of};
 use super::world::World;
 
-/// Writes an object if there is none; whether it did. Any other failure is one.
+/// Creates an object unless it exists. Returns whether it was created; panics on any other failure.
 async fn create(store: &dyn ObjectStore, path: &Path, bytes: &'static str) -> bool {
     let payload = PutPayload::from_static(bytes.as_bytes());
     match store.put_opts(path, payload, PutMode::Create.into()).await {
@@ -31,7 +31,7 @@ async fn create(store: &dyn ObjectStore, path: &Path, bytes: &'static str) -> bo
     }
 }
 
-/// The paths of what is listed.
+/// The paths of the listed objects.
 async fn paths(store: &dyn ObjectStore, folder: &str, after: Option<&str>) -> BTreeSet<String> {
     let folder = Path::from(folder);
     let listed = match after {
@@ -43,7 +43,7 @@ async fn paths(store: &dyn ObjectStore, folder: &str, after: Option<&str>) -> BT
     paths.collect()
 }
 
-/// Of several that create one at once, one does.
+/// If several requests create one object at the same time, exactly one succeeds.
 #[tokio::test]
 async fn an_object_is_created_once() {
     const TEXTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -87,8 +87,8 @@ async fn ranges_are_of_the_object_and_say_its_length() {
     }
 }
 
-/// What comes before the place where a listing begins may be listed, too: Azurite has no such
-/// place, and Azure has it in later versions of its API.
+/// A listing may also have objects before the place where it begins: Azurite does not support such
+/// a place, and Azure only in later versions of its API.
 #[tokio::test]
 async fn listings_have_what_is_there_and_what_was_deleted_is_not() {
     for storage in Storage::all() {
@@ -109,7 +109,7 @@ async fn listings_have_what_is_there_and_what_was_deleted_is_not() {
         assert_eq!(folders, ["archive/m", "archive/mm"], "{url}");
         let path = Path::from("archive/m/1");
         store.delete(&path).await.unwrap();
-        // S3 says of one that is not there that it deleted it.
+        // S3 reports success for deleting an object that does not exist.
         match store.delete(&path).await {
             Ok(()) | Err(Error::NotFound { .. }) => {}
             Err(error) => panic!("{url}: {error}"),
@@ -117,12 +117,12 @@ async fn listings_have_what_is_there_and_what_was_deleted_is_not() {
         let listed = paths(&*store, "archive/m", None).await;
         assert_eq!(listed.len(), 2, "{url}: {listed:?}");
         assert!(paths(&*store, "archive/none", None).await.is_empty());
-        // Where there was one, there may be one again.
+        // After a deletion, the object can be created again.
         assert!(create(&*store, &path, "y").await, "{url}");
     }
 }
 
-/// The names of objects are as the URL has them, and not decoded.
+/// The URL's prefix of object names is used as it is, and not decoded.
 #[tokio::test]
 async fn prefixes_are_taken_as_they_are() {
     for storage in Storage::clouds() {
@@ -150,7 +150,7 @@ async fn prefixes_are_taken_as_they_are() {
     }
 }
 
-/// Bytes that are not those of the manifest are said, and a file that is not there.
+/// A check reports a file whose bytes are not those of the manifest, and a file that is missing.
 #[tokio::test]
 async fn damage_in_a_cloud_is_found() {
     for storage in Storage::clouds() {
@@ -191,7 +191,7 @@ async fn a_copy_of_a_data_folder_races_with_it_on_google() {
 #[tokio::test]
 async fn any_request_to_azure_has_a_fault() {
     if let Some(storage) = Storage::emulated(Cloud::Azure) {
-        // Azurite takes milliseconds for each.
+        // Each request to Azurite takes milliseconds, so only every 31st gets a fault.
         any_request_has_a_fault(storage, 31).await;
     }
 }
@@ -203,7 +203,7 @@ async fn any_request_to_google_has_a_fault() {
     }
 }
 
-/// Answers a number of requests as S3 answers a write, and says their heads.
+/// Answers this number of requests as S3 answers a write. Returns their heads.
 fn server_that_hears(requests: usize) -> (String, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -214,7 +214,7 @@ fn server_that_hears(requests: usize) -> (String, JoinHandle<Vec<String>>) {
     (endpoint, heads)
 }
 
-/// The head of a request, which is answered.
+/// Reads the head of a request, and answers it.
 fn hear(stream: TcpStream) -> String {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
@@ -236,7 +236,7 @@ fn hear(stream: TcpStream) -> String {
     head
 }
 
-/// Each header of it is signed, too.
+/// The signature also covers each of the encryption headers.
 #[tokio::test]
 async fn s3_is_asked_to_encrypt_what_is_written_as_the_settings_say() {
     const ENCRYPTION: &str = "x-amz-server-side-encryption";
@@ -292,7 +292,8 @@ async fn s3_is_asked_to_encrypt_what_is_written_as_the_settings_say() {
     }
 }
 
-/// Servers of metadata have no TLS: what is said of storages is not said of them.
+/// Metadata servers use plain HTTP. What the error says about plain HTTP to a storage does not
+/// apply to them.
 #[tokio::test]
 async fn credentials_are_asked_for_by_plain_http() {
     let (endpoint, heads) = server_that_hears(1);
@@ -303,7 +304,7 @@ async fn credentials_are_asked_for_by_plain_http() {
         ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
     ];
     let place = Place::open_with("az://container/archive", &settings).unwrap();
-    // The answer has none.
+    // The answer has no credentials.
     let error = place.clusters().await.unwrap_err().to_string();
     assert!(!error.contains("_ALLOW_HTTP"), "{error}");
     let heads = heads.join().unwrap();

@@ -1,5 +1,5 @@
-//! Whatever a storage does wrong, nothing is lost and nothing doubled, and what is left is deleted
-//! later. What it does is told, or drawn from seeds.
+//! Whatever fault a storage has, no version is lost or duplicated, and leftovers are deleted later.
+//! Faults are given one by one, or drawn from seeds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::turns::Turns;
 use super::unsure::{FAULTS, Fault, Known, Plan, Unsure};
 use super::world::{World, long_after, sum_of};
 
-/// Seals what was observed at once as a part of its own.
+/// So small that versions which are observed together are sealed as a part of their own.
 const PART_BYTES: usize = 1;
 
-/// An archive of seven files, and parts that wait, of four versions each.
+/// An archive of seven files, and `parts` parts that wait. Each has four versions.
 async fn begin(storage: &Storage, parts: u64) -> World {
     let mut world = World::new();
     for _ in 0..7 {
@@ -30,7 +30,7 @@ async fn begin(storage: &Storage, parts: u64) -> World {
     world
 }
 
-/// The sum of what is sealed when nothing is wrong, and how many requests that takes.
+/// Seals without faults. Returns the sum of the sealed versions, and the number of requests.
 async fn well(storage: &Storage, world: &World) -> (u64, usize) {
     let (storage, world) = (storage.copy(), world.copy());
     let (unsure, place) = Unsure::new(&storage, Plan::None);
@@ -40,7 +40,7 @@ async fn well(storage: &Storage, world: &World) -> (u64, usize) {
     (sum, unsure.requests())
 }
 
-/// Any request, or one of several.
+/// Each request in turn has each fault; with `one_of` above 1 only some requests.
 pub(crate) async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
     let begun = begin(&storage, 2).await;
     let (sum, requests) = well(&storage, &begun).await;
@@ -49,9 +49,9 @@ pub(crate) async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
         for at in sampled((0..requests).step_by(one_of)) {
             let (storage, world) = (storage.copy(), begun.copy());
             let (unsure, place) = Unsure::new(&storage, Plan::At(at, fault));
-            // Whether it fails depends on what it was.
+            // It depends on the request whether the seal fails.
             drop(world.seal_late(&place, PART_BYTES).await);
-            // What is late arrives before it is tried again, or after.
+            // A delayed request arrives before the next attempt, or after it.
             if at % 2 == 0 {
                 unsure.arrive().await;
             }
@@ -73,8 +73,8 @@ async fn any_request_to_s3_has_a_fault() {
     any_request_has_a_fault(Storage::s3(), 5).await;
 }
 
-/// The answer to a new manifest is not needed: what is there says whether it is this one. Nor are
-/// the five requests by which it is looked for what is to be deleted.
+/// If the answer to a new manifest is lost, the writer reads the manifest to find out whether it is
+/// its own. The answers to the five requests that look for files to delete are not needed either.
 #[tokio::test]
 async fn a_manifest_whose_answer_is_lost_is_looked_for() {
     let storage = Storage::folder();
@@ -95,7 +95,7 @@ async fn a_manifest_whose_answer_is_lost_is_looked_for() {
     }
 }
 
-/// The storage looks after each change whether the newest manifest is whole.
+/// After each change, the test's storage checks that every file of the newest manifest exists.
 #[tokio::test]
 async fn what_is_over_is_deleted_once_no_manifest_names_it() {
     let storage = Storage::folder();
@@ -121,7 +121,7 @@ async fn what_is_over_is_deleted_once_no_manifest_names_it() {
     for at in 0..unsure.requests() {
         let (storage, world) = (storage.copy(), begun.copy());
         let (_, place) = Unsure::new(&storage, Plan::At(at, Fault::Refused));
-        // Whether it fails depends on what it was.
+        // It depends on the request whether the seal fails.
         drop(world.seal(&place, over()).await);
         for file in newest(&storage.place(), "prod").await.unwrap().files {
             assert!(storage.file(&format!("prod/{}", file.path)).is_file());
@@ -131,7 +131,7 @@ async fn what_is_over_is_deleted_once_no_manifest_names_it() {
     }
 }
 
-/// Time passes only when everything waits.
+/// The paused clock advances only while every task waits.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_not_waited_for_longer_than_five_minutes() {
     let storage = Storage::folder();
@@ -145,7 +145,7 @@ async fn an_answer_is_not_waited_for_longer_than_five_minutes() {
         let began = tokio::time::sleep(Duration::ZERO).deadline();
         match world.seal_late(&place, PART_BYTES).await {
             Err(SealError::Folder(FolderError::Slow)) => failed += 1,
-            // Merging is left for the next time.
+            // The fault hit a merge, which is left for the next time.
             Ok(_) => {}
             Err(error) => panic!("{at}: {error}"),
         }
@@ -184,7 +184,8 @@ async fn many_requests_to_s3_have_faults() {
     many_faults(Storage::s3(), 10).await;
 }
 
-/// How long what is over is left, in races.
+/// In races, the time in milliseconds for which files that are no longer part of the archive are
+/// left for readers.
 const GRACE_MILLIS: i64 = 60_000;
 
 fn options() -> SealOptions {
@@ -202,7 +203,8 @@ async fn seal(world: &World, clock: &ManualClock, place: &Place) -> Result<(), S
     sealed.map(drop)
 }
 
-/// A data folder and its copy: what both have is sealed by one of them, and the other one stops.
+/// A data folder and its copy seal at the same time. One of them seals what both have, and the
+/// other stops.
 pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
     let begun = begin(&storage, 3).await;
     let (sum, _) = well(&storage, &begun).await;
@@ -223,7 +225,7 @@ pub(crate) async fn a_copy_races(storage: Storage, seeds: u64) {
                     match seal(&world, &clock, &place).await {
                         Ok(()) => break,
                         Err(SealError::Folder(FolderError::Taken { .. })) => taken += 1,
-                        // The other one was first: it seals what both have.
+                        // The other folder was first, and seals what both have.
                         Err(SealError::Older { .. }) => {
                             turns.done();
                             return (world, taken, true);
@@ -264,8 +266,8 @@ async fn a_copy_of_a_data_folder_races_with_it_on_s3() {
     a_copy_races(Storage::s3(), 6).await;
 }
 
-/// The writer that was believed to be lost is still at work when another one takes its place, and
-/// is held up for longer than anything is left.
+/// A writer that is believed to be lost is still running when another takes its place. It is
+/// delayed for longer than any file is left for readers.
 async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
     let begun = begin(&storage, parts).await;
     let waiting = 4 * parts;
@@ -293,8 +295,8 @@ async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
             loop {
                 match world.take_over(&place).await {
                     Ok(taken) => break assert!(taken),
-                    // A manifest was written meanwhile, or a file of the one that was read was
-                    // merged and its grace is over.
+                    // A manifest was written in between, or a file of the manifest that was read
+                    // was merged and removed.
                     Err(ContinueError::Folder(
                         FolderError::Taken { .. }
                         | FolderError::Store(object_store::Error::NotFound { .. }),
@@ -320,7 +322,8 @@ async fn the_lost_one_races(storage: Storage, parts: u64, seeds: u64) {
         let checked = check(&storage.place(), "prod").await.unwrap();
         assert_eq!(checked.problems, Vec::<String>::new(), "{seed}");
         assert_eq!(checked.rows, checked.manifest.rows());
-        // What was sealed before is there, what the new one observed, and of what waited some.
+        // All versions are there that were sealed before or that the new writer observed, and some
+        // of those that waited in the lost folder.
         let before = begun.observed - waiting;
         let rows = before + 9..=before + 9 + waiting;
         assert!(rows.contains(&checked.rows), "{seed}: {}", checked.rows);
@@ -333,7 +336,7 @@ async fn a_lost_writer_races_with_its_successor_in_a_folder() {
     the_lost_one_races(Storage::folder(), 3, 60).await;
 }
 
-/// With nothing left to seal, it is deleting that follows a merge that comes too late.
+/// With nothing left to seal, the late writer merges, and then deletes.
 #[tokio::test]
 async fn a_lost_writer_that_merges_deletes_nothing_of_its_successor() {
     the_lost_one_races(Storage::folder(), 1, 60).await;

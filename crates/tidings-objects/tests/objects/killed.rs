@@ -1,6 +1,6 @@
-//! A writer that is killed at any step of a whole run loses nothing, doubles nothing, and leaves
-//! nothing for ever: sealing in several parts, merging, deleting, and the place of a lost data
-//! folder taken by a new one.
+//! A writer that is killed at any step loses and duplicates no version, and leaves no file behind
+//! for good. The steps: sealing in several parts, merging, deleting, and a new data folder that
+//! takes the place of a lost one.
 
 use tidings_objects::{Place, SealError, newest};
 
@@ -9,10 +9,11 @@ use super::storage::Storage;
 use super::unsure::{Fault, Plan, Unsure};
 use super::world::{World, sum_of};
 
-/// Seals what was observed at once as a part of its own.
+/// So small that versions which are observed together are sealed as a part of their own.
 const PART_BYTES: usize = 1;
 
-/// A storage with an archive, the folder that writes it, and the one that is to.
+/// A storage with an archive, the data folder that writes it, and the new one that will take its
+/// place.
 struct Run {
     storage: Storage,
     former: World,
@@ -20,7 +21,7 @@ struct Run {
 }
 
 impl Run {
-    /// With what is sealed next, eight files are merged.
+    /// With the next seal there are eight files to merge.
     async fn begin(storage: Storage) -> Self {
         let (mut former, new) = (World::new(), World::new());
         for _ in 0..6 {
@@ -36,7 +37,7 @@ impl Run {
         }
     }
 
-    /// The same again, as it is when a process ended.
+    /// Copies of everything, as a process leaves it that has ended.
     fn copy(&self) -> Self {
         Self {
             storage: self.storage.copy(),
@@ -45,10 +46,10 @@ impl Run {
         }
     }
 
-    /// All that is to be done, or what is left of it.
+    /// Makes all steps, or those that are left.
     async fn work(&mut self, place: &Place) {
         match self.former.seal_late(place, PART_BYTES).await {
-            // Its place was taken.
+            // The new folder has already taken its place.
             Ok(_) | Err(SealError::Foreign { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -62,7 +63,7 @@ impl Run {
     }
 }
 
-/// Killed at every step, or at one of several.
+/// Kills the writer at every step, or at every `one_of`th.
 async fn killed_at(storage: Storage, one_of: usize) {
     let begun = Run::begin(storage).await;
     let mut run = begun.copy();
@@ -99,7 +100,7 @@ async fn in_a_folder() {
     killed_at(Storage::folder(), 1).await;
 }
 
-/// The steps are the same, but take longer.
+/// The steps are the same as in a folder, but take longer.
 #[tokio::test]
 async fn on_s3() {
     killed_at(Storage::s3(), 5).await;

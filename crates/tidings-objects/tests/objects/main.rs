@@ -1,4 +1,4 @@
-//! Archives on object storage, from outside.
+//! Tests of archives on object storage through the public API.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod chosen;

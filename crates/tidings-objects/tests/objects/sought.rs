@@ -1,4 +1,4 @@
-//! What is looked for among the newest versions; and an archive of which nothing can be deleted.
+//! Searches among the newest versions, and an archive whose files cannot be deleted.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ use super::reading::{History, id, judged, latest_records, listed, observe, read,
 use super::storage::Storage;
 use super::world::World;
 
-/// What is rare, or is not there, is looked for in pages of a bounded number of row groups.
+/// A search for something rare or missing is divided into pages, each of which reads a bounded
+/// number of row groups.
 #[tokio::test]
 async fn texts_are_looked_for_in_messages() {
     for storage in Storage::each() {
@@ -23,7 +24,7 @@ async fn texts_are_looked_for_in_messages() {
         let mut world = World::new();
         let mut history = History::new(11);
         history.noise = 400;
-        // Seven files of one part, and seven of eight.
+        // Now there are seven files of one part, and seven of eight parts.
         for _ in 0..63 {
             observe(&mut world, &mut history, 8).await;
             seal(&world, &place).await;
@@ -64,8 +65,8 @@ async fn texts_are_looked_for_in_messages() {
     }
 }
 
-/// A newer file has the name of an event, in another namespace, and not the object's: nothing of it
-/// is read but its filters.
+/// A newer file has an event of the same name in another namespace, and no event of the object. A
+/// search for the object reads only that file's filters.
 #[tokio::test]
 async fn newer_files_without_the_object_are_not_looked_into() {
     const EVENTS: usize = 3;
@@ -113,7 +114,7 @@ async fn newer_files_without_the_object_are_not_looked_into() {
             asked.push(store.asked());
         }
         // The ends of both files, their texts and times, keys, objects and bytes of the event, and
-        // the filters of both. A filter may know a name that is not there.
+        // the filters of both. A filter may wrongly report a name.
         assert_eq!(asked.iter().min(), Some(&9), "{asked:?}");
     }
 }
@@ -137,7 +138,7 @@ async fn what_cannot_be_deleted_keeps_nothing_from_being_sealed() {
         store.keeps.store(true, Ordering::Relaxed);
         let sealed = world.seal(&place, options()).await.unwrap();
         assert_eq!((sealed.versions, sealed.deleted), (5, 0));
-        // What is over is not part of the archive, and is still to be deleted.
+        // The removed files are not part of the archive any more, but are still to be deleted.
         let manifest = newest(&place, "prod").await.unwrap();
         assert_eq!((manifest.files.len(), manifest.rows()), (1, 5));
         assert!(!manifest.removed.is_empty());
@@ -148,8 +149,8 @@ async fn what_cannot_be_deleted_keeps_nothing_from_being_sealed() {
     }
 }
 
-/// An event's name was used again, and then another version of the event was observed, under the
-/// name that it has since.
+/// An event's name was used again by another event. Then another version of the first event was
+/// observed, under the name that it has had since.
 #[tokio::test]
 async fn an_elder_event_is_found_once_under_either_name() {
     for (storage, taker) in Storage::each().into_iter().zip(["x-1", "x-2"]) {
@@ -183,7 +184,8 @@ async fn an_elder_event_is_found_once_under_either_name() {
             let count = codec::decode_stored(&record.value, 0).unwrap().count;
             (count.unwrap(), id(record).1)
         };
-        // About another object, it has the name at the source.
+        // If the new event is about another object, the search by object shows the older event
+        // under its name at the source.
         let elder = if taker == "x-1" { &elder } else { &name };
         for records in [newest, list] {
             let mut shown: Vec<_> = records.iter().map(shown).collect();
@@ -193,7 +195,7 @@ async fn an_elder_event_is_found_once_under_either_name() {
     }
 }
 
-/// Events may have megabytes each. All that are read at once are in memory.
+/// Each event may have megabytes, and all events of a page are in memory at once.
 #[tokio::test]
 async fn a_page_of_large_events_has_few_of_them() {
     const BYTES: usize = 512 << 10;
@@ -240,7 +242,7 @@ async fn a_page_of_large_events_has_few_of_them() {
     assert_eq!(found, uids.len());
 }
 
-/// Its own clock went back between two versions that an archive observed.
+/// The archive's clock went back between two versions that it observed.
 #[tokio::test]
 async fn the_newest_version_is_the_sources() {
     for storage in Storage::each() {

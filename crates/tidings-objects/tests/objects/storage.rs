@@ -1,6 +1,5 @@
-//! Where an archive is in a test: in a folder, in a bucket of an S3 server, or in one of an
-//! emulator of another cloud. Folders and S3 have their objects as files, which a test may look at
-//! and damage.
+//! The storage of an archive in a test: a folder, a bucket of an S3 server, or a bucket of another
+//! cloud's emulator. In folders and on S3 the objects are files, which a test may read and damage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use tidings_testing::copy_folder;
 use tidings_testing::emulators::{Cloud, Emulator};
 use tidings_testing::s3::{BUCKET, S3Server};
 
-/// See the module documentation.
+/// The storage of one archive.
 pub(crate) struct Storage {
-    /// Where the files are, if objects are files.
+    /// The folder of the objects, if they are files.
     folder: tempfile::TempDir,
     at: At,
 }
@@ -22,17 +21,17 @@ pub(crate) struct Storage {
 enum At {
     Folder,
     S3(S3Server),
-    /// In a bucket of its own; copies have others.
+    /// A bucket of its own in the emulator. Copies have other buckets.
     Emulator(Arc<Emulator>, String),
 }
 
-/// A folder for a test, in memory where that can be.
+/// A folder for a test, in memory if possible.
 pub(crate) fn temporary() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     folder.unwrap()
 }
 
-/// Damages a file: puts other bytes in its place, or nothing.
+/// Replaces the bytes of a file, or deletes it.
 pub(crate) fn put(file: &Path, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => std::fs::write(file, bytes).unwrap(),
@@ -40,7 +39,7 @@ pub(crate) fn put(file: &Path, bytes: Option<&[u8]>) {
     }
 }
 
-/// Waits for something, whatever time it is in the test and whatever runs there.
+/// Waits for a future on another thread, so that the test's runtime and clock do not matter.
 fn wait<T: Send>(something: impl Future<Output = T> + Send) -> T {
     let run = || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -61,7 +60,7 @@ impl Storage {
         Self { folder, at }
     }
 
-    /// One of a cloud's emulator, if that is on this machine.
+    /// A storage in a cloud's emulator; `None` if that is not on this machine.
     pub(crate) fn emulated(cloud: Cloud) -> Option<Self> {
         Emulator::start(cloud).map(|emulator| Self::bucket(Arc::new(emulator)))
     }
@@ -73,25 +72,25 @@ impl Storage {
         Self { folder, at }
     }
 
-    /// One of each kind that has files.
+    /// A storage of each kind whose objects are files.
     pub(crate) fn each() -> [Self; 2] {
         [Self::folder(), Self::s3()]
     }
 
-    /// One of each kind that is on this machine.
+    /// A storage of each kind that is on this machine.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = Vec::from(Self::each());
         all.extend(Self::clouds());
         all
     }
 
-    /// One of each emulator that is on this machine.
+    /// A storage in each emulator that is on this machine.
     pub(crate) fn clouds() -> Vec<Self> {
         let clouds = [Cloud::Azure, Cloud::Google].into_iter();
         clouds.filter_map(Self::emulated).collect()
     }
 
-    /// Another one of the same kind, which has the same objects.
+    /// A new storage of the same kind with the same objects.
     pub(crate) fn copy(&self) -> Self {
         let copy = match &self.at {
             At::Folder => Self::folder(),
@@ -118,7 +117,7 @@ impl Storage {
         self.open(&self.url())
     }
 
-    /// Another place of the same storage.
+    /// Opens another URL in the same storage.
     pub(crate) fn open(&self, url: &str) -> Place {
         let opened = match &self.at {
             At::Folder => Place::open(url),
@@ -132,7 +131,7 @@ impl Storage {
         opened.unwrap()
     }
 
-    /// What its place asks.
+    /// The object store that the archive's place uses.
     pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
         store_of(self.place())
     }
@@ -147,7 +146,7 @@ impl Storage {
         }
     }
 
-    /// Whether there is an object.
+    /// Whether an object exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         if !matches!(self.at, At::Emulator(..)) {
             return self.file(path).is_file();
@@ -157,7 +156,7 @@ impl Storage {
         wait(async move { store.head(&path).await.is_ok() })
     }
 
-    /// How many files of events and rollups there are, finished or not.
+    /// The number of files of events and of rollups, finished or not.
     pub(crate) fn files(&self) -> usize {
         if !matches!(self.at, At::Emulator(..)) {
             let read = |folder: &Path| std::fs::read_dir(folder).map_or(0, Iterator::count);
@@ -173,7 +172,7 @@ impl Storage {
         })
     }
 
-    /// Changes what the newest manifest says, as JSON.
+    /// Changes the JSON of the manifest with this number.
     pub(crate) fn change_manifest(&self, number: u64, change: impl FnOnce(&mut serde_json::Value)) {
         let path = self.file(&format!("prod/manifests/{number:020}.json"));
         let mut manifest = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -182,7 +181,7 @@ impl Storage {
     }
 }
 
-/// What a place asks.
+/// The object store that a place uses.
 pub(crate) fn store_of(place: Place) -> Arc<dyn ObjectStore> {
     let mut asked = None;
     drop(place.through(|store| {
@@ -192,7 +191,7 @@ pub(crate) fn store_of(place: Place) -> Arc<dyn ObjectStore> {
     asked.unwrap()
 }
 
-/// What is below a folder.
+/// The objects below a folder.
 async fn listed(store: &dyn ObjectStore, folder: &str) -> Vec<ObjectMeta> {
     let folder = object_store::path::Path::from(folder);
     let found = store.list(Some(&folder)).try_collect();

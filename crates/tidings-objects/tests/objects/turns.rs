@@ -1,5 +1,5 @@
-//! Several that use one storage, of whose requests one is made at a time, in an order that is drawn
-//! from a seed.
+//! Several users of one storage make their requests one at a time, in an order that is drawn from a
+//! seed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use tidings_store::clock::ManualClock;
 use tokio::sync::{Notify, oneshot};
 
-/// See the module documentation.
+/// Decides which user makes the next request.
 pub(crate) struct Turns {
     state: Mutex<State>,
     changed: Notify,
 }
 
 struct State {
-    /// How many are not done.
+    /// The number of users that are not done.
     live: usize,
     waiting: BTreeMap<usize, oneshot::Sender<()>>,
 }
@@ -29,7 +29,7 @@ impl Turns {
         })
     }
 
-    /// Until it is one's turn.
+    /// Waits for the turn of this user.
     pub(crate) async fn wait(&self, who: usize) {
         let (tell, told) = oneshot::channel();
         self.state.lock().waiting.insert(who, tell);
@@ -37,14 +37,14 @@ impl Turns {
         told.await.unwrap();
     }
 
-    /// One has no more requests.
+    /// Reports that a user has no more requests.
     pub(crate) fn done(&self) {
         self.state.lock().live -= 1;
         self.changed.notify_one();
     }
 
-    /// Gives turns until all are done: to the user of the last one, or another. Now and then time
-    /// passes, up to a number of milliseconds.
+    /// Gives turns until all users are done: each to the user of the last turn, or to another. Now
+    /// and then the clock moves on, by at most this number of milliseconds.
     pub(crate) async fn give(&self, random: &mut fastrand::Rng, clock: &ManualClock, most: i64) {
         let mut last = 0;
         loop {
@@ -52,7 +52,8 @@ impl Turns {
                 match self.next(random, &mut last) {
                     Next::Turn(next) => break next,
                     Next::Over => return,
-                    // The others are at work, and come with a request or are done.
+                    // Other users are still at work. Each of them will make a request, or report
+                    // that it is done.
                     Next::Wait => self.changed.notified().await,
                 }
             };
@@ -63,7 +64,7 @@ impl Turns {
         }
     }
 
-    /// Whose turn is next.
+    /// Chooses the user of the next turn.
     fn next(&self, random: &mut fastrand::Rng, last: &mut usize) -> Next {
         let mut state = self.state.lock();
         if state.live == 0 {

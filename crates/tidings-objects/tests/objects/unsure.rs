@@ -1,5 +1,5 @@
-//! A storage that does not do as it should: in a way that a test says, or in any way, drawn from a
-//! seed. It looks after each change whether the newest manifest is whole.
+//! A storage with faults, which a test chooses or which are drawn from a seed. After each change it
+//! checks that every file of the newest manifest is complete.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,26 +25,29 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::storage::Storage;
 use super::turns::Turns;
 
-/// What is done with a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is refused.
+    /// It is refused, and does nothing.
     Refused,
-    /// It is done, and the answer is lost.
+    /// It is carried out, but its answer is lost.
     Unanswered,
-    /// It is done twice, and the second answer is what comes.
+    /// It is carried out twice, and the second answer is returned.
     Repeated,
-    /// It seems to be lost, and is done before the request after the next one.
+    /// It fails as if it were lost, but is carried out later, before the request after the next
+    /// one.
     Late,
-    /// What comes is the first half. Of a write in a folder, that is what stays behind.
+    /// Only the first half of the answer is returned. Of a write to a folder, the first half of the
+    /// file stays there.
     Cut,
-    /// The answer does not come for an hour.
+    /// The answer comes after an hour.
     Slow,
-    /// The process ends before it is done, or before the answer comes.
+    /// The process ends before the request is carried out, or, if `done`, after it and before the
+    /// answer.
     End { done: bool },
 }
 
-/// Those of a storage after which a writer continues.
+/// The faults after which the writer goes on.
 pub(crate) const FAULTS: [Fault; 5] = [
     Fault::Refused,
     Fault::Unanswered,
@@ -56,36 +59,37 @@ pub(crate) const FAULTS: [Fault; 5] = [
 /// Which requests have a fault.
 pub(crate) enum Plan {
     None,
-    /// The one of this number.
+    /// The request of this number has this fault.
     At(usize, Fault),
-    /// One of a number of requests, on average.
+    /// On average one of this number of requests has a fault.
     Any(fastrand::Rng, usize),
 }
 
-/// See the module documentation.
+/// A storage with faults, around another one.
 #[derive(Clone)]
 pub(crate) struct Unsure(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn ObjectStore>,
-    /// Where half a file stays behind.
+    /// The folder in which half of a file stays.
     folder: Option<std::path::PathBuf>,
     plan: Mutex<Plan>,
     requests: AtomicUsize,
     late: Mutex<Vec<(usize, Late)>>,
     ended: Notify,
-    /// Whose turn it is, among several.
+    /// The turns of several users, and the number of this user.
     turns: Option<(Arc<Turns>, usize)>,
     known: Arc<Known>,
 }
 
-/// What all that use a storage know of it.
+/// What all users of a storage have in common.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// The clock of the storage, if it is not the machine's, and when objects were written.
+    /// The clock of the storage, if it is not the machine's, and by it the times at which objects
+    /// were written.
     clock: Option<ManualClock>,
     written: Mutex<HashMap<Path, i64>>,
-    /// Files that were seen whole.
+    /// Files that were found complete.
     whole: Mutex<HashSet<Path>>,
 }
 
@@ -116,7 +120,7 @@ impl Unsure {
         Self::among(storage, plan, Arc::default(), None)
     }
 
-    /// One of several that use a storage.
+    /// The storage for one of several users.
     pub(crate) fn among(
         storage: &Storage,
         plan: Plan,
@@ -142,24 +146,24 @@ impl Unsure {
         (unsure.unwrap(), place)
     }
 
-    /// How many requests there were.
+    /// The number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Until the process is to end.
+    /// Waits until the process is to end.
     pub(crate) async fn ended(&self) {
         self.0.ended.notified().await;
     }
 
-    /// What is late comes now.
+    /// Carries out the delayed requests now.
     pub(crate) async fn arrive(&self) {
         self.arrive_before(usize::MAX).await;
     }
 
     async fn arrive_before(&self, number: usize) {
         while let Some(due) = self.due(number) {
-            // The answer is not waited for.
+            // Nobody reads these answers any more.
             match due {
                 Late::Put(to, bytes, how) => drop(self.put(&to, bytes, how).await),
                 Late::Delete(path) => drop(self.remove(&path).await),
@@ -173,7 +177,7 @@ impl Unsure {
         Some(late.remove(due).1)
     }
 
-    /// What is done with the next request.
+    /// What happens to the next request.
     async fn next(&self) -> Option<Fault> {
         if let Some((turns, who)) = &self.0.turns {
             turns.wait(*who).await;
@@ -218,7 +222,7 @@ impl Unsure {
         Ok(())
     }
 
-    /// Fails the test if the newest manifest names a file that is not whole.
+    /// Fails the test if the newest manifest names a file that is incomplete.
     async fn look(&self, of: &Path) {
         let store = &self.0.store;
         let cluster = of.as_ref().rsplitn(3, '/').nth(2).unwrap();
@@ -242,18 +246,19 @@ impl Unsure {
         }
     }
 
-    /// As the clock of the storage has it.
+    /// The object's metadata with its time by the storage's clock.
     fn dated(&self, mut found: ObjectMeta) -> ObjectMeta {
         if self.0.known.clock.is_some() {
             let at = self.0.known.written.lock().get(&found.location).copied();
-            // The clocks of tests are behind the machine's.
+            // The clocks of tests are behind the machine's, so the time is moved back.
             let since = found.last_modified.timestamp_millis() - at.unwrap_or(0);
             found.last_modified -= Duration::from_millis(since.unsigned_abs());
         }
         found
     }
 
-    /// What is done with the next request, which reads: whether the answer is cut.
+    /// Applies the fault of the next request, which reads. Returns whether its answer is to be cut
+    /// in half.
     async fn is_cut(&self) -> Result<bool> {
         match self.next().await {
             Some(Fault::Refused | Fault::Unanswered | Fault::Late) => return Err(failed()),
@@ -309,7 +314,7 @@ impl Unsure {
         Ok(path)
     }
 
-    /// What a process that is killed leaves in a folder.
+    /// Leaves what a killed process leaves in a folder: half of the file.
     fn leave_half(&self, to: &Path, bytes: PutPayload) {
         if let Some(folder) = &self.0.folder {
             let bytes = Bytes::from(bytes);
@@ -345,7 +350,7 @@ impl ObjectStore for Unsure {
                 Err(failed())
             }
             Some(Fault::Unanswered) => {
-                // It may be there already.
+                // The object may exist after the first write, so this one may fail.
                 drop(self.put(to, bytes, how).await);
                 Err(failed())
             }
@@ -363,7 +368,7 @@ impl ObjectStore for Unsure {
             }
             Some(Fault::End { done }) => {
                 if done {
-                    // It may be there already.
+                    // The object may exist after the first write, so this one may fail.
                     drop(self.put(to, bytes, how).await);
                 } else {
                     self.leave_half(to, bytes);

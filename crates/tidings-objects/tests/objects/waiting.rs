@@ -1,5 +1,5 @@
-//! What waits to be sealed is shown behind what is sealed: each version once, whatever is sealed
-//! meanwhile, and whether the archive that has it answers or not.
+//! Versions that wait to be sealed are shown after the sealed ones: each version once, whatever is
+//! sealed meanwhile, and whether or not the archive that has them answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::reading::{History, compare, listed, observe, seal, shown};
 use super::storage::Storage;
 use super::world::World;
 
-/// The archive that follows the cluster. It runs for each question, or until it is ended.
+/// The archive that follows the cluster. It is opened for each request, or runs until it is ended.
 struct Hot {
     folder: Mutex<PathBuf>,
     options: ClusterOptions,
@@ -39,7 +39,7 @@ impl Hot {
         })
     }
 
-    /// It runs from now on.
+    /// Opens the archive, which runs from now on.
     async fn start(&self, world: &World) -> Cluster {
         let cluster = world.open().await;
         *self.running.lock() = Some(Waiting::of(&cluster));
@@ -91,7 +91,7 @@ async fn read(place: &Place, hot: &Arc<Hot>) -> SealedCluster {
     read_with(place, hot, ReadOptions::default()).await
 }
 
-/// What is sealed, and nothing of what waits.
+/// A reader of what is sealed, which knows nothing of the versions that wait.
 async fn sealed_only(place: &Place) -> SealedCluster {
     let reader = Reader::new(place.clone(), ReadOptions::default());
     reader.open_with("prod", None).await.unwrap()
@@ -107,7 +107,7 @@ async fn begun(seed: u64, versions: usize) -> (Storage, Place, World, History) {
     (storage, place, world, history)
 }
 
-/// Seals what an archive has that runs, by parts that have some number of bytes.
+/// Seals what a running archive has, in parts of about this number of bytes.
 async fn seal_running(world: &World, place: &Place, cluster: &Cluster, part_bytes: usize) {
     let mut options = SealOptions::default();
     options.part_bytes = part_bytes;
@@ -116,7 +116,7 @@ async fn seal_running(world: &World, place: &Place, cluster: &Cluster, part_byte
     assert_ne!(sealed.unwrap().versions, 0);
 }
 
-/// How many versions are shown.
+/// The number of versions that are shown.
 async fn versions(sealed: &SealedCluster) -> u64 {
     sealed.store().stats().await.unwrap().records
 }
@@ -129,9 +129,9 @@ async fn what_waits_is_read_as_if_it_were_sealed() {
     for round in 0..15 {
         observe(&mut world, &mut history, 30).await;
         match round {
-            // There is a newer manifest, and the journal has no more what comes before.
+            // There is a newer manifest, and the journal no longer has the entries before it.
             3 | 7 => drop(seal(&world, &place).await),
-            // It is known already.
+            // The reader already knows the newer manifest.
             5 => {
                 seal(&world, &place).await;
                 sealed.look().await.unwrap();
@@ -143,12 +143,12 @@ async fn what_waits_is_read_as_if_it_were_sealed() {
         let revision = sealed.store().revision();
         assert!(revision > before, "{round}: {revision} follows {before}");
         before = revision;
-        // Of one part, of none, and of several, of which some were merged.
+        // In these rounds one part waits, none, or several, some of which were merged.
         if [0, 3, 14].contains(&round) {
             compare(&world, &sealed).await;
         }
     }
-    // Nothing new.
+    // There is nothing new.
     sealed.hear().await.unwrap();
     assert_eq!(sealed.store().revision(), before);
     assert_eq!(sealed.heard().unwrap().failure, None);
@@ -156,7 +156,7 @@ async fn what_waits_is_read_as_if_it_were_sealed() {
     assert_eq!(sealed.heard().unwrap().versions, waiting);
 }
 
-/// A seal ends between entries that were asked for together.
+/// A seal ends between entries that the reader received together.
 #[tokio::test]
 async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
     for is_down in [false, true] {
@@ -167,7 +167,7 @@ async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
         let hot = Hot::of(&world);
         let sealed = read(&place, &hot).await;
         sealed.hear().await.unwrap();
-        // The same data folder at an earlier time.
+        // This copy of the data folder is from before the last entries.
         seal(&before, &place).await;
         hot.is_down(is_down);
         sealed.look().await.unwrap();
@@ -193,13 +193,13 @@ async fn an_archive_that_does_not_answer_is_said_and_waited_for() {
     let error = sealed.hear().await.unwrap_err().to_string();
     assert_eq!(error, "connection refused");
     assert_eq!(sealed.heard().unwrap().failure, Some(error));
-    // What is sealed is served, and ready.
+    // The sealed versions are still served.
     assert_eq!(versions(&sealed).await, 50);
     hot.is_down(false);
     sealed.hear().await.unwrap();
     assert_eq!(sealed.heard().unwrap().failure, None);
     compare(&world, &sealed).await;
-    // What waited is shown further, and is sealed some time.
+    // The versions that waited are still shown, and will be sealed at some time.
     hot.is_down(true);
     observe(&mut world, &mut history, 50).await;
     assert!(sealed.hear().await.is_err());
@@ -209,7 +209,7 @@ async fn an_archive_that_does_not_answer_is_said_and_waited_for() {
     compare(&world, &sealed).await;
 }
 
-/// Numbers of one journal say nothing of another.
+/// The numbers of one journal have no meaning for another.
 #[tokio::test]
 async fn what_waits_elsewhere_is_not_shown() {
     let storage = Storage::folder();
@@ -224,14 +224,14 @@ async fn what_waits_elsewhere_is_not_shown() {
     sealed.hear().await.unwrap();
     assert_eq!(versions(&sealed).await, 90);
 
-    // Another data folder takes its place, and sees what came later.
+    // Another data folder takes the place, and observed what came later.
     assert!(new.take_over(&place).await.unwrap());
     sealed.look().await.unwrap();
     assert_eq!(versions(&sealed).await, 60);
-    // The former one has sealed the first entries of its own journal.
+    // The former folder has sealed the first entries of its own journal.
     let error = sealed.hear().await.unwrap_err();
     assert!(matches!(error, HearError::Behind), "{error}");
-    // Another one has them still.
+    // A third folder still has all entries of its journal.
     let mut other = World::new();
     observe(&mut other, &mut history, 10).await;
     hot.is_at(other.path());
@@ -247,7 +247,7 @@ async fn what_waits_elsewhere_is_not_shown() {
     sealed.hear().await.unwrap();
     assert_eq!(versions(&sealed).await, 100);
 
-    // A folder that was put back from a copy has less than is sealed.
+    // A folder restored from an old copy has fewer versions than are sealed.
     let old = World::new();
     hot.is_at(old.path());
     assert!(sealed.hear().await.is_err());
@@ -270,7 +270,7 @@ async fn a_list_continues_as_it_was_while_more_waits_and_is_sealed() {
         let rest = rest.after(first.records[4].key.clone()).limit(500);
         (all, rest)
     };
-    // What it shows is sealed before it continues.
+    // What the list shows is sealed before its next page is read.
     let (all, rest) = begin().await;
     observe(&mut world, &mut history, 20).await;
     seal(&world, &place).await;
@@ -289,18 +289,19 @@ async fn a_list_continues_as_it_was_while_more_waits_and_is_sealed() {
             Ok::<_, ReadError>(())
         }
     };
-    // More waits: this reader knows what was shown, and another one asks for it.
+    // More versions wait. This reader knows what the list showed, and another reader asks the
+    // archive.
     observe(&mut world, &mut history, 40).await;
     sealed.hear().await.unwrap();
     assert_ne!(listed(&*cold, &ListRequest::default(), 500).await, all);
     continues(sealed.clone()).await.unwrap();
     continues(read(&place, &hot).await).await.unwrap();
-    // One that does not know of what waits cannot.
+    // A reader that knows no archive to ask cannot continue the list.
     let reader = Reader::new(place.clone(), ReadOptions::default());
     let without = reader.open("prod").await.unwrap();
     let error = continues(without).await.unwrap_err();
     assert!(matches!(error, ReadError::Compacted { .. }), "{error}");
-    // It was sealed, and is known only where it was shown.
+    // After the seal, only the reader that showed it knows it.
     seal(&world, &place).await;
     sealed.hear().await.unwrap();
     continues(sealed.clone()).await.unwrap();
@@ -335,7 +336,8 @@ async fn what_is_held_of_what_waits_is_bounded() {
     compare(&world, &sealed).await;
 }
 
-/// A client asks any reader, with a number that it has of another one or of the cluster.
+/// A client may resume its watch at any reader, with a number from another reader or from the
+/// cluster.
 #[tokio::test]
 async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     let (_storage, place, mut world, mut history) = begun(18, 40).await;
@@ -348,7 +350,8 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
         async |sealed: &SealedCluster, after: u64| sealed.store().watch(Bytes::new(), after).await;
     let mut here = watch(&one, begun).await.unwrap();
     observe(&mut world, &mut history, 20).await;
-    // It has not heard of that state, and knows a later one by now.
+    // This reader does not know the state that the watch begins at, and the archive has a later one
+    // by now.
     let mut there = watch(&other, begun).await.unwrap();
     one.hear().await.unwrap();
     let told = here.next().await.unwrap();
@@ -356,7 +359,7 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     let reached = told.last().unwrap().revision();
     assert_eq!([here.revision(), there.revision()], [reached; 2]);
 
-    // From the number of the last change, and from one that is older by more than one step.
+    // A watch is resumed at the last change, and at one several steps earlier.
     observe(&mut world, &mut history, 5).await;
     other.hear().await.unwrap();
     let told = there.next().await.unwrap();
@@ -368,9 +371,9 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     let later: BTreeSet<_> = all.iter().map(|change| change.key().clone()).collect();
     assert!(keys.is_subset(&later) && keys.len() < later.len());
 
-    // What is no state of this archive.
+    // These numbers are not states of this archive.
     let newest = other.store().revision();
-    // The last ones are behind manifests that are not there yet.
+    // The last ones are of manifests that do not exist yet.
     let next = 1 << 24;
     for number in [
         1,
@@ -388,7 +391,8 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     let store = other.store();
     assert!(store.is_own(1) && store.is_own(newest) && !store.is_own((1 << 62) + 7));
 
-    // It continues when all that was shown is sealed; who has not shown it cannot tell.
+    // The watch continues when everything that was shown is sealed. A reader that did not show it
+    // cannot resume it.
     hot.is_down(true);
     let third = read(&place, &hot).await;
     assert!(watch(&third, begun).await.is_err());
@@ -405,7 +409,8 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
     assert!(matches!(refused, WatchError::Compacted { .. }), "{refused}");
 }
 
-/// The page asks any reader, with the position of one that has looked later.
+/// The page sends its requests to any reader, with the position of one that has read a later
+/// manifest.
 #[tokio::test]
 async fn a_watch_begins_where_another_reader_has_seen_more_sealed() {
     let (_storage, place, mut world, mut history) = begun(19, 40).await;
@@ -420,7 +425,7 @@ async fn a_watch_begins_where_another_reader_has_seen_more_sealed() {
     assert_eq!(other.store().revision(), ahead);
 }
 
-/// It is in no file, and who is shown it would not be told that it was deleted.
+/// The event is in no file, so a watcher to whom it was shown would not learn that it was deleted.
 #[tokio::test]
 async fn a_watch_ends_when_what_was_shown_is_deleted_before_it_is_sealed() {
     for is_deleted in [false, true] {
@@ -451,7 +456,7 @@ async fn a_watch_ends_when_what_was_shown_is_deleted_before_it_is_sealed() {
     }
 }
 
-/// Nothing is sealed, as the data folder is older than the archive, or for another reason.
+/// Nothing is sealed, because the data folder is older than the archive, or for another reason.
 #[tokio::test]
 async fn what_was_deleted_is_shown_no_longer_though_nothing_is_sealed() {
     let storage = Storage::folder();
@@ -467,7 +472,7 @@ async fn what_was_deleted_is_shown_no_longer_though_nothing_is_sealed() {
     let store = sealed.store();
     let all = listed(&*store, &ListRequest::default(), 500).await;
     let first = store.list(ListRequest::default().limit(1)).await.unwrap();
-    // What is the same is shown further.
+    // What has not changed is still shown.
     for _ in 0..250 {
         sealed.hear().await.unwrap();
     }
@@ -482,7 +487,7 @@ async fn what_was_deleted_is_shown_no_longer_though_nothing_is_sealed() {
     assert_eq!(store.get(key).await.unwrap(), None);
     let left = listed(&*store, &ListRequest::default(), 500).await;
     assert_eq!(left.len(), all.len() - 1);
-    // Nor is it in a list that began before.
+    // The deleted event is not in a list that began earlier either.
     let rest = ListRequest::default()
         .at(first.revision)
         .after(first.records[0].key.clone());
@@ -491,7 +496,7 @@ async fn what_was_deleted_is_shown_no_longer_though_nothing_is_sealed() {
     hot.end(cluster).await;
 }
 
-/// It is told the same as at a reader that asked before they were sealed.
+/// The watcher gets the same changes as at a reader that asked before the versions were sealed.
 #[tokio::test]
 async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_them() {
     let cases = [false, true].map(|is_heard| [(is_heard, usize::MAX), (is_heard, 1)]);
@@ -510,10 +515,10 @@ async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_t
         }
         let cluster = hot.start(&world).await;
         early.hear().await.unwrap();
-        // By one manifest, or by several.
+        // They are sealed with one manifest, or with several.
         seal_running(&world, &place, &cluster, part_bytes).await;
         if is_heard {
-            // The newer manifest is not known yet.
+            // The reader does not know the newer manifest yet.
             late.hear().await.unwrap();
         }
         late.look().await.unwrap();
@@ -525,7 +530,7 @@ async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_t
         assert!(!told.is_empty());
         assert_eq!(told, told_early.next().await.unwrap());
         compare(&world, &late).await;
-        // What comes later is told, too.
+        // Later changes are reported too.
         observe(&mut world, &mut history, 5).await;
         late.hear().await.unwrap();
         early.hear().await.unwrap();
@@ -535,18 +540,18 @@ async fn a_watch_continues_when_versions_are_sealed_before_the_reader_asks_for_t
     }
 }
 
-/// What keeps a reader from being told what was sealed before it asked for that.
+/// Why a reader does not learn what was sealed before it asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hindrance {
     Nothing,
-    /// An event was deleted before it was sealed.
+    /// An event was deleted before the others were sealed.
     DeletedBefore,
-    /// It was deleted before it was asked for.
+    /// The event was deleted after that, and before the reader asked.
     DeletedSince,
-    /// The archive ended meanwhile.
+    /// The archive was restarted.
     Ended,
     NoAnswer,
-    /// The question before was not answered.
+    /// The request before was not answered.
     NoAnswerBefore,
 }
 
@@ -595,7 +600,7 @@ async fn a_watch_ends_when_what_was_sealed_before_it_was_asked_for_is_not_known_
         hot.is_down(hindrance == Hindrance::NoAnswer);
         sealed.look().await.unwrap();
         hot.end(cluster).await;
-        // It is shown, whether it is told or not.
+        // A list shows the sealed versions, whether or not the watch reports them.
         let shown = newest(&place, "prod").await.unwrap().number << 24;
         assert_eq!(sealed.store().revision(), shown, "{hindrance:?}");
         let told = watch.next().await;
@@ -609,7 +614,7 @@ async fn a_watch_ends_when_what_was_sealed_before_it_was_asked_for_is_not_known_
     }
 }
 
-/// The timeline is told what is new.
+/// The timeline gets the changes.
 #[tokio::test]
 async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
     let (_storage, place, mut world, mut history) = begun(17, 40).await;
@@ -642,7 +647,8 @@ async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
     let is_of_namespace = |key: &&Bytes| key.starts_with(b"a/");
     let expected: BTreeSet<_> = told.keys().filter(is_of_namespace).cloned().collect();
     assert_eq!(of_namespace, expected);
-    // They are as a list has them then, and events that it has and were not told are older.
+    // The changes have the events as a list has them at that time. Events of the list that were not
+    // reported are older.
     let listed = listed(&*store, &ListRequest::default(), 500).await;
     let listed: BTreeMap<_, _> = listed.into_iter().map(|it| (it.key, it.value)).collect();
     let nameless = |value: &Bytes| {
@@ -654,13 +660,13 @@ async fn what_is_new_of_what_waits_is_told_to_those_who_watch() {
         assert_eq!(nameless(&listed[key]), nameless(value));
     }
     assert!(told.len() < listed.len());
-    // It is the same when it is sealed.
+    // After a seal the watch goes on.
     seal(&world, &place).await;
     sealed.look().await.unwrap();
     observe(&mut world, &mut history, 5).await;
     sealed.hear().await.unwrap();
     assert!(!all.next().await.unwrap().is_empty());
-    // What is sealed before it was shown is not told if the archive that did so has ended.
+    // What was sealed before it was shown is not reported, because the archive has ended since.
     observe(&mut world, &mut history, 5).await;
     seal(&world, &place).await;
     sealed.look().await.unwrap();

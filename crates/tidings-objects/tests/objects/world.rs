@@ -1,4 +1,4 @@
-//! A cluster whose versions wait to be sealed.
+//! A cluster whose versions wait to be sealed, in a data folder for tests.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -22,12 +22,13 @@ use super::storage::{Storage, temporary};
 
 const START: i64 = 1_700_000_000_000;
 
-/// So much later that every object is old by then.
+/// A clock so late that every object is old.
 pub(crate) fn long_after() -> ManualClock {
     ManualClock::at(UnixMillis(4_000_000_000_000))
 }
 
-/// Stands for the versions of an archive, however they are distributed over files.
+/// A sum over all versions of an archive, which does not depend on how they are distributed over
+/// files.
 pub(crate) fn sum_of(manifest: &Manifest) -> u64 {
     let sums = manifest.files.iter().map(|file| &file.sum);
     sums.fold(0, |sum, one| {
@@ -35,17 +36,17 @@ pub(crate) fn sum_of(manifest: &Manifest) -> u64 {
     })
 }
 
-/// Where versions wait, as an import leaves them.
+/// A data folder in which versions wait, after an import.
 pub(crate) struct World {
     folder: tempfile::TempDir,
     pub(crate) clock: ManualClock,
-    /// How many versions were observed.
+    /// The number of observed versions.
     pub(crate) observed: u64,
-    /// How long events are kept.
+    /// The retention of events.
     pub(crate) keep_for: Duration,
 }
 
-/// Lets a store believe its clock, which shows the same afterwards.
+/// Moves the clock until the store believes it, and then moves it back.
 pub(crate) fn believe(cluster: &Cluster, clock: &ManualClock) {
     for _ in 0..3 {
         clock.advance(30_000);
@@ -65,7 +66,7 @@ impl World {
         }
     }
 
-    /// The same again, in another folder.
+    /// A copy in another folder.
     pub(crate) fn copy(&self) -> Self {
         let mut world = Self::new();
         world.clock = ManualClock::at(self.clock.now());
@@ -74,12 +75,12 @@ impl World {
         world
     }
 
-    /// Where it is.
+    /// The path of the data folder.
     pub(crate) fn path(&self) -> &Folder {
         self.folder.path()
     }
 
-    /// Waits until nothing has the folder: a store that was dropped may still be writing.
+    /// Waits until no process uses the folder. A dropped store may still be writing.
     pub(crate) async fn ended(&self) {
         let Ok(lock) = File::open(self.folder.path().join("lock")) else {
             return;
@@ -99,7 +100,7 @@ impl World {
         options
     }
 
-    /// Observes versions of some events about some pods, which grow in number and repeat.
+    /// Observes versions of events about some pods. The number of events grows, and some repeat.
     pub(crate) async fn observe(&mut self, versions: u64) {
         let time = |millis: i64| Timestamp::from_millisecond(millis).unwrap().to_string();
         self.clock.advance(60_000);
@@ -129,12 +130,12 @@ impl World {
         self.import(&lines).await;
     }
 
-    /// Observes versions, as the lines of an export say them; some may be of other kinds.
+    /// Observes versions in the form of an export's lines. Lines of other kinds are allowed.
     pub(crate) async fn import(&mut self, said: &[serde_json::Value]) {
         self.import_with([json!([]), json!([])], said).await;
     }
 
-    /// The same, with positions and gaps.
+    /// Observes versions, positions and gaps.
     pub(crate) async fn import_with(
         &mut self,
         [followed, gaps]: [serde_json::Value; 2],
@@ -164,14 +165,14 @@ impl World {
         assert_eq!(imported.versions, versions);
     }
 
-    /// What is kept of the cluster.
+    /// Opens the data folder.
     pub(crate) async fn open(&self) -> Cluster {
         let options = self.options("prod");
         let opened = Cluster::open_kept(self.folder.path(), options).await;
         opened.unwrap()
     }
 
-    /// The identity of its store.
+    /// The identity of the folder's store.
     pub(crate) async fn identity(&self) -> String {
         let cluster = self.open().await;
         let identity = cluster.store_identity().to_owned();
@@ -179,7 +180,7 @@ impl World {
         identity
     }
 
-    /// Deletes an event, in the archive.
+    /// Deletes an event in the archive.
     pub(crate) async fn delete(&self, key: impl AsRef<[u8]>) {
         let cluster = self.open().await;
         let deleted = cluster
@@ -216,7 +217,7 @@ impl World {
         sealed
     }
 
-    /// Seals when everything that was written is old, and what is over is deleted at once.
+    /// Seals with a clock by which everything is old, so that removed files are deleted at once.
     pub(crate) async fn seal_late(
         &self,
         place: &Place,
@@ -237,7 +238,7 @@ impl World {
         sealed
     }
 
-    /// Continues the archive at a place; whether there was one to be continued.
+    /// Continues the archive at a place. Returns whether there was one to continue.
     pub(crate) async fn take_over(
         &self,
         place: &Place,
@@ -248,7 +249,8 @@ impl World {
         taken
     }
 
-    /// The archive is whole, and has these versions, and nothing is left beside it.
+    /// Checks that the archive is complete, has the versions of this sum, and that no other files
+    /// are left.
     pub(crate) async fn check_sum(&self, storage: &Storage, sum: u64) {
         let checked = check(&storage.place(), "prod").await.unwrap();
         assert_eq!(checked.problems, Vec::<String>::new());
@@ -256,12 +258,12 @@ impl World {
         assert_eq!(checked.manifest.gone, 0);
         assert_eq!(sum_of(&checked.manifest), sum);
         assert_eq!(checked.leavings, 0);
-        // Each file with its rollup, and nothing half written.
+        // Each file has its rollup, and there is no incomplete file.
         let files = checked.manifest.files.len();
         assert_eq!(storage.files(), 2 * files);
     }
 
-    /// The archive is whole, and has each version once.
+    /// Checks that the archive is complete, and has each version once.
     pub(crate) async fn check(&self, place: &Place) {
         let checked = check(place, "prod").await.unwrap();
         assert_eq!(checked.problems, Vec::<String>::new());
