@@ -1,7 +1,8 @@
-//! Whatever lies in a bucket, a reader takes memory in proportion to what it may hold, and says
-//! what is damaged: files that say more than they have, and real ones with bytes changed.
+//! Whatever is in a bucket, a reader's memory is in proportion to what it is allowed to hold, and
+//! the reader reports what is damaged. The bucket has files whose headers state more than there is,
+//! and real files with changed bytes.
 //!
-//! One test measures at a time: the allocator is that of the whole process.
+//! Only one test measures at a time, because the allocator counts for the whole process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
@@ -20,13 +21,13 @@ use xxhash_rust::xxh3::xxh3_64;
 #[global_allocator]
 static ALLOCATOR: Counting = COUNTING;
 
-/// Bytes that may be allocated, one after the other, for all questions about a small archive.
+/// Maximum bytes that all requests to a small archive allocate in total.
 const ALLOCATED_MAX: usize = 96 << 20;
-/// Changes that are made to real objects.
+/// Number of changes to real objects.
 const CHANGES: u64 = 150;
 const MANIFEST: &str = "prod/manifests/00000000000000000001.json";
 
-/// An archive of one file with its rollup.
+/// An archive with one file and its rollup.
 struct Archive {
     store: Arc<InMemory>,
     manifest: Value,
@@ -54,7 +55,7 @@ impl Archive {
         found.bytes().await.unwrap()
     }
 
-    /// The same with other bytes of the file or its rollup, which the manifest says are right.
+    /// The archive with other bytes for the file or its rollup, whose checksum the manifest has.
     async fn with(&self, of: &str, bytes: &[u8], rows: Option<u64>) -> Place {
         let mut manifest = self.manifest.clone();
         let file = manifest.pointer_mut(&format!("/files/0{of}")).unwrap();
@@ -81,7 +82,7 @@ async fn put(store: &InMemory, path: &str, bytes: &[u8]) {
     store.put(&Path::from(path), bytes.into()).await.unwrap();
 }
 
-/// Asks for everything; what was said to be wrong.
+/// Makes every request. Returns the errors.
 async fn ask(place: &Place) -> Vec<String> {
     let mut said = Vec::new();
     match check(place, "prod").await {
@@ -123,25 +124,26 @@ fn why<T>(result: Result<T, ReadError>) -> Option<String> {
     result.err().map(|error| error.to_string())
 }
 
-/// How many bytes all questions allocated, one after the other, and what was said to be wrong.
+/// The bytes that all requests allocated in total, and the errors.
 async fn cost(place: &Place) -> (usize, Vec<String>) {
     let region = allocations::region();
     let said = ask(place).await;
     (region.change().bytes_allocated, said)
 }
 
-/// Other bytes: some are set, left out, put in, or cut off.
+/// Changed bytes: some are set, removed, inserted, or cut off at the end.
 fn changed(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.usize(1..4) {
-        // The end of a file says what else there is.
+        // The end of a file states where everything else is, so half of the changes are in its
+        // second half.
         let from = if random.bool() { bytes.len() / 2 } else { 0 };
         let at = random.usize(from..bytes.len());
         match random.u8(0..8) {
             0 => bytes.truncate(at),
             1 => bytes.insert(at, random.u8(..)),
             2 => drop(bytes.remove(at)),
-            // A number that goes on: it becomes far greater.
+            // The bit that continues a variable-length number, which becomes far greater.
             3 => bytes[at] |= 0x80,
             4 => bytes[at] = 0xff,
             5 => bytes[at] = 0,
@@ -160,7 +162,7 @@ async fn what_lies_in_a_bucket_takes_no_more_memory_than_it_may() {
     let well = archive
         .with("", &archive.object(&archive.path("")).await, None)
         .await;
-    // Tables that are made once.
+    // The first run also makes tables that are made only once.
     cost(&well).await;
     let (bytes, said) = cost(&well).await;
     assert_eq!(said, Vec::<String>::new());
@@ -180,7 +182,7 @@ async fn what_lies_in_a_bucket_takes_no_more_memory_than_it_may() {
             let path = path.trim_start_matches("prod/");
             assert!(said.iter().any(|why| why.contains(path)), "{said:?}");
         }
-        // As a rollup it has other columns.
+        // The file has other columns than a rollup.
         let place = archive.with("/rollup", &file, None).await;
         let (bytes, _) = cost(&place).await;
         assert!(

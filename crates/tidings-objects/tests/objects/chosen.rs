@@ -1,5 +1,5 @@
-//! What is in an event is chosen by whoever writes it: it costs those who ask for others nothing,
-//! and keeps nothing from them.
+//! The content of an event is chosen by its author. It must not make requests about other events
+//! expensive, or hide them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::reading::{id, judged, listed, read};
 use super::storage::Storage;
 use super::world::World;
 
-/// A version of an event, as an export has it.
+/// A version of an event in the form of an export.
 fn version(world: &World, number: usize, uid: &str, about: &Value) -> Value {
     let at = Timestamp::from_millisecond(world.clock.now().0).unwrap();
     let name = format!("event-{number:03}");
@@ -37,8 +37,8 @@ fn version(world: &World, number: usize, uid: &str, about: &Value) -> Value {
     })
 }
 
-/// Events about a node are in the namespace `default`, and the node's own is none; a page of those
-/// that are selected may have none of the first names.
+/// Events about a node are in the namespace `default`, while the node itself has no namespace. A
+/// page of selected events may have none of the first names.
 #[tokio::test]
 async fn a_list_passes_over_no_event_behind_those_that_are_not_selected() {
     let storage = Storage::folder();
@@ -84,7 +84,7 @@ fn filled(number: u64, hours: u64, last_seen: i64) -> FilledVersion {
     version
 }
 
-/// An archive with one event of a far year in each file.
+/// An archive in which each file has one event with a time in a far year.
 #[tokio::test]
 async fn events_of_a_far_year_do_not_have_all_files_read() {
     const FILES: u64 = 40;
@@ -117,10 +117,10 @@ async fn events_of_a_far_year_do_not_have_all_files_read() {
     asked.asked();
     let page = store.newest(request.clone()).await.unwrap();
     assert_eq!(page.records.len(), 3);
-    // The latest file, and some that are looked into with it.
+    // It reads the latest file, and a few that it looks into at the same time.
     let requests = asked.asked();
     assert!(requests <= 8, "{requests} requests");
-    // All of them are found, and each of a far year soon after it was observed.
+    // All events are found, each event of a far year near the time at which it was observed.
     request.until = None;
     request.limit = 7;
     let (mut found, mut of_far_years) = (0, 0);
@@ -158,7 +158,7 @@ async fn archive(versions: Vec<Vec<FilledVersion>>) -> (Place, SealedCluster) {
     (place, sealed)
 }
 
-/// Whether rollups say them or rows, and however many a page has.
+/// It does not matter whether the counts come from rollups or rows, nor how many are on a page.
 #[tokio::test]
 async fn counts_have_the_beginnings_of_long_reasons() {
     let version = |number: u64| {
@@ -193,7 +193,7 @@ async fn counts_have_the_beginnings_of_long_reasons() {
     assert_eq!(by_rows.counts, by_rollup.counts);
 }
 
-/// Events of an importer may have no uid.
+/// Imported events may have no uid.
 #[tokio::test]
 async fn versions_that_differ_by_the_name_of_their_event_are_told_apart() {
     let version = |name: &str| {
@@ -213,7 +213,7 @@ async fn versions_that_differ_by_the_name_of_their_event_are_told_apart() {
     assert_eq!(names, ["a", "b", "c"]);
 }
 
-/// What a read needs of files is not held by it, but read again where the cache has no room.
+/// A read may need more than the cache holds. Then it is read again.
 #[tokio::test]
 async fn lists_of_many_files_are_the_same_without_a_cache() {
     let files = (0..12).map(|file| {

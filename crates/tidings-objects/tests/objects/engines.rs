@@ -1,5 +1,5 @@
-//! DuckDB and ClickHouse read an archive as it lies there: they answer the questions of the how-to
-//! by what is in it, and have every value of every row that was promised, in a folder and on S3.
+//! DuckDB and ClickHouse read the files of an archive. They answer the questions of the how-to as
+//! expected, and find every promised value of every row, in a folder and on S3.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -32,13 +32,13 @@ const GRAFANA: &str = concat!(
 );
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects/engines.py");
 const COMPARE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects/compare.py");
-/// Real events as JSON Lines, beside the project where they are.
+/// The folder of real events as JSON Lines, which may be beside the project.
 const CAPTURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/events");
-/// Fewer would mean that files are missing there.
+/// With fewer events, files are missing in that folder.
 const CAPTURED_MIN: usize = 10_000;
 const DAY_MILLIS: i64 = 24 * 3_600_000;
 
-/// The lines that a script prints.
+/// Runs a script, and returns the lines of JSON that it prints.
 fn run(python: &Path, script: &str, arguments: &[&Path]) -> Vec<Value> {
     let ran = Command::new(python).arg(script).args(arguments).output();
     let ran = ran.unwrap();
@@ -49,7 +49,7 @@ fn run(python: &Path, script: &str, arguments: &[&Path]) -> Vec<Value> {
     printed.lines().map(read).collect()
 }
 
-/// What engines answer to the questions of a how-to.
+/// The answers of both engines to the questions of a how-to.
 fn ask(python: &Path, how_to: &str, folder: &Path) -> BTreeMap<String, Vec<Value>> {
     let mut answers = BTreeMap::<String, Vec<Value>>::new();
     for mut answer in run(python, SCRIPT, &[Path::new(how_to), folder]) {
@@ -62,18 +62,18 @@ fn ask(python: &Path, how_to: &str, folder: &Path) -> BTreeMap<String, Vec<Value
     answers
 }
 
-/// What a cluster has said, and what its files should have of it.
+/// A cluster with the rows that its files must have.
 struct Observed {
     cluster: &'static str,
     world: World,
     lines: Vec<Line>,
-    /// The uid of the event that has a namespace and name.
+    /// The uid of the event that has this namespace and name now.
     names: BTreeMap<(String, String), String>,
     /// Uids of events that were deleted in the archive.
     deleted: BTreeSet<String>,
 }
 
-/// A version, as an export says it.
+/// A version in the form of an export's line.
 struct Line {
     said: Value,
     is_sealed: bool,
@@ -100,7 +100,7 @@ impl Observed {
         self.world.clock.now().0
     }
 
-    /// Observes versions, and ends of events; not of those that were deleted.
+    /// Observes versions and ends of events, except of deleted events.
     async fn observe(&mut self, mut said: Vec<Value>) {
         said.retain(|said| !self.deleted.contains(uid_of(said)));
         self.world.import(&said).await;
@@ -120,8 +120,8 @@ impl Observed {
         }
     }
 
-    /// A name was used again: the newest version of the event that had it has another one from then
-    /// on, unless it was sealed.
+    /// Records that a name was used again. From then on the older event's newest version has
+    /// another name, unless it was sealed before.
     fn give_name(&mut self, name: &str, uid: &str) {
         let newest = self.lines.iter_mut().rfind(|line| line.uid() == uid);
         if let Some(newest) = newest.filter(|newest| !newest.is_sealed) {
@@ -130,7 +130,7 @@ impl Observed {
         }
     }
 
-    /// Deletes the event that has a key, in the archive.
+    /// Deletes the event of a key in the archive.
     async fn delete(&mut self, key: &'static str) {
         let (namespace, name) = key.split_once('/').unwrap();
         let uid = self.names.remove(&(namespace.to_owned(), name.to_owned()));
@@ -138,7 +138,7 @@ impl Observed {
         self.take_out(&uid.unwrap());
     }
 
-    /// Deletes an event, as an export says it.
+    /// Deletes an event, and removes its rows from the expected ones.
     async fn delete_as_said(&mut self, namespace: &str, name: &str, uid: &str) {
         let until = time(self.now() + DAY_MILLIS);
         let deleted = json!({
@@ -155,7 +155,7 @@ impl Observed {
         self.deleted.insert(uid.to_owned());
     }
 
-    /// Seals what waits, and takes out what was deleted.
+    /// Seals what waits, and removes deleted events from the files.
     async fn seal(&mut self, place: &Place) {
         let (world, options) = (&self.world, SealOptions::default());
         loop {
@@ -169,7 +169,7 @@ impl Observed {
         }
     }
 
-    /// We read as many versions there as engines should.
+    /// Checks that our reader finds as many versions as the engines must find.
     async fn count(&self, place: &Place) {
         let versions = self.lines.len() as u64;
         let reader = Reader::new(place.clone(), ReadOptions::default());
@@ -178,7 +178,7 @@ impl Observed {
     }
 }
 
-/// The uid of the event that a line has.
+/// The uid of the event in a line.
 fn uid_of(said: &Value) -> &str {
     text(&said["event"]["metadata"]["uid"])
 }
@@ -191,7 +191,7 @@ fn time(millis: i64) -> String {
     Timestamp::from_millisecond(millis).unwrap().to_string()
 }
 
-/// A line that says a version.
+/// The line of a version.
 fn version(event: &Value, epoch: u64, observed: i64) -> Value {
     json!({
         "kind": "Version", "namespace": event["metadata"]["namespace"],
@@ -200,19 +200,19 @@ fn version(event: &Value, epoch: u64, observed: i64) -> Value {
     })
 }
 
-/// Microseconds since 1970.
+/// A time in microseconds since 1970.
 fn micros(time: &Value) -> Option<i64> {
-    // Go's zero time stands for no time.
+    // Go's zero time means that there is no time.
     let time = time.as_str().filter(|time| *time != "0001-01-01T00:00:00Z");
-    // The last day of the year 9999 is beyond what is kept.
+    // Times on the last day of the year 9999 are beyond what is stored.
     let time = time?.parse().unwrap_or(Timestamp::MAX);
     Some(time.as_microsecond())
 }
 
-/// The same of a field that has whole seconds.
+/// A time in microseconds since 1970, of a field with whole seconds.
 fn seconds(time: &Value) -> Option<i64> {
     let micros = micros(time)?;
-    // That last day is not cut.
+    // The last stored time is not cut to whole seconds.
     let is_last = micros == Timestamp::MAX.as_microsecond();
     Some(if is_last {
         micros
@@ -221,8 +221,8 @@ fn seconds(time: &Value) -> Option<i64> {
     })
 }
 
-/// The row of a version, as `docs/archive-format.md` says it, with the length of the event's bytes;
-/// and these bytes.
+/// The row of a version according to `docs/archive-format.md`, with the length of the event's
+/// bytes, and these bytes.
 fn row(cluster: &str, said: &Value) -> (Value, Bytes) {
     let event = &said["event"];
     let (metadata, object, series) = (
@@ -274,7 +274,7 @@ fn row(cluster: &str, said: &Value) -> (Value, Bytes) {
     (row, bytes)
 }
 
-/// Puts the fields of one object into another, deeply.
+/// Puts the fields of one object into another, at all depths.
 fn put(into: &mut Value, fields: &Value) {
     match fields.as_object() {
         Some(fields) if into.is_object() => {
@@ -286,16 +286,16 @@ fn put(into: &mut Value, fields: &Value) {
     }
 }
 
-/// What makes an event differ from a usual one. Nothing in an archive refuses any of it.
+/// Fields of unusual events, none of which an archive refuses.
 fn oddities() -> Vec<Value> {
     let second = "2023-11-14T22:13:20Z";
     let micro = "2023-11-14T22:13:20.000001Z";
     let zero = "0001-01-01T00:00:00Z";
-    // A value of the store has at most half of it, with all that is around the message.
+    // The event may fill half of a value in the store, including everything around the message.
     let longest = VALUE_LEN_MAX / 2 - 2048;
     vec![
         json!({}),
-        // Texts that must be quoted, and some that look like something else.
+        // Texts that must be quoted, and texts that look like something else.
         json!({"message": "it's \"quoted\", {'a': 1}, back\\slash, \\n\n\t\r"}),
         json!({"message": "a\u{0}\u{1}\u{7f}\u{2028}", "reason": "\u{0}"}),
         json!({"message": "日本語 ünïcode 🦀 e\u{301} \u{feff}", "reason": "NULL", "action": "\\N"}),
@@ -303,11 +303,12 @@ fn oddities() -> Vec<Value> {
             "labels": {"a'b\"c\\d": "x\ny", "ü": "🦀", "empty": "", "{}": "[]", "a=b,c": "null"},
             "annotations": {"note": "it's \"quoted\"\n", "ü": "🦀", "empty": ""},
         }}),
-        // As long as events.k8s.io permits, in letters of two bytes, and as a store keeps it.
+        // The maximum length in events.k8s.io, with letters of two bytes, and the maximum length in
+        // a store.
         json!({"message": "é".repeat(512)}),
         json!({"message": "long ".repeat(longest / 5)}),
         json!({"message": "z".repeat(longest)}),
-        // Nothing where something usually is.
+        // Empty values where usually there is one.
         json!({"message": "", "reason": null, "type": "", "action": ""}),
         json!({"source": null, "reportingComponent": null, "reportingInstance": null}),
         json!({"source": {"component": null, "host": "node-1"}}),
@@ -317,7 +318,7 @@ fn oddities() -> Vec<Value> {
         json!({"firstTimestamp": zero, "lastTimestamp": zero}),
         json!({"firstTimestamp": null, "lastTimestamp": null,
             "metadata": {"creationTimestamp": second}}),
-        // As recorders of events.k8s.io make them.
+        // Events as recorders of events.k8s.io make them.
         json!({"count": null, "firstTimestamp": null, "lastTimestamp": null, "source": null,
             "eventTime": micro, "action": "Binding", "reportingComponent": "example.com/scheduler",
             "related": {"kind": "Node", "name": "node-1", "apiVersion": "v1"}}),
@@ -325,7 +326,7 @@ fn oddities() -> Vec<Value> {
             "series": {"count": 40, "lastObservedTime": "2023-11-14T22:13:21.999999Z"}}),
         json!({"count": 0, "series": {"count": 0, "lastObservedTime": micro}}),
         json!({"count": 0, "series": {"count": -2, "lastObservedTime": null}}),
-        // Numbers and times at their ends, and at those of what engines show.
+        // The least and greatest numbers and times, and those that engines can show.
         json!({"count": -1}),
         json!({"count": i32::MAX}),
         json!({"count": i32::MIN}),
@@ -341,7 +342,7 @@ fn oddities() -> Vec<Value> {
     ]
 }
 
-/// A version of each of these events, and of one that has the greatest numbers.
+/// A version of each unusual event, and of one with the greatest numbers.
 fn odd(turn: u64, observed: i64) -> Vec<Value> {
     let mut versions = Vec::new();
     for (number, fields) in (1..).zip(oddities()) {
@@ -376,7 +377,7 @@ fn odd(turn: u64, observed: i64) -> Vec<Value> {
     versions
 }
 
-/// An event of events.k8s.io/v1 as core/v1 has it; another one as it is.
+/// An event in the form of core/v1.
 fn as_core(event: Value) -> Value {
     if event["apiVersion"] != "events.k8s.io/v1" {
         return event;
@@ -387,8 +388,8 @@ fn as_core(event: Value) -> Value {
     serde_json::from_slice(&written).unwrap()
 }
 
-/// A cluster with much of what can happen: versions, names that are used again before and after
-/// they were sealed, ends, and deleted events; with merged files, and some that were written anew.
+/// A cluster with much of what can happen: versions, names that are used again before and after a
+/// seal, ends, deleted events, merged files, and files that were written again.
 async fn eventful(place: &Place) -> Observed {
     let mut prod = Observed::new("prod");
     let mut history = History::new(21);
@@ -402,7 +403,7 @@ async fn eventful(place: &Place) -> Observed {
         match turn {
             3 => prod.delete("odd/web-0.2").await,
             5 => {
-                // One version of each of these is sealed, and one waits. Of one event the name is
+                // One version of each of these events is sealed, and one waits. One event's name is
                 // used again.
                 prod.delete("odd/web-0.3").await;
                 let mut again = odd(turn, prod.now()).swap_remove(3);
@@ -423,7 +424,7 @@ async fn eventful(place: &Place) -> Observed {
             }
             _ => {}
         }
-        // What is observed in two turns is sealed together, and what is observed in one.
+        // Two turns are sealed together, and then one turn alone.
         if turn % 3 != 2 {
             prod.seal(place).await;
         }
@@ -436,12 +437,12 @@ async fn eventful(place: &Place) -> Observed {
     levels.dedup();
     assert_eq!(levels, [1, 0]);
     assert!(manifest.gone > 0 && manifest.forgotten > 0);
-    // Merged files are there, too, and no engine should read them.
+    // The files before merging still exist, and no engine may read them.
     assert!(!manifest.removed.is_empty());
     prod
 }
 
-/// Another cluster, which has events of the same uids.
+/// Another cluster with events of the same uids.
 async fn calm(place: &Place) -> Observed {
     let mut staging = Observed::new("staging");
     staging.observe(odd(1, staging.now())).await;
@@ -449,8 +450,8 @@ async fn calm(place: &Place) -> Observed {
     staging
 }
 
-/// Real events, if there are any beside the project: those of core/v1, and the same ones as
-/// events.k8s.io/v1 has them, in another cluster.
+/// Real events, if there are any beside the project: in the form of core/v1 in one cluster, and in
+/// the form of events.k8s.io/v1 in another.
 async fn captured(place: &Place) -> Vec<Observed> {
     let Ok(files) = std::fs::read_dir(CAPTURED) else {
         return Vec::new();
@@ -476,15 +477,16 @@ async fn captured(place: &Place) -> Vec<Observed> {
     Vec::from(clusters)
 }
 
-/// Prints what was not done, or not at once. Not captured, so that it is seen although the test
-/// passes.
+/// Prints what was skipped or delayed. It writes past the test's capture, so that it is seen
+/// although the test passes.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Every engine has what these clusters should have, in all ways that there are to the files.
+/// Compares the rows of these clusters with those that every engine finds, for every way to read
+/// the files.
 fn compare(python: &Path, clusters: &[Observed], folder: &Path, server: Option<&S3Server>) {
-    // Megabytes, for which what is in memory may have no room.
+    // The expected rows take megabytes, too much for an argument, so they are in files.
     let written = tempfile::tempdir().unwrap();
     let [rows, objects, asked] = ["rows", "objects", "asked"].map(|name| written.path().join(name));
     let create = |file: &Path| BufWriter::new(File::create(file).unwrap());
@@ -537,7 +539,7 @@ fn compare(python: &Path, clusters: &[Observed], folder: &Path, server: Option<&
         let way = (engine.to_owned(), way.to_owned());
         assert_eq!(found.remove(&way).as_ref(), Some(&expected), "{way:?}");
     }
-    // DuckDB reads S3 where it can.
+    // DuckDB reads S3 only if its extension is there.
     for (way, found) in found {
         assert_eq!(found, expected, "{way:?}");
     }
@@ -557,7 +559,7 @@ async fn engines_have_every_value_that_was_observed_in_a_folder() {
     compare(&python, &clusters, folder.path(), None);
 }
 
-/// An S3 server over a folder, and the place of an archive there.
+/// An S3 server over a folder, and the place of an archive on it.
 fn on_s3() -> (tempfile::TempDir, S3Server, Place) {
     let folder = temporary();
     let server = S3Server::start(folder.path());
@@ -566,7 +568,7 @@ fn on_s3() -> (tempfile::TempDir, S3Server, Place) {
     (folder, server, place)
 }
 
-/// Where the files of that archive are.
+/// The folder with the files of that archive.
 fn files_of(folder: &Path) -> PathBuf {
     folder.join(BUCKET).join("archive")
 }
@@ -611,7 +613,7 @@ async fn engines_answer_what_is_in_the_archive() {
     let mut world = World::new();
     let mut options = SealOptions::default();
     options.grace = Duration::from_secs(24 * 3600);
-    // Merged files, those they were made of, and some that are not merged.
+    // The archive has merged files, the files that they were made from, and unmerged ones.
     for _ in 0..10 {
         world.observe(700).await;
         world.seal(&place, options).await.unwrap();
@@ -636,7 +638,7 @@ async fn engines_answer_what_is_in_the_archive() {
     assert_eq!(panels["ClickHouse"], expected);
 
     let answers = ask(&python, HOW_TO, folder.path());
-    // Every seventh version is about web-0, and the newest have the greatest numbers.
+    // Every seventh version is about web-0. The newest versions have the greatest numbers.
     let last = (1..=versions)
         .rev()
         .filter(|number| number % 7 == 0)

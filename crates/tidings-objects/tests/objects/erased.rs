@@ -1,5 +1,5 @@
-//! An event that is deleted in the archive is taken out of files, in all its versions, whatever
-//! happens meanwhile; the others are as they were.
+//! When an event is deleted in the archive, all its versions are removed from the files, whatever
+//! happens meanwhile. Other events do not change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,13 @@ use super::storage::{Storage, put};
 use super::unsure::{FAULTS, Plan, Unsure};
 use super::world::{World, believe, sum_of};
 
-/// The event of every 91st version.
+/// The key of the event of every 91st version.
 const KEY: &[u8] = b"shop/web-5.3";
-/// The first of its versions.
+/// The number of that event's first version.
 const FIRST: u64 = 68;
 
-/// The newest manifest, which is whole and has as many versions and none that are gone otherwise.
+/// Checks the archive, which must be complete and have this number of versions, with this number
+/// removed for deleted events and none otherwise. Returns the newest manifest.
 async fn checked(storage: &Storage, versions: u64, forgotten: u64) -> Manifest {
     let checked = check(&storage.place(), "prod").await.unwrap();
     assert_eq!(checked.problems, Vec::<String>::new());
@@ -50,7 +51,7 @@ async fn an_event_that_is_deleted_is_in_no_file_any_more() {
         };
         assert_eq!(versions().await, 3);
         world.delete(KEY).await;
-        // It is in the eight that were merged, and in the last one.
+        // The event is in the file that was merged from eight, and in the last one.
         let done = world.seal(&place, options).await.unwrap();
         assert_eq!((done.versions, done.erased), (0, 2));
         let manifest = checked(&storage, 267, 3).await;
@@ -64,7 +65,7 @@ async fn an_event_that_is_deleted_is_in_no_file_any_more() {
         world.clock.advance(700_000);
         world.seal(&place, options).await.unwrap();
         assert_eq!(storage.files(), 4);
-        // Nothing is written when nothing was deleted.
+        // Without another deletion, nothing is written.
         let before = checked(&storage, 267, 3).await;
         let done = world.seal(&place, options).await.unwrap();
         assert_eq!(done.erased, 0);
@@ -72,7 +73,8 @@ async fn an_event_that_is_deleted_is_in_no_file_any_more() {
     }
 }
 
-/// Its object's name is in the manifests before, which stay for writers that are held up.
+/// The earlier manifests have the name of the event's object. They are kept for a while, for
+/// writers that are delayed.
 #[tokio::test]
 async fn manifests_name_a_deleted_event_until_the_grace_is_over() {
     for storage in Storage::each() {
@@ -80,7 +82,7 @@ async fn manifests_name_a_deleted_event_until_the_grace_is_over() {
         let mut world = World::new();
         world.observe(1).await;
         world.seal(&place, SealOptions::default()).await.unwrap();
-        // The only one of its object, and the last by its name.
+        // The only event about this object, and the last by its object's name.
         world.delete("shop/web-1.1").await;
         world.observe(4).await;
         world.seal(&place, SealOptions::default()).await.unwrap();
@@ -102,7 +104,7 @@ async fn manifests_name_a_deleted_event_until_the_grace_is_over() {
     }
 }
 
-/// What ends by itself stays in the files, for as long as they are kept.
+/// The versions of an event that expired stay in the files as long as these are kept.
 #[tokio::test]
 async fn the_end_of_an_event_takes_nothing_out_of_files() {
     let storage = Storage::folder();
@@ -135,7 +137,7 @@ async fn a_file_that_has_nothing_else_goes() {
     }
 }
 
-/// What is observed meanwhile does not wait for all of them.
+/// So versions that are observed meanwhile are sealed before all files are written again.
 #[tokio::test]
 async fn many_files_are_written_anew_some_at_a_time() {
     let storage = Storage::folder();
@@ -154,7 +156,7 @@ async fn many_files_are_written_anew_some_at_a_time() {
     }
 }
 
-/// It keeps no other file, and is looked into again.
+/// The damaged file does not hinder the others, and is looked into again.
 #[tokio::test]
 async fn a_damaged_file_may_have_an_event_until_it_is_whole() {
     for storage in Storage::each() {
@@ -185,7 +187,7 @@ async fn a_damaged_file_may_have_an_event_until_it_is_whole() {
     }
 }
 
-/// Wherever it is noted among those that wait for a damaged file.
+/// The order of the waiting events does not matter.
 #[tokio::test]
 async fn an_event_that_is_deleted_later_does_not_wait_for_a_damaged_file() {
     const KEYS: [&[u8]; 2] = [KEY, b"shop/web-1.1"];
@@ -206,7 +208,7 @@ async fn an_event_that_is_deleted_later_does_not_wait_for_a_damaged_file() {
         believe(&cluster, &world.clock);
         let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
         let sealer = Sealer::new(&place, &cluster, clock, options);
-        // It was looked for once.
+        // This seal has searched the damaged file once.
         sealer.seal().await.unwrap();
         for key in order.map(|at| Bytes::from_static(KEYS[at])) {
             cluster.store().delete(key, None).await.unwrap();
@@ -217,7 +219,7 @@ async fn an_event_that_is_deleted_later_does_not_wait_for_a_damaged_file() {
     }
 }
 
-/// A filter says that the file has no such event, and is not as it was written.
+/// A damaged filter says that the file does not have the event.
 #[tokio::test]
 async fn what_a_file_has_not_is_believed_once_it_is_compared() {
     let storage = Storage::folder();
@@ -236,7 +238,7 @@ async fn what_a_file_has_not_is_believed_once_it_is_compared() {
     let filter = usize::try_from(column.bloom_filter_offset().unwrap()).unwrap();
     let len = usize::try_from(column.bloom_filter_length().unwrap()).unwrap();
     let mut damaged = whole.clone();
-    // Behind a header there are blocks of 32 bytes.
+    // The filter's bytes: a header, and then blocks of 32 bytes.
     damaged[filter + len % 32..filter + len].fill(0);
     put(&file, Some(&damaged));
     world.delete(KEY).await;
@@ -246,7 +248,7 @@ async fn what_a_file_has_not_is_believed_once_it_is_compared() {
     checked(&storage, 90, 1).await;
 }
 
-/// The clock is ahead when events are taken out of files, or was when they were sealed.
+/// The clock is ahead when the event is removed from the files, or was ahead when they were sealed.
 #[tokio::test]
 async fn former_files_go_after_the_grace_whatever_the_clock_says() {
     const DAY: i64 = 24 * 3_600_000;
@@ -278,7 +280,7 @@ async fn former_files_go_after_the_grace_whatever_the_clock_says() {
     }
 }
 
-/// What a reader holds in memory of files that are no more.
+/// The reader has the removed files in its cache.
 #[tokio::test]
 async fn a_list_does_not_continue_with_a_deleted_event_after_the_grace() {
     let storage = Storage::folder();
@@ -291,7 +293,7 @@ async fn a_list_does_not_continue_with_a_deleted_event_after_the_grace() {
     let all = ListRequest::default();
     let first = store.list(all.clone().limit(1)).await.unwrap();
     let rest = all.at(first.revision).after(first.records[0].key.clone());
-    // All of it is in the cache.
+    // Everything that the list needs is in the cache now.
     assert_eq!(store.list(rest.clone()).await.unwrap().records.len(), 90);
     world.delete(KEY).await;
     world.seal(&place, SealOptions::default()).await.unwrap();
@@ -303,8 +305,8 @@ async fn a_list_does_not_continue_with_a_deleted_event_after_the_grace() {
     assert!(matches!(over, ReadError::Compacted { .. }), "{over}");
 }
 
-/// Whatever the storage does wrong, each version of it is taken out once, and no other. Each fault
-/// is at one of several requests.
+/// Whatever fault a request has, each version of the event is removed once, and no other version.
+/// With `one_of` above 1, only some requests have a fault.
 async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
     let mut begun = World::new();
     for _ in 0..2 {
@@ -329,9 +331,9 @@ async fn any_request_has_a_fault(storage: Storage, one_of: usize) {
         for at in sampled((begin % one_of..requests).step_by(one_of)) {
             let (storage, world) = (storage.copy(), begun.copy());
             let (unsure, place) = Unsure::new(&storage, Plan::At(at, fault));
-            // Whether it fails depends on what it was.
+            // It depends on the request whether the seal fails.
             drop(world.seal_late(&place, 1 << 20).await);
-            // What is late arrives before it is tried again, or after.
+            // A delayed request arrives before the next attempt, or after it.
             if at % 2 == 0 {
                 unsure.arrive().await;
             }

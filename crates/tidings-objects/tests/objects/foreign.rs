@@ -1,5 +1,5 @@
-//! What others put into a bucket: names that no archive gives are left out, and a newest manifest
-//! that cannot be read stops the writer, but not a reader, which shows no event that was deleted.
+//! Objects that others put into a bucket. Names that no archive uses are ignored. A newest manifest
+//! that cannot be read stops the writer but not a reader, which never shows a deleted event.
 
 use std::time::Duration;
 
@@ -78,16 +78,16 @@ async fn the_manifest_before_stands_in_for_one_that_cannot_be_read() {
         assert_eq!(new.coverage().events, 20);
         let failure = new.failure().unwrap();
         assert!(failure.contains(&manifest(newest_one)), "{failure}");
-        // One that knows the newest shows it further.
+        // A reader that knows the newest manifest still shows it.
         sealed.look().await.unwrap();
         assert_eq!(sealed.coverage().events, 30);
         assert_eq!(sealed.failure(), Some(failure));
-        // The writer does not go back.
+        // The writer does not continue after the manifest before it.
         let refused = world.seal(&place, SealOptions::default()).await;
         assert!(refused.is_err(), "{refused:?}");
         assert!(newest(&place, "prod").await.is_err());
     }
-    // Two of which one may be anything.
+    // Two manifests in a row cannot be read, so the first of them may say anything.
     put(&storage.file(&manifest(newest_one + 1)), Some(b"{"));
     let reader = Reader::new(place.clone(), ReadOptions::default());
     assert!(reader.open("prod").await.is_err());
@@ -120,7 +120,8 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
         .unwrap();
     let after = newest(&storage.place(), "prod").await.unwrap();
     assert_eq!((after.purging, after.forgotten), (Some(false), 2));
-    // What is announced, two files, and that it is done.
+    // Three manifests were written: the announcement of the deletion, the removal from two files,
+    // and its completion.
     assert_eq!(after.number, before.number + 3);
     let announced = std::fs::read(storage.file(&manifest(before.number + 1))).unwrap();
     for from in before.number + 1..=after.number {
@@ -134,7 +135,7 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
             assert!(found.is_none(), "shown again without {from}");
         }
     }
-    // A reader that shows the announced one answers no more when the next cannot be read.
+    // A reader that shows the announcing manifest stops answering when the next one cannot be read.
     for number in before.number + 2..=after.number {
         put(&storage.file(&manifest(number)), None);
     }
@@ -147,7 +148,7 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
         "{looked:?}"
     );
     assert!(sealed.versions(&KEY, None, 9).await.is_err());
-    // So does one that shows what is before it, and finds it behind one that cannot be read.
+    // So does a reader that shows the one before it, and finds it before one that cannot be read.
     for number in before.number + 1..=before.number + 2 {
         put(&storage.file(&manifest(number)), None);
     }
@@ -161,11 +162,11 @@ async fn no_reader_goes_back_to_before_an_event_was_deleted() {
     }
     assert!(sealed.look().await.is_err());
     assert!(sealed.versions(&KEY, None, 9).await.is_err());
-    // And behind two, the second of which may be anything.
+    // This also holds with two unreadable manifests, of which the second could be anything.
     put(&storage.file(&manifest(before.number + 1)), Some(b"{"));
     assert!(sealed.look().await.is_err());
     assert!(sealed.versions(&KEY, None, 9).await.is_err());
-    // What comes first may only announce it.
+    // A single unreadable manifest after the shown one can at most be the announcement.
     put(&storage.file(&manifest(before.number + 2)), None);
     sealed.look().await.unwrap();
     assert!(sealed.versions(&KEY, None, 9).await.unwrap().is_some());
@@ -186,7 +187,7 @@ async fn many_objects_that_are_called_as_manifests_stop_no_reader() {
     assert_eq!(read(&storage.place()).await.coverage().events, 10);
 }
 
-/// A copy of a folder under another name would be served as that cluster.
+/// Otherwise a copy of a folder under another name would be served as the cluster of that name.
 #[tokio::test]
 async fn a_manifest_of_another_cluster_is_refused() {
     let storage = Storage::folder();

@@ -1,15 +1,15 @@
-//! Data folders and buckets of every former form, written by their own version of the program and
-//! opened by this one.
+//! Data folders and buckets of every earlier form. The version of the program that had the form
+//! wrote them, and this version opens them.
 //!
-//! Before a form changes, its last version creates the file, which is named after the form of
-//! manifests, as tidings-store keeps its formats:
+//! Before a form changes, its last version writes the file, as for the formats of tidings-store.
+//! Its name has the form of manifests:
 //!
 //! ```text
 //! KEEP_FORMAT=1 cargo test -p tidings-objects --test objects formats
 //! ```
 //!
-//! It is a zstd frame of a folder: `data` is the folder of a cluster, `bucket` has what was sealed
-//! of it, and `waiting.parquet` is what was pending then, as `/waiting` answered it.
+//! The file is a zstd frame with a folder: `data` is the data folder of a cluster, `bucket` has
+//! what was sealed, and `waiting.parquet` has what waited then, as `/waiting` returned it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -33,15 +33,15 @@ use super::world::World;
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
 
-/// Versions that are observed together.
+/// Number of versions that are observed together.
 const TOGETHER: usize = 12;
-/// How often some are, before the last ones.
+/// How often versions are sealed, before the last ones, which wait.
 const SEALS: usize = 10;
-/// The epoch changes with these.
+/// The round at which the epoch changes.
 const REWOUND: usize = 5;
 
-/// All that was observed, in the order of its observation, as an export says it: what is observed
-/// together. After the second time an event was deleted, and is not observed any more.
+/// Everything that was observed, in this order: times, and lines of an export. After the second
+/// round an event was deleted, and is not observed any more.
 fn observed() -> Vec<(i64, Vec<Value>)> {
     let mut history = History::new(33);
     let mut gone = None;
@@ -67,7 +67,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
 }
 
-/// The uid of the event that is deleted, and its key.
+/// The uid and the key of the deleted event.
 fn deleted() -> (String, Bytes) {
     let first = &observed()[0].1[0];
     let (namespace, name) = (text(&first["namespace"]), text(&first["name"]));
@@ -75,7 +75,7 @@ fn deleted() -> (String, Bytes) {
     (uid, format!("{namespace}/{name}").into())
 }
 
-/// Messages by uid, epoch and number, but for those of the deleted event.
+/// The expected messages by uid, epoch and number, without those of the deleted event.
 fn expected() -> BTreeMap<(String, u64, u64), String> {
     let (gone, _) = deleted();
     let all = observed().into_iter().flat_map(|(_, versions)| versions);
@@ -94,7 +94,7 @@ fn expected() -> BTreeMap<(String, u64, u64), String> {
     all.filter(|((uid, ..), _)| *uid != gone).collect()
 }
 
-/// Where a cluster was followed to, and what was missed.
+/// The position and the gap of the cluster.
 fn covered(until: i64) -> [Value; 2] {
     let time = |millis| {
         jiff::Timestamp::from_millisecond(millis)
@@ -114,7 +114,7 @@ fn covered(until: i64) -> [Value; 2] {
     [followed, gaps]
 }
 
-/// Fills the folders of a form.
+/// Writes the folders of the current form.
 async fn fill(folder: &Path) {
     let bucket = folder.join("bucket");
     let place = Place::create(&format!("file://{}", bucket.display())).unwrap();
@@ -138,7 +138,7 @@ async fn fill(folder: &Path) {
     copy_folder(world.path(), &folder.join("data"));
 }
 
-/// What an archive of the form answered.
+/// The answer of `/waiting` that was kept with a form.
 struct Answered(Bytes);
 
 impl WaitingSource for Answered {
@@ -161,7 +161,7 @@ async fn opens(packed: &[u8]) {
     let bucket = folder.path().join("bucket");
     let place = Place::open(&format!("file://{}", bucket.display())).unwrap();
 
-    // The data folder: every version, coverage, and what is pending.
+    // The data folder has every version, the coverage, and what waits.
     let cluster = world.open().await;
     let mut found = BTreeMap::new();
     for record in listed(&*cluster.store(), &ListRequest::default(), 500).await {
@@ -191,7 +191,7 @@ async fn opens(packed: &[u8]) {
     assert_eq!(cluster.unsealed().waiting(), Some(pending));
     cluster.close().await;
 
-    // The bucket, and what was pending beside it.
+    // The bucket has what was sealed, and the kept answer has what waited.
     let checked = check(&place, "prod").await.unwrap();
     assert_eq!(checked.problems, Vec::<String>::new());
     let manifest = checked.manifest;
@@ -212,7 +212,7 @@ async fn opens(packed: &[u8]) {
     );
     compare(&world, &sealed).await;
 
-    // It is continued.
+    // This program continues the archive.
     let done = world.seal(&place, SealOptions::default()).await.unwrap();
     assert_eq!(done.versions, pending);
     world.check(&place).await;
@@ -230,7 +230,7 @@ async fn every_form_that_is_kept_opens() {
     }
 }
 
-/// The current form. With `KEEP_FORMAT` it is kept.
+/// The current form can be read. With `KEEP_FORMAT` it is written to a file.
 #[tokio::test]
 async fn todays_form_can_be_kept() {
     let folder = temporary();

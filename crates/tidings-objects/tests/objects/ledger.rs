@@ -1,10 +1,10 @@
-//! A data folder, its clock and its bucket, of which any may go wrong at any step: the folder is
-//! restored from any earlier step, the clock is years ahead or behind for a while, others put
-//! foreign and forged objects into the bucket, one namespace writes storms of events of the year
-//! 2999, and events are deleted. What was observed is sealed once, nothing that is sealed goes, and
-//! nothing is sealed while the newest manifest is not the folder's own.
+//! A data folder, its clock and its bucket, with trouble at any step: the folder is replaced by an
+//! earlier copy, the clock is years ahead or behind for a while, others put foreign and forged
+//! objects into the bucket, a namespace writes storms of events of the year 2999, and events are
+//! deleted. Every observed version is sealed once, no sealed version is lost, and nothing is sealed
+//! while the newest manifest is not the folder's own.
 //!
-//! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 3); a failure names its seed.
+//! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 3). A failure prints its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,22 +28,22 @@ use super::world::{World, believe};
 
 const DAY_MILLIS: i64 = 24 * 3_600_000;
 const STEPS: usize = 45;
-/// Copies of the folder that are kept, from any steps.
+/// Maximum number of copies of the folder.
 const COPIES: usize = 4;
 
-/// An observed version: its event's uid and its number.
+/// The uid of an observed version's event, and the version's number.
 type Observed = (String, u64);
 
-/// A data folder, and what is known of it.
+/// A data folder, and what is expected of it.
 struct Folder {
     world: World,
-    /// How many of the observed versions it has.
+    /// The number of observed versions that the folder has.
     has: usize,
-    /// The keys of its events by their uids, without those that were deleted.
+    /// The keys of the folder's events by their uids, without those of deleted events.
     events: BTreeMap<String, String>,
-    /// Those that were deleted.
+    /// The uids of events that were deleted in this folder.
     deleted: BTreeSet<String>,
-    /// The manifest that it sealed last, or continued.
+    /// The id of the manifest that the folder sealed or continued last.
     newest: Option<String>,
 }
 
@@ -65,22 +65,22 @@ struct Run {
     storage: Storage,
     folder: Folder,
     copies: Vec<Folder>,
-    /// Everything that was observed, as an export says it.
+    /// Everything that was observed, as lines of an export.
     observed: Vec<(Observed, Value)>,
-    /// Events that were deleted.
+    /// The uids of all deleted events.
     deleted: BTreeSet<String>,
-    /// Of these, those of which a folder that was restored since knows nothing.
+    /// The uids of deleted events whose deletion is unknown to a folder that was restored since.
     unsure: BTreeSet<String>,
-    /// What others put in front of the newest manifest.
+    /// The file of a forged manifest, if there is one.
     forged: Option<PathBuf>,
-    /// By how much the clock is wrong.
+    /// By how many milliseconds the clock is wrong.
     wrong: i64,
-    /// How often something was refused, and continued.
+    /// How often a seal was refused, and how often the archive was continued.
     refused: usize,
     continued: usize,
 }
 
-/// What others say that the newest manifest is.
+/// What others change in a forged manifest.
 const FORGED: [fn(&mut Value); 6] = [
     |it| it["sealedThrough"] = u64::MAX.into(),
     |it| {
@@ -129,10 +129,10 @@ impl Run {
         newest(&self.place(), "prod").await.ok()
     }
 
-    /// Observes versions of events of a namespace, new ones and others.
+    /// Observes versions of a namespace, of new events and of existing ones.
     async fn observe(&mut self, namespace: &str, versions: usize) {
-        // An export that is older than the last one is refused, and one of the future would be
-        // later than all others.
+        // An export older than the last one is refused, and one from the future would be newer than
+        // all later ones.
         if self.wrong != 0 {
             return;
         }
@@ -170,7 +170,7 @@ impl Run {
         self.catch_up().await;
     }
 
-    /// What the folder does not have yet comes again from where it was observed.
+    /// Observes again what the folder does not have.
     async fn catch_up(&mut self) {
         let missing = &self.observed[self.folder.has..];
         let missing: Vec<_> = missing
@@ -199,7 +199,7 @@ impl Run {
         self.deleted.insert(uid.clone());
     }
 
-    /// The folder is lost, and one of its copies is put in its place.
+    /// Replaces the folder by one of its copies.
     async fn restore(&mut self) {
         if self.copies.is_empty() {
             return;
@@ -252,8 +252,8 @@ impl Run {
         self.forged = Some(file);
     }
 
-    /// Seals, which is refused if the newest manifest is not the folder's own. An operator may then
-    /// let the folder continue the archive, unless the manifest is of somebody else.
+    /// Seals. This must be refused if the newest manifest is not the folder's own. Then the
+    /// operator may let the folder continue the archive, unless the manifest is forged.
     async fn seal(&mut self) {
         let seed = self.seed;
         let place = self.place();
@@ -330,7 +330,7 @@ impl Run {
         }
     }
 
-    /// All is well again, and everything is sealed.
+    /// Ends all trouble, and seals everything.
     async fn end(&mut self) {
         if self.wrong != 0 {
             self.set_clock();
@@ -339,7 +339,8 @@ impl Run {
             self.forge().await;
         }
         self.observe("shop", 1).await;
-        // Refused, continued, and events taken out of a few files at a time.
+        // Seals are refused, the archive is continued, and events are removed from a few files at a
+        // time.
         for _ in 0..40 {
             self.seal().await;
         }

@@ -1,5 +1,5 @@
-//! What is sealed is read as the archive that sealed it has it, whatever was sealed and merged
-//! together; and what the storage does wrong is said.
+//! A reader of sealed files returns the same as the archive that sealed them, however they were
+//! sealed and merged. It reports faults of the storage.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -30,24 +30,24 @@ use tokio::sync::{mpsc, oneshot};
 use super::storage::Storage;
 use super::world::World;
 
-/// A storage that counts requests, and may not answer.
+/// A storage that counts requests, and can have faults.
 #[derive(Debug)]
 pub(crate) struct Judged {
     inner: Arc<dyn ObjectStore>,
     is_down: AtomicBool,
-    /// Nothing can be deleted.
+    /// Whether nothing can be deleted.
     pub(crate) keeps: AtomicBool,
-    /// What cannot be deleted.
+    /// Objects that cannot be deleted.
     pub(crate) held: Mutex<Vec<Path>>,
-    /// Requests panic.
+    /// Whether requests panic.
     pub(crate) panics: AtomicBool,
-    /// What may only be created is replaced.
+    /// Whether a create replaces an existing object.
     pub(crate) replaces: AtomicBool,
     requests: AtomicUsize,
-    /// Files of events that are being written, and the most there were at once.
+    /// The number of files of events that are being written, and the maximum at the same time.
     writing: AtomicUsize,
     pub(crate) most: AtomicUsize,
-    /// Given each of them, which is written once that is answered.
+    /// If there is one, each such write is announced here, and goes on when the test answers.
     pub(crate) meanwhile: Mutex<Option<mpsc::Sender<oneshot::Sender<()>>>>,
 }
 
@@ -70,7 +70,7 @@ impl Judged {
         Ok(())
     }
 
-    /// The requests since the last call.
+    /// The number of requests since the last call.
     pub(crate) fn asked(&self) -> usize {
         self.requests.swap(0, Ordering::Relaxed)
     }
@@ -95,7 +95,7 @@ impl ObjectStore for Judged {
             meanwhile.send(done).await.unwrap();
             told.await.unwrap();
         }
-        // It takes its time, in which others come.
+        // The write takes some time, in which others could begin.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -160,7 +160,7 @@ impl ObjectStore for Judged {
     }
 }
 
-/// A place and what counts the requests to it.
+/// An archive's place, and the storage that counts its requests.
 pub(crate) fn judged(storage: &Storage) -> (Place, Arc<Judged>) {
     let mut judged = None;
     let place = storage.place().through(|inner| {
@@ -188,19 +188,19 @@ pub(crate) async fn read(place: &Place) -> SealedCluster {
     reader.open("prod").await.unwrap()
 }
 
-/// Versions of events in several namespaces, about objects of several kinds, whose names are used
-/// again now and then.
+/// Versions of events in several namespaces, about objects of several kinds. Some names are used
+/// again.
 pub(crate) struct History {
     random: fastrand::Rng,
-    /// The uid and count of the event that has a name.
+    /// The uid and the count of the event that has a name now.
     events: BTreeMap<(usize, usize, usize, usize), (String, u64)>,
     version: u64,
     pub(crate) time: i64,
-    /// Letters of a message that are of no pattern.
+    /// Number of random letters in a message.
     pub(crate) noise: usize,
 }
 
-/// When a history begins.
+/// The time at which a history begins, in milliseconds.
 const START: i64 = 1_700_000_000_000;
 const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
 const KINDS: [&str; 3] = ["Deployment", "Node", "Pod"];
@@ -254,7 +254,7 @@ impl History {
         let name = format!("{}-{object}.{event}", KINDS[kind].to_lowercase());
         let time = Timestamp::from_millisecond(self.time).unwrap();
         let time = format!("{time:.6}");
-        // Some events have their time in one way, and some in another.
+        // The events have their times in different fields.
         let series = (event > 0).then(|| json!({"count": count, "lastObservedTime": time}));
         json!({
             "kind": "Version", "namespace": NAMESPACES[namespace], "name": name,
@@ -281,7 +281,7 @@ impl History {
     }
 }
 
-/// Namespace and name of an event, and its bytes.
+/// The bytes of events, by namespace and name.
 pub(crate) type Shown = BTreeMap<(String, String), Bytes>;
 
 pub(crate) fn id(record: &Record) -> (String, String) {
@@ -290,7 +290,7 @@ pub(crate) fn id(record: &Record) -> (String, String) {
     (metadata.namespace.unwrap(), metadata.name.unwrap())
 }
 
-/// All of a list, by pages of a size.
+/// All records of a list, in pages of this size.
 pub(crate) async fn listed(store: &dyn Store, request: &ListRequest, limit: usize) -> Vec<Record> {
     let mut request = request.clone().limit(limit);
     let mut all = Vec::new();
@@ -315,13 +315,13 @@ pub(crate) fn shown(records: &[Record]) -> Shown {
     shown
 }
 
-/// All events last seen, by pages of a size.
+/// The names of all events by the time they were last seen, in pages of this size.
 async fn latest(store: &dyn Store, request: &NewestRequest, limit: usize) -> Vec<(String, String)> {
     let records = latest_records(store, request, limit).await.0;
     records.iter().map(id).collect()
 }
 
-/// The same, and the number of pages.
+/// All records by the time they were last seen, in pages of this size, and the number of pages.
 pub(crate) async fn latest_records(
     store: &dyn Store,
     request: &NewestRequest,
@@ -349,7 +349,7 @@ pub(crate) async fn latest_records(
     unreachable!("pages without end")
 }
 
-/// Asks both stores the same.
+/// Makes the same requests to the archive and to the reader, and compares the answers.
 pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     let cluster = world.open().await;
     let (hot, past) = (cluster.store(), cluster.past());
@@ -374,7 +374,7 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
         requests.push(ListRequest::default().object(selected.clone()));
         requests.push(ListRequest::prefix("a/").object(selected));
     }
-    // As the server finds namespaces.
+    // Finds the namespaces as the server does.
     let mut namespaces: Vec<String> = Vec::new();
     let mut next = ListRequest::default().limit(1);
     while let [record] = &cold.list(next.clone()).await.unwrap().records[..] {
@@ -433,7 +433,7 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
             asked.reason = (number == 1).then(|| "BackOff".to_owned());
             asked.event_type = (number == 2).then(|| "Warning".to_owned());
             let expected = latest(hot, &asked, 400).await;
-            // One event at a time only where there are few.
+            // Pages of a few events only where there are few events.
             let sizes: &[usize] = if number == 0 { &[40, 400] } else { &[3, 400] };
             for limit in sizes.iter().copied() {
                 assert_eq!(
@@ -457,7 +457,7 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
         .map(|it| it.records)
         .sum();
     assert_eq!(versions, world.observed);
-    // Never fewer than the archive counts.
+    // The reader's counts are never less than the archive's.
     let mut of_hours = BTreeMap::new();
     for count in cold.counts(counted.clone()).await.unwrap().counts {
         of_hours.insert((count.hour, count.reason), count.records);
@@ -530,7 +530,8 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
             observe(&mut world, &mut history, 40).await;
             merged += seal(&world, &place).await;
             sealed.look().await.unwrap();
-            // Of several files, and of one that stands for eight and others.
+            // In these rounds there are several files, or one that was merged from eight and
+            // others.
             if [2, 8].contains(&round) {
                 compare(&world, &sealed).await;
             }
@@ -539,7 +540,8 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
     }
 }
 
-/// How many files were merged. Those that are over are left for a day of an archive's time.
+/// Seals, and returns how many files were merged. Removed files are kept for a day by the archive's
+/// clock.
 pub(crate) async fn seal(world: &World, place: &Place) -> u64 {
     let sealed = world.seal(place, SealOptions::default()).await;
     sealed.unwrap().merged
@@ -570,13 +572,14 @@ async fn a_list_continues_as_it_was_while_files_are_merged() {
         sealed.look().await.unwrap();
         assert!(cold.revision() > first.revision);
         assert_eq!(cold.list(rest.clone()).await.unwrap().records, all[5..]);
-        // Another reader has the same keys, and reads the manifest that they are of.
+        // A new reader accepts the same place in the list, and reads the manifest that it belongs
+        // to.
         let other = read(&place).await;
         assert_eq!(other.identity(), sealed.identity());
         let of_other = other.store().list(rest.clone()).await.unwrap();
         assert_eq!(of_other.records, all[5..]);
 
-        // What was merged is deleted.
+        // Now the files from before the merge are deleted.
         let mut options = SealOptions::default();
         options.grace = std::time::Duration::ZERO;
         world.seal(&place, options).await.unwrap();
@@ -619,7 +622,7 @@ async fn a_storage_that_is_down_is_said_and_waited_for() {
         assert!(!all.is_empty());
         sealed.look().await.unwrap();
         assert!(cold.stats().await.is_ok());
-        // What was read is not asked for again.
+        // What was read is in the cache, so that no request is needed.
         store.asked();
         store.is_down.store(true, Ordering::Relaxed);
         assert_eq!(listed(&*cold, &ListRequest::default(), 5).await, all);
@@ -652,9 +655,9 @@ async fn a_file_that_is_damaged_is_said_and_gives_no_other_events() {
             for round in 0..24 {
                 let mut torn = bytes.clone();
                 match round % 3 {
-                    // Another length.
+                    // The file has another length.
                     0 => torn.truncate(random.usize(..bytes.len())),
-                    // The end, where the file says what is where.
+                    // The end of the file is damaged, which states where everything else is.
                     1 => {
                         let at = bytes.len() - 1 - random.usize(..20_000.min(bytes.len()));
                         torn[at] ^= 1 << random.u8(..8);
@@ -665,13 +668,14 @@ async fn a_file_that_is_damaged_is_said_and_gives_no_other_events() {
                 let sealed = read(&place).await;
                 let page = sealed.store().list(ListRequest::default().limit(500)).await;
                 match page {
-                    // A long one is not read as a whole. Of which events it is, is as it was.
+                    // A long file is not read as a whole, so the damage may not matter. The page
+                    // has only events of the archive.
                     Ok(page) if is_long => {
                         assert!(page.records.iter().all(|it| whole.contains_key(&id(it))));
                     }
                     Ok(_) => panic!("{round}: a file of {} bytes was read", file.bytes),
                     Err(error) => {
-                        // A range that a file is too short for is refused by the storage.
+                        // The storage refuses a range beyond the end of a file.
                         assert!(matches!(error, ReadError::Fault(_)), "{error}");
                         assert!(error.to_string().contains(&file.path), "{error}");
                     }
@@ -686,7 +690,7 @@ async fn a_file_that_is_damaged_is_said_and_gives_no_other_events() {
     }
 }
 
-/// All counts of a range, by pages.
+/// All counts of a time range, page by page.
 async fn counts(store: &dyn Store, since: Option<i64>, until: Option<i64>) -> Vec<Count> {
     let mut request = CountsRequest {
         since: since.map(UnixMillis),
@@ -705,7 +709,8 @@ async fn counts(store: &dyn Store, since: Option<i64>, until: Option<i64>) -> Ve
     }
 }
 
-/// Rollups say what rows say. A file whose rollup is missing or damaged is counted by its rows.
+/// Rollups have the same counts as rows. A file whose rollup is missing or damaged is counted by
+/// its rows.
 #[tokio::test]
 async fn counts_are_those_of_rows_by_one_request_a_file() {
     for storage in Storage::each() {
@@ -763,7 +768,7 @@ async fn counts_are_those_of_rows_by_one_request_a_file() {
         };
         assert_eq!(same("rollups").await, [files, 0, 0, 0, 0]);
 
-        // A storage that is down is no rollup that is damaged.
+        // If the storage is down, that does not count as a damaged rollup.
         let sealed = read(&place).await;
         store.is_down.store(true, Ordering::Relaxed);
         let all = CountsRequest {
@@ -785,7 +790,7 @@ async fn counts_are_those_of_rows_by_one_request_a_file() {
         std::fs::write(damaged, bytes).unwrap();
         assert_eq!(same("some").await, [files + 2, 0, 0, 0, 0]);
         storage.change_manifest(manifest.number, |manifest| {
-            // One is what its manifest says, and is another file's.
+            // The file is as the manifest says, but is the rollup of another file.
             manifest["files"][1]["rollup"] = manifest["files"][3]["rollup"].clone();
             manifest["files"][0]
                 .as_object_mut()
@@ -796,7 +801,7 @@ async fn counts_are_those_of_rows_by_one_request_a_file() {
     }
 }
 
-/// What the how-to about reading an archive says.
+/// The numbers of requests that the how-to about reading an archive states.
 #[tokio::test]
 async fn requests_are_few() {
     for storage in Storage::each() {
@@ -859,12 +864,12 @@ async fn requests_are_few() {
                 asked.push(store.asked());
             }
         }
-        // At first, and again.
+        // Each pair: the requests of the first time, and of the second.
         assert_eq!(asked, [18, 0, 13, 0, 12, 0, 15, 0, 16, 0, 3, 0, 6, 0]);
     }
 }
 
-/// A continue token names a manifest by its number, and numbers continue when another data folder
+/// A continue token names a manifest by its number. The numbers go on when another data folder
 /// takes the place of a lost one.
 #[tokio::test]
 async fn a_list_continues_as_it_was_when_another_folder_writes() {
@@ -886,7 +891,7 @@ async fn a_list_continues_as_it_was_when_another_folder_writes() {
         assert!(new.take_over(&place).await.unwrap());
         observe(&mut new, &mut history, 40).await;
         seal(&new, &place).await;
-        // One that was there, and one that is new.
+        // One reader was open before, and one is new.
         sealed.look().await.unwrap();
         let other = read(&place).await;
         assert_eq!(other.identity(), sealed.identity());

@@ -1,6 +1,6 @@
-//! A data folder that was put back from a copy, manifests that it did not write, a clock that is
-//! wrong, and a storage that replaces what it should only create: nothing that waits is lost, and
-//! nothing that is sealed goes.
+//! A data folder that was restored from a copy, manifests that it did not write, a clock that is
+//! wrong, and a storage that replaces what may only be created: no waiting or sealed version is
+//! lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use super::world::{World, believe};
 
 const DAY_MILLIS: i64 = 24 * 3_600_000;
 
-/// The archive, if nothing is wrong with it.
+/// Checks the archive, which must have no problems. Returns the newest manifest.
 async fn checked(place: &Place) -> Manifest {
     let checked = check(place, "prod").await.unwrap();
     assert_eq!(checked.problems, Vec::<String>::new());
@@ -27,7 +27,7 @@ async fn checked(place: &Place) -> Manifest {
     checked.manifest
 }
 
-/// Nothing is sealed, everything waits as before, and who looks at the cluster sees why.
+/// Checks that nothing is sealed, everything still waits, and the cluster reports why.
 async fn refused(world: &World, place: &Place) {
     let before = newest(place, "prod").await.unwrap();
     let cluster = world.open().await;
@@ -50,17 +50,17 @@ async fn refused(world: &World, place: &Place) {
     assert_eq!(newest(place, "prod").await.unwrap(), before);
 }
 
-/// Seals what waits behind what is there.
+/// Lets the folder continue the archive, and seals what waits.
 async fn continued(world: &World, place: &Place) {
     let identity = world.identity().await;
     assert!(world.take_over(place).await.unwrap());
     assert_ne!(world.identity().await, identity);
     world.seal(place, SealOptions::default()).await.unwrap();
-    // It is its own from then on.
+    // From then on the archive is the folder's own.
     assert!(!world.take_over(place).await.unwrap());
 }
 
-/// A step of an archive, of which a copy of the data folder may be made before each.
+/// Makes a step of an archive. A test may copy the data folder before any step.
 async fn step(world: &mut World, place: &Place, number: u64) {
     world.observe(3).await;
     if number == 4 {
@@ -71,7 +71,8 @@ async fn step(world: &mut World, place: &Place, number: u64) {
     }
 }
 
-/// However far the entries of the copy get, and whatever was sealed since.
+/// A restored copy must be recognized, however many entries it writes, and whatever was sealed
+/// since.
 async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
     const STEPS: u64 = 9;
     let place = storage.place();
@@ -85,7 +86,7 @@ async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
     }
     world.seal(&place, SealOptions::default()).await.unwrap();
     let last = checked(&place).await;
-    // What was observed while it was away, or is observed again as something else.
+    // The copy observes new versions in place of those that the former folder sealed since.
     for (copy, sealed) in copies.iter().step_by(one_of) {
         let (mut restored, storage) = (copy.copy(), storage.copy());
         let place = storage.place();
@@ -97,7 +98,7 @@ async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
                 .is_none_or(|sealed| sealed.number < last.number)
         );
         refused(&restored, &place).await;
-        // Its own entries pass those that are sealed.
+        // The numbers of its own entries become greater than those of the sealed ones.
         for _ in 0..STEPS + 2 {
             restored.observe(1).await;
         }
@@ -111,13 +112,13 @@ async fn a_copy_of_any_step(storage: Storage, one_of: usize) {
         restored.observe(4).await;
         restored.seal(&place, SealOptions::default()).await.unwrap();
         assert_eq!(checked(&place).await.rows(), manifest.rows() + 4);
-        // The one that was thought to be lost seals nothing more.
+        // The folder that was believed to be lost seals nothing more.
         let former = world.copy().seal(&place, SealOptions::default()).await;
         assert!(
             matches!(former, Err(SealError::Foreign { .. })),
             "{former:?}"
         );
-        // The same copy is put back once more, when another one has continued the archive.
+        // The same copy is restored again, after another one has continued the archive.
         let again = copy.copy();
         let rows = checked(&place).await.rows();
         continued(&again, &place).await;
@@ -135,7 +136,7 @@ async fn a_data_folder_restored_from_any_step_is_older_than_a_bucket() {
     a_copy_of_any_step(Storage::s3(), 5).await;
 }
 
-/// Nothing was sealed since: what the copy has is all that is to be sealed.
+/// Nothing was sealed since the copy was made, so it may seal.
 #[tokio::test]
 async fn a_copy_of_the_latest_step_is_no_older() {
     let storage = Storage::folder();
@@ -183,7 +184,7 @@ async fn manifests_that_the_store_did_not_write_are_not_believed() {
         refused(&world, &place).await;
         std::fs::remove_file(file).unwrap();
     }
-    // The next one, or the same again, of which nothing is said but that it has no files.
+    // The next manifest, or the same number again: forged, and without files.
     for number in [own.number, own.number + 1] {
         let mut manifest: Value = serde_json::from_slice(&text).unwrap();
         manifest["files"] = json!([]);
@@ -200,8 +201,8 @@ async fn manifests_that_the_store_did_not_write_are_not_believed() {
     world.check(&place).await;
 }
 
-/// A bucket put back from a copy, or manifests that were deleted there: what they sealed left the
-/// journal long ago.
+/// The bucket was restored from a copy, or manifests were deleted there. The journal no longer has
+/// what they sealed.
 #[tokio::test]
 async fn what_is_kept_is_sealed_again_if_the_archive_lost_its_newest_manifests() {
     for lost in [1, 2, 4] {
@@ -227,7 +228,7 @@ async fn what_is_kept_is_sealed_again_if_the_archive_lost_its_newest_manifests()
     }
 }
 
-/// The operator lets it be continued. What was observed since waits, and is sealed.
+/// The operator lets the folder continue the archive. What was observed since waits, and is sealed.
 #[tokio::test]
 async fn a_forged_position_keeps_nothing_from_being_sealed() {
     for version in [u64::MAX, 1 << 62] {
@@ -252,7 +253,7 @@ async fn a_forged_position_keeps_nothing_from_being_sealed() {
         refused(&world, &place).await;
         continued(&world, &place).await;
         world.check(&place).await;
-        // No source went back so often.
+        // No source went back that often.
         let manifest = newest(&place, "prod").await.unwrap();
         storage.change_manifest(manifest.number, |manifest| {
             manifest["positions"][0][1]["epoch"] = u64::MAX.into();
@@ -262,8 +263,8 @@ async fn a_forged_position_keeps_nothing_from_being_sealed() {
     }
 }
 
-/// Only a store that never noted a manifest, as that of a program of the first days did not, has
-/// nothing to compare them with.
+/// A store that never noted a manifest, as with the first versions of the program, has nothing to
+/// compare the archive with.
 #[tokio::test]
 async fn an_archive_that_lost_its_identity_is_continued_by_the_operator_only() {
     let storage = Storage::folder();
@@ -283,7 +284,7 @@ async fn an_archive_that_lost_its_identity_is_continued_by_the_operator_only() {
     assert!(newest(&place, "prod").await.unwrap().archive.is_some());
 }
 
-/// Another place, or none, for a while.
+/// For a while the folder seals to another place, or nowhere.
 #[tokio::test]
 async fn a_folder_seals_to_one_place_and_then_another_and_the_first_again() {
     let [one, other] = [Storage::folder(), Storage::folder()];
@@ -298,7 +299,7 @@ async fn a_folder_seals_to_one_place_and_then_another_and_the_first_again() {
     }
 }
 
-/// What is over by it alone stays, at any step and over restarts.
+/// Files that are too old only by a wrong clock stay, at any step and over restarts.
 #[tokio::test]
 async fn a_clock_that_is_wrong_for_seconds_takes_nothing_out() {
     let storage = Storage::folder();
@@ -337,7 +338,7 @@ async fn a_clock_that_is_wrong_for_seconds_takes_nothing_out() {
         world.clock.set_by(-ahead);
         kept(&world, &cluster).await;
         cluster.close().await;
-        // It is wrong when the process starts, and right again.
+        // The clock is wrong when the process starts, and then right again.
         world.clock.set_by(ahead);
         let cluster = world.open().await;
         world.clock.advance(7000);
@@ -346,7 +347,7 @@ async fn a_clock_that_is_wrong_for_seconds_takes_nothing_out() {
         kept(&world, &cluster).await;
         cluster.close().await;
     }
-    // It stays so.
+    // The clock stays wrong.
     world.clock.set_by(500 * DAY_MILLIS);
     world.seal(&place, options).await.unwrap();
     assert_eq!(newest(&place, "prod").await.unwrap().files, []);
@@ -368,7 +369,7 @@ async fn a_storage_that_replaces_what_it_should_create_is_found_before_anything_
     world.check(&place).await;
 }
 
-/// A position of a whole cluster, as an export has it.
+/// The line of an export with the position of a whole cluster.
 fn followed(identity: &str, since: i64, until: i64, version: u64) -> Value {
     let time = |millis| {
         jiff::Timestamp::from_millisecond(millis)
@@ -382,7 +383,7 @@ fn followed(identity: &str, since: i64, until: i64, version: u64) -> Value {
     }])
 }
 
-/// As a pod on an empty volume is, which was started before anybody knew.
+/// For example a pod with an empty volume, which was started before anybody noticed.
 #[tokio::test]
 async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
     let storage = Storage::folder();
@@ -397,7 +398,7 @@ async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
         .await;
     former.seal(&place, SealOptions::default()).await.unwrap();
 
-    // It has the last versions of what lives, and newer ones.
+    // The new folder has the last versions of the events that exist, and newer ones.
     let mut new = World::new();
     new.clock.advance(begun_anew - new.clock.now().0);
     new.observed = 30;
@@ -437,7 +438,7 @@ async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
     assert!(coverage.to_json("prod")["sealedBefore"]["since"].is_string());
     cluster.close().await;
 
-    // One of another cluster does not.
+    // A folder of another cluster does not continue the archive.
     let mut other = World::new();
     other
         .import_with([followed("other", now, now, 7), json!([])], &[])
@@ -449,7 +450,8 @@ async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
     );
 }
 
-/// A new folder begins where the sealed versions end, and does not say that it has what was before.
+/// The new folder covers the time from the end of the sealed versions, and does not claim to have
+/// what was before.
 #[tokio::test]
 async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     let storage = Storage::folder();
@@ -482,7 +484,7 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     assert_eq!(coverage.followed[0].1.since, now - 9_000_000);
 }
 
-/// An old file of which nothing can be read any more.
+/// An old file is damaged so that nothing in it can be read.
 #[tokio::test]
 async fn a_damaged_file_does_not_keep_an_archive_from_being_continued() {
     let storage = Storage::folder();
@@ -502,7 +504,7 @@ async fn a_damaged_file_does_not_keep_an_archive_from_being_continued() {
     }
 }
 
-/// A folder that is there already stays as it is, and users who may open it read new files.
+/// A folder that exists keeps its permissions, and users who may open it can read new files.
 #[cfg(unix)]
 #[tokio::test]
 async fn sealed_files_are_for_their_owner_only() {

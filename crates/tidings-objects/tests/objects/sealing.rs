@@ -1,4 +1,4 @@
-//! What was observed is sealed once, merged, and deleted when its time is over, in a folder, on S3
+//! What was observed is sealed once, merged, and deleted after its retention, in a folder, on S3
 //! and in other clouds alike.
 
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::reading::{judged, read};
 use super::storage::{Storage, put};
 use super::world::{World, believe, long_after};
 
-/// A century.
+/// A hundred years.
 const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// The name of a file that a killed writer left.
+/// The name of a file that a killed writer left behind.
 const STRAY: &str = "20260101T000000Z-20260101T000000Z-00112233445566ff.parquet";
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn files_are_merged_and_have_what_those_before_had() {
         let manifest = newest(&place, "prod").await.unwrap();
         let levels: Vec<_> = manifest.files.iter().map(|file| file.level).collect();
         assert_eq!(levels, [1, 1, 0, 0, 0, 0]);
-        // Those before are left for their readers, with their rollups.
+        // The files from before the merge are kept for readers, with their rollups.
         assert_eq!(manifest.removed.len(), 2 * 16);
         for removed in &manifest.removed {
             let path = format!("prod/{}", removed.path);
@@ -50,7 +50,7 @@ async fn files_are_merged_and_have_what_those_before_had() {
     }
 }
 
-/// They are in no gap.
+/// Versions that were deleted before they were sealed are not in a gap.
 #[tokio::test]
 async fn readers_are_told_how_many_versions_were_deleted_before_they_were_sealed() {
     let storage = Storage::folder();
@@ -72,7 +72,7 @@ async fn readers_are_told_how_many_versions_were_deleted_before_they_were_sealed
     assert!(json["retention"].is_null());
 }
 
-/// Making one takes memory, whatever the number of clusters.
+/// Making a file takes memory, so only one cluster does it at a time.
 #[tokio::test]
 async fn clusters_take_turns_at_making_files() {
     let mut world = World::new();
@@ -94,8 +94,8 @@ async fn clusters_take_turns_at_making_files() {
     assert_eq!(judged.most.load(Ordering::Relaxed), 1);
 }
 
-/// Where versions come faster than they are sealed, it would have no end, and each file a few of
-/// them.
+/// If versions arrive faster than they are sealed, a seal would otherwise never end, and would
+/// write files of a few versions each.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_observed_meanwhile_waits_for_the_next_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ async fn what_is_observed_meanwhile_waits_for_the_next_time() {
     server.shutdown().await;
 }
 
-/// Files are merged from one part to the next, so no manifest names many small ones.
+/// Files are merged between the parts of a seal, so that no manifest names many small files.
 #[tokio::test]
 async fn one_who_fell_behind_leaves_few_files() {
     let mut behind = World::new();
@@ -161,7 +161,7 @@ async fn one_who_fell_behind_leaves_few_files() {
         let (place, world) = (storage.place(), behind.copy());
         let mut options = SealOptions::default();
         options.grace = LONG;
-        // Each version is a part.
+        // Each version is a part of its own.
         options.part_bytes = 1;
         let sealed = world.seal(&place, options).await.unwrap();
         assert_eq!((sealed.files, sealed.merged), (80, 80 + 8));
@@ -195,7 +195,7 @@ async fn a_damaged_file_is_not_merged_and_keeps_nothing_from_being_sealed() {
             put(&file, damaged);
             world.observe(5).await;
             let sealed = world.seal(&place, options).await.unwrap();
-            // With the second one there are eight others.
+            // With the second kind of damage there are eight other files to merge.
             let expected = u64::from(damaged == Some(&longer[..])) * 8;
             assert_eq!((sealed.versions, sealed.merged), (5, expected));
         }
@@ -248,7 +248,7 @@ async fn the_oldest_files_are_deleted_above_a_quota_and_after_a_grace() {
         let until = before.files[1].to;
         let over = manifest.over_quota;
         assert_eq!((over.versions, over.until), (60, Some(until)));
-        // They are left for their readers, with their rollups.
+        // The removed files are kept for readers, with their rollups.
         assert_eq!((manifest.removed.len(), storage.files()), (4, 8));
         let checked = check(&place, "prod").await.unwrap();
         assert_eq!(checked.problems, Vec::<String>::new());
@@ -260,14 +260,14 @@ async fn the_oldest_files_are_deleted_above_a_quota_and_after_a_grace() {
         world.seal(&place, options).await.unwrap();
         let manifest = newest(&place, "prod").await.unwrap();
         assert_eq!((manifest.removed.len(), storage.files()), (0, 4));
-        // Nothing is written if nothing is over.
+        // Without removed files, nothing is written.
         world.seal(&place, options).await.unwrap();
         let after = newest(&place, "prod").await.unwrap();
         assert_eq!(after, manifest);
     }
 }
 
-/// Otherwise what is newer would go, and then what is older come.
+/// Otherwise newer versions would be deleted to keep the quota, and then older ones would arrive.
 #[tokio::test]
 async fn everything_that_waits_is_sealed_before_a_quota_takes_anything() {
     let mut world = World::new();
@@ -278,7 +278,7 @@ async fn everything_that_waits_is_sealed_before_a_quota_takes_anything() {
     let mut options = SealOptions::default();
     options.grace = LONG;
     options.quota = Some(0);
-    // Each version is a part.
+    // Each version is a part of its own.
     options.part_bytes = 1;
     let place = storage.place();
     world.seal(&place, options).await.unwrap();
@@ -292,7 +292,7 @@ async fn everything_that_waits_is_sealed_before_a_quota_takes_anything() {
     }
     let manifest = newest(&place, "prod").await.unwrap();
     assert_eq!(numbers, [manifest.number]);
-    // The latest stays.
+    // The latest file stays.
     assert_eq!(manifest.files.len(), 1);
     assert_eq!(manifest.files[0].to, manifest.sealed_until);
     assert_eq!(manifest.rows() + manifest.over_quota.versions, 80);
@@ -309,7 +309,7 @@ async fn one_that_cannot_be_deleted_keeps_no_other() {
     world.seal(&place, options).await.unwrap();
     let manifest = newest(&place, "prod").await.unwrap();
     let path = manifest.files[0].path.clone();
-    // A folder that has its name cannot be deleted as a file.
+    // A folder of this name cannot be deleted as a file is.
     let file = storage.file(&format!("prod/{path}"));
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
@@ -325,7 +325,7 @@ async fn one_that_cannot_be_deleted_keeps_no_other() {
     assert_eq!(left, [&path]);
 }
 
-/// The storage has to keep some, by a rule of its own.
+/// The storage keeps some objects by a rule of its own.
 #[tokio::test]
 async fn objects_that_cannot_be_deleted_keep_no_others() {
     const HELD: usize = 12;
@@ -365,7 +365,7 @@ async fn objects_that_cannot_be_deleted_keep_no_others() {
     cluster.close().await;
 }
 
-/// The task that seals would end otherwise, and nobody say so.
+/// Without this the task that seals would end, and nobody would learn of it.
 #[tokio::test]
 async fn a_panic_is_a_failure_and_sealing_goes_on() {
     let storage = Storage::folder();
@@ -403,19 +403,19 @@ async fn another_store_does_not_go_on_with_an_archive() {
             matches!(foreign, Err(SealError::Foreign { .. })),
             "{foreign:?}"
         );
-        // Who looks at the cluster sees it.
+        // The cluster reports the failure.
         let failure = kept.unsealed().failure().unwrap();
         assert!(failure.why.contains("another data folder"), "{failure:?}");
         assert!(!failure.is_older);
         kept.close().await;
-        // Under another name it has an archive of its own.
+        // Under another name, the other folder has an archive of its own.
         let own = world.seal_as("other", other.path(), &place, options).await;
         own.unwrap();
         world.check(&place).await;
     }
 }
 
-/// What is wrong with an archive is found, and said.
+/// A check finds and reports what is wrong with an archive.
 #[tokio::test]
 async fn damage_is_found() {
     for storage in Storage::each() {
@@ -447,7 +447,7 @@ async fn damage_is_found() {
     }
 }
 
-/// A rollup is compared with what the events say, and with its checksum.
+/// A rollup is compared with the events of its file, and with its checksum.
 #[tokio::test]
 async fn a_rollup_that_says_something_else_is_found() {
     for storage in Storage::each() {
@@ -472,7 +472,7 @@ async fn a_rollup_that_says_something_else_is_found() {
         assert!(problem().await.contains("its bytes"));
         std::fs::write(&file, whole).unwrap();
         world.check(&place).await;
-        // Each file has the other's.
+        // Each of two files has the rollup of the other.
         storage.change_manifest(manifest.number, |manifest| {
             let (one, other) = (&manifest["files"][0], &manifest["files"][1]);
             let rollups = [other["rollup"].clone(), one["rollup"].clone()];
@@ -487,7 +487,7 @@ async fn a_rollup_that_says_something_else_is_found() {
     }
 }
 
-/// Files of the first days have no rollup. What they are merged into has one.
+/// Files of early versions have no rollup. The file that they are merged into has one.
 #[tokio::test]
 async fn files_without_a_rollup_are_part_of_an_archive() {
     for storage in Storage::each() {
@@ -506,7 +506,7 @@ async fn files_without_a_rollup_are_part_of_an_archive() {
             }
         });
         world.check(&place).await;
-        // As if a writer that knows none had sealed them. This one did not.
+        // As if a writer that knows no rollups had sealed the files. This folder did not seal them.
         assert!(world.take_over(&place).await.unwrap());
         std::fs::remove_dir_all(storage.file("prod/rollups")).unwrap();
         world.observe(5).await;
@@ -533,18 +533,18 @@ async fn a_new_store_takes_the_place_of_one_that_is_lost() {
         let after = newest(&place, "prod").await.unwrap();
         assert_eq!((&after.files, after.sealed_through), (&before.files, 0));
         assert_eq!(after.writer, cluster.store_identity());
-        // It is its own from then on.
+        // From then on the archive is the folder's own.
         assert!(!take_over(&place, &mut cluster, &new.clock).await.unwrap());
         cluster.close().await;
 
-        // The former one, should it turn up again, seals nothing more.
+        // If the former folder appears again, it seals nothing more.
         former.observe(10).await;
         let fenced = former.seal(&place, options).await;
         assert!(
             matches!(fenced, Err(SealError::Foreign { .. })),
             "{fenced:?}"
         );
-        // One that sealed elsewhere continues nothing here.
+        // A folder that has sealed elsewhere does not continue this archive.
         let (elsewhere, mut other) = (Storage::folder(), World::new());
         other.observe(10).await;
         other.seal(&elsewhere.place(), options).await.unwrap();

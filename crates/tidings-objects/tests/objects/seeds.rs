@@ -1,4 +1,4 @@
-//! What fuzz targets begin with: one input of each kind, written by this program.
+//! The first inputs of fuzz targets: one of each kind, written by this program.
 //!
 //! ```text
 //! KEEP_SEEDS=1 cargo test -p tidings-objects --test objects seeds
@@ -14,10 +14,10 @@ use super::storage::Storage;
 use super::world::World;
 
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
-/// Maximum bytes of an input that `fuzz/run` takes.
+/// Maximum bytes of an input for `fuzz/run`.
 const LEN_MAX: usize = 8192;
 
-/// The inputs, by target and name.
+/// The inputs, by the names of target and input.
 async fn seeds() -> BTreeMap<String, Vec<u8>> {
     let mut seeds = BTreeMap::new();
     let storage = Storage::folder();
@@ -37,13 +37,13 @@ async fn seeds() -> BTreeMap<String, Vec<u8>> {
     seeds.insert("sealed_files/rollup".to_owned(), read(&rollup.path));
     for forged in Forged::ALL {
         let (name, file) = (format!("sealed_files/{forged:?}"), forged.file().unwrap());
-        // One is long, as it is nested.
+        // The file with nested fields is too long.
         if file.len() <= LEN_MAX {
             seeds.insert(name.to_lowercase(), file);
         }
     }
 
-    // An archive with a deleted event, files that were taken out, and versions that wait.
+    // An archive with a deleted event, removed files, and versions that wait.
     let storage = Storage::folder();
     let mut world = World::new();
     let options = SealOptions::default();
@@ -68,8 +68,8 @@ async fn seeds() -> BTreeMap<String, Vec<u8>> {
     seeds
 }
 
-/// The kept seeds are as this program writes them, and short enough. With `KEEP_SEEDS` they are
-/// kept.
+/// The stored inputs are as this program writes them, and short enough. With `KEEP_SEEDS` they are
+/// written.
 #[tokio::test]
 async fn targets_begin_with_inputs_of_each_kind() {
     let seeds = seeds().await;
