@@ -188,8 +188,7 @@ pub(crate) async fn read(place: &Place) -> SealedCluster {
     reader.open("prod").await.unwrap()
 }
 
-/// Versions of events in several namespaces, about objects of several kinds. Some names are used
-/// again.
+/// Versions of events about many objects in several namespaces. Some names are used again.
 pub(crate) struct History {
     random: fastrand::Rng,
     /// The uid and the count of the event that has a name now.
@@ -530,8 +529,7 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
             observe(&mut world, &mut history, 40).await;
             merged += seal(&world, &place).await;
             sealed.look().await.unwrap();
-            // In these rounds there are several files, or one that was merged from eight and
-            // others.
+            // There are several files, or one that was merged from eight and others.
             if [2, 8].contains(&round) {
                 compare(&world, &sealed).await;
             }
@@ -540,8 +538,7 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
     }
 }
 
-/// Seals, and returns how many files were merged. Removed files are kept for a day by the archive's
-/// clock.
+/// Seals, and returns how many files were merged. Removed files are kept for a day.
 pub(crate) async fn seal(world: &World, place: &Place) -> u64 {
     let sealed = world.seal(place, SealOptions::default()).await;
     sealed.unwrap().merged
@@ -572,8 +569,7 @@ async fn a_list_continues_as_it_was_while_files_are_merged() {
         sealed.look().await.unwrap();
         assert!(cold.revision() > first.revision);
         assert_eq!(cold.list(rest.clone()).await.unwrap().records, all[5..]);
-        // A new reader accepts the same place in the list, and reads the manifest that it belongs
-        // to.
+        // A new reader reads the manifest to which the place in the list belongs.
         let other = read(&place).await;
         assert_eq!(other.identity(), sealed.identity());
         let of_other = other.store().list(rest.clone()).await.unwrap();
@@ -668,8 +664,7 @@ async fn a_file_that_is_damaged_is_said_and_gives_no_other_events() {
                 let sealed = read(&place).await;
                 let page = sealed.store().list(ListRequest::default().limit(500)).await;
                 match page {
-                    // A long file is not read as a whole, so the damage may not matter. The page
-                    // has only events of the archive.
+                    // A long file is not read as a whole, so its damage may not matter.
                     Ok(page) if is_long => {
                         assert!(page.records.iter().all(|it| whole.contains_key(&id(it))));
                     }
@@ -709,8 +704,7 @@ async fn counts(store: &dyn Store, since: Option<i64>, until: Option<i64>) -> Ve
     }
 }
 
-/// Rollups have the same counts as rows. A file whose rollup is missing or damaged is counted by
-/// its rows.
+/// Rollups count the same as rows. Without a valid rollup, a file's rows are counted.
 #[tokio::test]
 async fn counts_are_those_of_rows_by_one_request_a_file() {
     for storage in Storage::each() {
