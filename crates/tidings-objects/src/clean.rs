@@ -19,13 +19,13 @@ const MANIFESTS_KEPT: usize = 100;
 
 /// Number of failed deletions after which no more are tried in this round.
 const FAILED_MAX: usize = 10;
-/// Objects that are remembered as such.
+/// Maximum number of objects that are remembered because they could not be deleted.
 const STUCK_MAX: usize = 10_000;
-/// A store believes its clock after this time at the latest.
+/// Maximum time after which a store believes its clock.
 const BELIEVED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
-/// Objects that could not be deleted: the next time all others come first, so that a few of them,
-/// which the storage has to keep, do not keep these.
+/// Objects that could not be deleted. The next round tries them last, so that a few objects that
+/// the storage has to keep do not keep others from being deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Stuck(HashSet<Path>);
 
@@ -39,9 +39,9 @@ impl Stuck {
     }
 }
 
-/// Deletes files that a manifest took out so long ago; how many, and why the first of those that
-/// are left could not be deleted. These stay in the manifest. `believed` is the store's confirmed
-/// time: a file that was taken out while the clock was ahead waits no longer than others.
+/// Deletes the files that a manifest removed before the grace. Returns how many, and why the first
+/// of the others could not be deleted; these stay in the manifest. `believed` is the store's
+/// confirmed time: a file that was removed while the clock was ahead waits no longer than others.
 pub(crate) async fn removed(
     folder: &Folder,
     manifest: &mut Manifest,
@@ -49,7 +49,7 @@ pub(crate) async fn removed(
     stuck: &mut Stuck,
 ) -> (u64, Option<FolderError>) {
     let before = believed.saturating_sub(grace).unwrap_or(Timestamp::MIN);
-    // A clock that is behind says nothing.
+    // If the clock is behind, it does not show that a removal lies in the future.
     if believed >= manifest.sealed_until {
         let latest = believed.saturating_add(BELIEVED_AFTER);
         let latest = latest.unwrap_or(Timestamp::MAX);
@@ -78,17 +78,18 @@ pub(crate) async fn removed(
     (done.deleted, done.failure)
 }
 
-/// The objects that were written before a time, whether a manifest names them or not.
+/// The objects that were written before some time, whether or not a manifest names them.
 pub(crate) struct Leavings {
     files: Vec<ObjectMeta>,
     manifests: Vec<ObjectMeta>,
     unfinished: Vec<Unfinished>,
 }
 
-/// What is done with one of them.
+/// What to do with a manifest.
 enum Job {
     Delete,
-    /// The number of a manifest stays taken, for a writer that was held up.
+    /// Replaces the manifest of this number by a placeholder, so that a delayed writer still finds
+    /// the number taken.
     Empty(u64),
 }
 

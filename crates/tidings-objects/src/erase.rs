@@ -1,11 +1,11 @@
-//! Events that were deleted in the archive are taken out of files: which files have any of their
-//! versions, and the rows of a file without these.
+//! Removes events that were deleted in the archive from files: finds the files that have any of
+//! their versions, and filters the rows of a file.
 //!
-//! A file is asked for its end, for the filters of row groups that may have the namespace, and for
-//! the uids of those whose filter knows one. Invariant: that a file has none of them is believed
-//! only of one that was compared with its checksum since the process began: it is read as a whole
-//! the first time. Memory: twenty thousand names of events, some MiB, and of one file its end and a
-//! column of uids, or all of it.
+//! To search a file, its end is read first, then the filters of row groups that may have the
+//! namespace, and then the uids of those whose filter may know one. Invariant: a file counts as one
+//! without these events only if it was compared with its checksum since the process began; for that
+//! it is read as a whole once. Memory: twenty thousand names of events, some MiB, and of one file
+//! its end and a column of uids, or all of it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, Range};
@@ -27,12 +27,11 @@ use crate::row::Row;
 /// Number of deleted events that are looked for together. A file that has versions of more of them
 /// is rewritten several times, and each time the former file stays for its readers.
 pub(crate) const EVENTS_AT_ONCE: usize = 20_000;
-/// Events that are remembered as those that may be in damaged files.
+/// Maximum number of deleted events that are remembered because they may be in damaged files.
 const PASSED_MAX: usize = 20_000;
 /// Number of files looked into without a find, after which sealing gets its turn.
 const LOOKED_AT_ONCE: usize = 500;
-/// Bytes of files that are compared with their checksums before it is looked again what is to be
-/// sealed.
+/// Bytes of files that are compared with their checksums, after which sealing gets its turn.
 const COMPARED_AT_ONCE: u64 = 256 << 20;
 /// Bytes of a file's end that are read at first.
 const END: u64 = 64 << 10;
@@ -113,14 +112,13 @@ pub(crate) struct Erasing {
     without: HashSet<String>,
     /// Number of files looked into since the search was last resumed.
     looked: usize,
-    /// Paths of files that were compared with their checksums, whatever is looked for in them.
+    /// Paths of files that were compared with their checksums, for any search.
     compared: HashSet<String>,
-    /// How many bytes those of this time have.
+    /// Number of bytes of the files compared since the search was last resumed.
     bytes: u64,
-    /// Events, by their keys and uids, that may be in files that are damaged. They are looked for
-    /// again later.
+    /// The keys and uids of events that may be in damaged files. They are searched for again later.
     passed: HashSet<(String, String)>,
-    /// Events up to this one were looked for, or passed over.
+    /// The last event that was searched for, or passed over.
     after: Option<Unerased>,
 }
 
@@ -140,8 +138,8 @@ impl Erasing {
         self.looked >= LOOKED_AT_ONCE || self.bytes >= COMPARED_AT_ONCE
     }
 
-    /// Others are looked for, which are behind [`after`](Self::after), if there are any that are
-    /// not to be looked for later.
+    /// Begins a search for further events, which come after [`after`](Self::after). Those that may
+    /// be in damaged files are left for later.
     pub(crate) fn begin(&mut self, mut events: Vec<Unerased>) {
         let last = events.last().cloned();
         events.retain(|it| !self.passed.contains(&(it.key.clone(), it.uid.clone())));
@@ -154,8 +152,8 @@ impl Erasing {
         self.without.clear();
     }
 
-    /// There are no others. The next time those come first that were deleted since, wherever they
-    /// are among the others.
+    /// Notes that there are no further events. The next search begins with the first event again,
+    /// to find those that were deleted since.
     pub(crate) fn reached_end(&mut self) {
         if self.passed.len() < PASSED_MAX {
             self.after = None;
@@ -170,9 +168,9 @@ impl Erasing {
         Arc::clone(&self.deleted)
     }
 
-    /// The files that are to be looked into, without those that cannot be.
+    /// Returns the files that are still to be searched, without the damaged ones.
     pub(crate) fn left(&mut self, files: &[File], damaged: &HashSet<String>) -> Vec<File> {
-        // Files that are no more are forgotten.
+        // Files that no longer exist are forgotten.
         if self.compared.len() > 2 * files.len() {
             let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
             self.compared.retain(|path| paths.contains(path.as_str()));
@@ -186,7 +184,7 @@ impl Erasing {
         self.compared.contains(&file.path)
     }
 
-    /// A file was compared with its checksum.
+    /// Notes that a file was compared with its checksum.
     pub(crate) fn compared(&mut self, file: &File) {
         self.compared.insert(file.path.clone());
         self.bytes += file.bytes;
@@ -196,7 +194,7 @@ impl Erasing {
         self.deleted.may_be_in(file) && !self.without.contains(&file.path)
     }
 
-    /// Files have none of them, as they were written without them.
+    /// Notes that files were just written without these events.
     pub(crate) fn wrote(&mut self, files: &[File]) {
         self.without
             .extend(files.iter().map(|file| file.path.clone()));
@@ -275,7 +273,7 @@ pub(crate) enum LookError {
     /// The file is damaged.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Its bytes are not those that were written.
+    /// The file's bytes differ from those that were written.
     #[error("{0}")]
     Damaged(String),
     /// Reading the file panicked, or no thread could be started for it; the log says which.
@@ -289,11 +287,11 @@ impl LookError {
     }
 }
 
-/// A file whose parts are read.
+/// A file of which parts are read.
 struct Parts<'a> {
     folder: &'a Folder,
     file: &'a File,
-    /// Its bytes, if they were compared with its checksum.
+    /// The whole file, if it was just compared with its checksum.
     whole: Option<Bytes>,
 }
 
@@ -306,8 +304,8 @@ impl Parts<'_> {
     }
 }
 
-/// Whether a file has versions of deleted events; `is_compared` says that it was compared with its
-/// checksum before.
+/// Returns whether a file has versions of deleted events. `is_compared` means that it was compared
+/// with its checksum before.
 pub(crate) async fn has(
     folder: &Folder,
     file: &File,
@@ -410,7 +408,7 @@ async fn parts(
     Ok(parts)
 }
 
-/// A range of a file, of bytes that begin at a place in it.
+/// Returns a range of a file from a piece that begins at `begin`.
 fn part(bytes: &Bytes, range: &Range<u64>, begin: u64) -> Option<Bytes> {
     let at = |place: u64| usize::try_from(place.checked_sub(begin)?).ok();
     let part = at(range.start)?..at(range.end)?;
@@ -461,7 +459,7 @@ mod tests {
         let deleted = Deleted::new(events.into_iter());
         for (namespace, name, uid, expected) in [
             ("a", "elder", "uid-1", true),
-            // One line may name the uid of an event of another namespace.
+            // An imported line may name the uid of an event in another namespace.
             ("b", "elder", "uid-1", false),
             ("a", "elder", "uid-2", false),
             ("a", "elder", "", false),
@@ -486,7 +484,7 @@ mod tests {
             ("b", Some("d"), true),
             ("c", None, true),
             ("d", None, false),
-            // No file can be so: it would end before it begins.
+            // No file ends before it begins.
             ("z", Some("a"), false),
         ] {
             let found = deleted.are_between(first, last);
@@ -494,7 +492,7 @@ mod tests {
         }
     }
 
-    /// Otherwise pending versions would wait until the files of years were looked through.
+    /// Otherwise pending versions would wait until the files of years were searched.
     #[test]
     fn files_are_looked_into_some_at_a_time() {
         let file = File::at("events/1.parquet");

@@ -25,9 +25,9 @@ use crate::unfinished::{self, LocalError, Unfinished};
 
 /// Maximum time of an operation, with all its retries.
 const OPERATION_MAX: Duration = Duration::from_secs(300);
-/// Bytes of manifests that cannot be read, after which a reader goes no further back.
+/// Bytes of unreadable manifests after which a reader does not go back any further.
 const UNREAD_BYTES_MAX: u64 = 2 * BYTES_MAX;
-/// What one of them counts at least, as it takes a request.
+/// Minimum bytes that an unreadable manifest counts for, because reading it takes a request.
 const UNREAD_BYTES: u64 = 64 << 10;
 /// The content of the object with which the storage is probed.
 const PROBE: &[u8] = b"written where there was none, so that the storage is known to support that";
@@ -123,34 +123,35 @@ pub(crate) struct Folder {
 /// The newest manifest that can be read, for readers.
 pub(crate) struct Readable {
     pub(crate) manifest: Manifest,
-    /// Why a newer manifest cannot be read, if there is one; that one purges no deleted events.
+    /// Why a newer manifest cannot be read, if there is one. It does not remove deleted events from
+    /// files.
     pub(crate) newer: Option<FolderError>,
 }
 
-/// See [`Folder::newest_readable`].
+/// The result of [`Folder::newest_readable`].
 pub(crate) enum Newest {
     Readable(Box<Readable>),
     Unreadable(Unreadable),
 }
 
-/// The newest manifest cannot be read, and none stands in for it.
+/// The newest manifest cannot be read, and no earlier one may stand in for it.
 pub(crate) struct Unreadable {
-    /// Why.
+    /// Why the newest manifest cannot be read.
     pub(crate) error: FolderError,
     /// The numbers of all manifests.
     numbers: HashSet<u64>,
 }
 
 impl Unreadable {
-    /// Whether no manifest behind one that is known may have taken deleted events out of files.
+    /// Returns whether no manifest after a known one can have removed deleted events from files.
     pub(crate) fn has_all_of(&self, known: &Manifest) -> bool {
         stands_in(known, &self.numbers)
     }
 }
 
-/// Whether no manifest behind this one may have taken deleted events out of files, whatever these
-/// say. A writer writes them one after the other, and the one behind it does so only if this one
-/// announces it; the next ones may.
+/// Returns whether no manifest after this one can have removed deleted events from files, whatever
+/// its content. A writer writes manifests one after the other. The next one does that only if this
+/// one announces it; those after the next may do it.
 fn stands_in(manifest: &Manifest, numbers: &HashSet<u64>) -> bool {
     let has = |behind: u64| numbers.contains(&manifest.number.saturating_add(behind));
     has(0) && (!has(1) || manifest.purging == Some(false) && !has(2))
@@ -197,7 +198,7 @@ impl Folder {
                 return Ok(None);
             };
             match self.read(number).await {
-                // It was deleted meanwhile, as there are newer ones.
+                // The manifest was deleted meanwhile, since there are newer ones.
                 Err(FolderError::Store(Error::NotFound { .. })) if tries > 0 => tries -= 1,
                 Err(error) => return Err(error),
                 Ok(manifest) => {
@@ -233,7 +234,7 @@ impl Folder {
         for (number, size) in listed.into_iter().rev() {
             match self.read(number).await {
                 Err(error) if error.is_unreadable() => {
-                    // Of one that is longer than it can be, nothing is read.
+                    // A manifest that is longer than allowed is not read.
                     let size = if size > BYTES_MAX { 0 } else { size };
                     left = left.saturating_sub(size.max(UNREAD_BYTES));
                     if left == 0 {

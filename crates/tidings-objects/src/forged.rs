@@ -41,10 +41,9 @@ pub enum Forged {
     Nested,
     /// An index of two thousand million pages.
     Index,
-    /// A schema that says it is a text, of elements that are within each other.
+    /// A list of elements within each other, which the schema states to be a text.
     Kind,
-    /// The length of a page twice: the second one, which says it is another kind of number, is a
-    /// gibibyte.
+    /// The length of a page twice. The second one is a gibibyte, and states another kind of number.
     Twice,
 }
 
@@ -115,7 +114,7 @@ impl Forged {
 const MANY: u64 = i32::MAX as u64 - 7;
 const GIBIBYTE: u64 = 1 << 30;
 
-/// The place of the column `uid`.
+/// The index of the column `uid`.
 const UID: usize = 5;
 
 /// Encodings, by their numbers in Parquet.
@@ -238,8 +237,8 @@ impl Page {
             varint(u64::MAX >> 2, header.head(13, 8));
         }
         if of == Forged::Twice && is_of_uid {
-            // Field 2 as a number of eight bytes. As one of 32 bits it takes five of them, and the
-            // others are a byte and a truth value.
+            // Field 2 as a number of eight bytes. Read as a number of 32 bits, it takes five of
+            // them. The others are then read as a byte and a truth value.
             header.bytes.extend([0x07, 4]);
             varint(GIBIBYTE << 1, &mut header.bytes);
             header.bytes.extend([0xd3, 0, 0x11]);
@@ -373,11 +372,11 @@ fn element(schema: &Schema, elements: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// A list of elements of the schema that are within each other, whose bytes, if its kind is not
-/// looked at, are those of a text as well.
+/// A list of the schema's elements within each other. Read without looking at the kind, the same
+/// bytes are a text.
 fn nested() -> Vec<u8> {
     const ELEMENTS: u64 = 60_000;
-    // A list of structures, and how many; or a length, of which these are the first seven bits.
+    // As a list: structures, and their number. As a text: the lowest seven bits of the length.
     const LIST: u8 = 0xfc;
     const ELEMENT_BYTES: usize = 128;
     let mut bytes = vec![LIST];
@@ -388,7 +387,7 @@ fn nested() -> Vec<u8> {
             fields.small(5, 1).end()
         };
         let without = element(0).len();
-        // A name of so many bytes has a length of two.
+        // A name of that many bytes states its length in two bytes.
         let rest = usize::from(LIST & 0x7f) - 1;
         let is_last = number + 1 == ELEMENTS;
         let more = if is_last { rest } else { 0 };

@@ -1,10 +1,9 @@
 //! Which files are merged, and their rows in one order.
 //!
-//! Invariants: eight files that follow each other in time, among those that were merged equally
-//! often, become one if they are small, so that few small ones remain; nothing is merged more than
-//! three times, so that a version is written four times at most; and three times more where there
-//! are many files. Memory: some rows of each, and the bytes that these and those behind them are
-//! made of.
+//! Invariants: eight small files that follow each other in time, and were merged equally often,
+//! become one, so that few small files remain. Files are merged at most three times, so that a
+//! version is written at most four times; where there are many files, three more times. Memory:
+//! some rows of each file, and the bytes of their unread rows.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -17,14 +16,14 @@ use crate::row::Row;
 pub(crate) const FILE_BYTES_MAX: usize = 32 << 20;
 /// Number of files that are merged into one.
 const FILES: usize = 8;
-/// Rows of a file that are read at once.
+/// Number of rows of a file that are read at once.
 const ROWS_AT_ONCE: usize = 256;
 /// The level from which on files are not merged again, unless there are very many.
 const LEVEL_MAX: u32 = 3;
-/// Files from which on those of equal levels that follow each other become one of at least half the
-/// size that a file can have.
+/// Number of files from which on those of equal levels that follow each other are merged, into
+/// files of at least half the maximum size.
 const FILES_MANY: usize = 10_000;
-/// What was merged so often is not merged again, however many files there are.
+/// The level from which on a file is not merged again, however many files there are.
 const LEVEL_MANY_MAX: u32 = LEVEL_MAX + 3;
 
 /// Returns the oldest files of one level that should be merged, without damaged ones.
@@ -50,12 +49,12 @@ fn of_level<'a>(files: &'a [File], level: u32, damaged: &HashSet<String>) -> Vec
         .collect()
 }
 
-/// The first files that follow each other and have as many bytes together as a file can have, or
-/// half of that at least, or are as many as are merged at once.
+/// Returns the first files that follow each other and together have about the maximum bytes of a
+/// file, at least half of that, or are as many as are merged at once.
 fn growing(files: &[&File]) -> Option<Vec<File>> {
     let (mut from, mut bytes) = (0, 0_u64);
     for (to, file) in files.iter().enumerate() {
-        // One that is as large by itself is between those before it and those behind it.
+        // A file that is as large alone separates those before it from those after it.
         if file.bytes > FILE_BYTES_MAX as u64 {
             (from, bytes) = (to + 1, 0);
             continue;
@@ -254,8 +253,8 @@ mod tests {
             (&[5, 28, 4], Some(vec![1, 2])),
             (&[1; 7], None),
             (&[1; 9], Some((0..8).collect())),
-            // Those that are larger than a file usually is, as events and filters are behind its
-            // last row group, are no part of it.
+            // Files above the usual size, because of events and filters after their last row group,
+            // are not merged.
             (&[33], None),
             (&[33; 40], None),
             (&[8, 33, 8], None),

@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Beside them, however many there are, an archive is found.
+    /// However many of them there are, an archive beside them is found.
     #[tokio::test]
     async fn folders_without_manifests_are_no_clusters() {
         let store = Arc::new(InMemory::new());

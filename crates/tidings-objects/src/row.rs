@@ -109,7 +109,7 @@ impl Row {
             .then_with(|| self.event.cmp(&other.event))
     }
 
-    /// The order that files of the first days have.
+    /// The order of rows in files of early versions.
     fn order_without_name(&self, other: &Self) -> Ordering {
         let of = |row: &Self| (row.observed, row.epoch, row.version);
         self.place()
@@ -118,8 +118,8 @@ impl Row {
             .then_with(|| self.uid.cmp(&other.uid))
     }
 
-    /// Whether `next` may be the next row of a file, or of one of the first days: it is another
-    /// version, and not before this one.
+    /// Returns whether `next` may follow this row in a file, also in one of an early version: it is
+    /// another version, and does not come before this one.
     pub(crate) fn may_precede(&self, next: &Self) -> bool {
         match self.order_without_name(next) {
             Ordering::Less => true,

@@ -149,12 +149,12 @@ impl From<SealError> for MergeError {
     }
 }
 
-/// A file that was written anew without versions of deleted events.
+/// A file that was replaced by others without versions of deleted events.
 struct Rewritten {
     file: File,
-    /// Those that stand for it.
+    /// The files that replace it.
     files: Vec<File>,
-    /// How many versions they have not.
+    /// Number of versions that were removed.
     taken: u64,
 }
 
@@ -423,7 +423,8 @@ impl Sealer {
         Ok(ended(&self.unsealed, next).await?)
     }
 
-    /// Writes some versions to files; returns the manifest that names them, unless there are none.
+    /// Writes some versions to files. Returns the manifest that names them, or `None` if there are
+    /// none.
     async fn seal_part(
         &self,
         manifest: &Manifest,
@@ -533,8 +534,8 @@ impl Sealer {
         }
     }
 
-    /// Looks into the files that may have versions of deleted events, and writes some of those that
-    /// have any anew without them. Whether others wait for the next time.
+    /// Searches the files that may have versions of deleted events, and rewrites some of those that
+    /// have any. Returns whether others are left for the next time.
     async fn look_into(
         &self,
         erasing: &mut Erasing,
@@ -560,7 +561,7 @@ impl Sealer {
             }
             let group = std::slice::from_ref(&file);
             match self.rewrite(group, file.level, deleted).await {
-                // Nothing names the new one.
+                // The new files are not in any manifest.
                 Ok((_, 0)) => erasing.has_none(&file),
                 Ok((files, taken)) => rewritten.push(Rewritten { file, files, taken }),
                 Err(MergeError::Damaged { paths, why }) => {
@@ -574,7 +575,7 @@ impl Sealer {
         Ok(false)
     }
 
-    /// Whether a file has versions of deleted events.
+    /// Returns whether a file has versions of deleted events.
     async fn has(
         &self,
         erasing: &mut Erasing,
@@ -584,15 +585,16 @@ impl Sealer {
         if erasing.is_compared(file) {
             return erase::has(&self.folder, file, true, deleted).await;
         }
-        // It is in memory as a whole. The semaphore is not closed.
+        // The whole file is in memory. The semaphore is never closed.
         let _turn = self.turn.acquire().await.ok();
         let has = erase::has(&self.folder, file, false, deleted).await?;
         erasing.compared(file);
         Ok(has)
     }
 
-    /// The manifest in which files stand for those that had versions of deleted events. Another one
-    /// announces it: a reader that cannot read those that follow is not to show these.
+    /// Writes the manifest in which new files replace those that had versions of deleted events. A
+    /// manifest before it announces that, so that a reader which cannot read the later ones does
+    /// not show the old files.
     async fn replace_erased(
         &self,
         manifest: &mut Manifest,
@@ -820,14 +822,14 @@ pub(crate) async fn write(
     Ok(files)
 }
 
-/// A file and its rollup, in the order in which they are written.
+/// The bytes of a file and of its rollup, in the order in which they are written.
 struct Encoded {
     file: File,
     parts: [Bytes; 2],
 }
 
-/// A file of the first rows, which ends with the row group that reaches a number of bytes, or where
-/// its rollup is full, and its rollup.
+/// Makes a file of the first rows, and its rollup. The file ends with the row group that reaches a
+/// number of bytes, or when its rollup is full.
 fn encode(
     writer: Writer,
     level: u32,
@@ -850,7 +852,8 @@ fn encode(
     Ok(Encoded { file, parts })
 }
 
-/// The same without a rollup; each row is shown once, and the file ends behind one that says so.
+/// Makes a file without a rollup. Each row is passed to `show` once, and the file ends after a row
+/// for which that returns `true`.
 pub(crate) fn encode_rows(
     mut writer: Writer,
     level: u32,

@@ -1,4 +1,4 @@
-//! A bloom filter of a column of a row group: which values it may have.
+//! The bloom filter of a column in a row group: it tells which values the column may have.
 
 use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
@@ -10,12 +10,12 @@ use super::wire::FILTER;
 /// A filter consists of blocks of this number of bytes.
 const BLOCK_BYTES: usize = 32;
 
-/// See the module documentation.
+/// The filter of one column in one row group.
 pub(crate) struct Filter(Sbbf);
 
 impl Filter {
-    /// The filter of some bytes: a header, and whole blocks, one at least. The crate for the format
-    /// takes a filter without blocks, and panics when it is asked.
+    /// Reads a filter from bytes: a header, and then at least one whole block. The Parquet crate
+    /// accepts a filter without blocks, and panics when it is used.
     pub(crate) fn of(bytes: &[u8]) -> Result<Self, ParquetError> {
         let mut blocks = None;
         let header = judge(bytes, FILTER, |fields, found| {
@@ -32,7 +32,7 @@ impl Filter {
         caught(|| Sbbf::from_bytes(bytes)).map(Self)
     }
 
-    /// Whether the column may have a value; if not, it has not.
+    /// Returns whether the column may have a value. If not, it does not have it.
     pub(crate) fn may_have(&self, value: &str) -> bool {
         self.0.check(value)
     }
@@ -42,10 +42,10 @@ impl Filter {
 mod tests {
     use super::*;
 
-    /// A filter that says that it has some bytes.
+    /// Makes a filter whose header states `says` bytes, and which has `has`.
     fn filter(says: u8, has: usize) -> Vec<u8> {
         let mut bytes = vec![0x15, says << 1];
-        // Algorithm, hash and compression, of which there is one each.
+        // The algorithm, the hash and the compression. The format has one of each.
         for _ in 0..3 {
             bytes.extend([0x1c, 0x1c, 0, 0]);
         }

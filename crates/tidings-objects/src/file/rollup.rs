@@ -1,10 +1,10 @@
 //! The rollup of a file: how many of its versions have the same namespace, kind of object, hour,
 //! reason and type. `docs/archive-format.md` promises its columns as it does those of the file.
 //!
-//! Invariants: it follows from the rows of its file; its numbers add up to theirs; a row is there
-//! once; its texts are cut off at [`ROLLUP_TEXT_MAX`] bytes, as whoever writes an event chooses
-//! them. Memory: what is counted about one kind of object in one namespace, at most
-//! [`ROLLUP_ALL_ROWS_MAX`] rows, a row group, and the compressed file.
+//! Invariants: a rollup follows from the rows of its file; its counts add up to the file's number
+//! of rows; no two of its rows count the same; its texts are cut off at [`ROLLUP_TEXT_MAX`] bytes,
+//! because authors of events choose them. Memory: the counts of one kind of object in one
+//! namespace, at most [`ROLLUP_ALL_ROWS_MAX`] rows, a row group, and the compressed file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
@@ -46,7 +46,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Whether a text of it is longer than they are now.
+    /// Returns whether a text is longer than those of today's rollups.
     fn is_long(&self) -> bool {
         let texts = [
             &self.namespace,
@@ -58,10 +58,10 @@ impl Counted {
     }
 }
 
-/// What is counted by: hour, reason and type.
+/// The hour, reason and type that a row counts.
 type Key = (Option<i64>, Arc<str>, Arc<str>);
 
-/// How often each row is counted, by cluster, namespace and kind, and by its key.
+/// The counts of rows by cluster, namespace and kind, and by key.
 type Totals = BTreeMap<([Arc<str>; 3], Key), u64>;
 
 const fn column(name: &'static str, value: Value<Counted>) -> Column<Counted> {
@@ -97,7 +97,7 @@ pub(crate) struct Rollup {
     /// All reasons and types, and how many bytes these have.
     texts: HashSet<Arc<str>>,
     texts_bytes: usize,
-    /// How many rows it has, with those that are counted yet.
+    /// Number of the rollup's rows so far, including those of the current kind.
     all: usize,
     rows: Vec<Counted>,
     /// Total bytes of the texts of `rows`.
@@ -135,7 +135,7 @@ impl Rollup {
         })
     }
 
-    /// Whether its file has to end, as it would be too large otherwise.
+    /// Returns whether the file has to end here, since the rollup would become too large.
     pub(crate) fn is_full(&self) -> bool {
         self.all >= ROLLUP_ALL_ROWS_MAX
             || self.texts_bytes >= ROLLUP_TEXTS_MAX - ROLLUP_TEXT_MAX * 2
@@ -158,7 +158,7 @@ impl Rollup {
         Ok(())
     }
 
-    /// A reason or type, which is held once.
+    /// Returns a reason or type, of which only one copy is in memory.
     fn text(&mut self, text: &str) -> Arc<str> {
         let text = clipped(text);
         if let Some(known) = self.texts.get(text) {
@@ -208,7 +208,7 @@ impl Rollup {
     }
 }
 
-/// The beginning of a text, as a rollup has it.
+/// Returns the beginning of a text, as rollups store it.
 pub(crate) fn clipped(text: &str) -> &str {
     &text[..floor_char_boundary(text, ROLLUP_TEXT_MAX)]
 }
@@ -219,7 +219,7 @@ pub(crate) struct Reader {
     pieces: Arc<Pieces>,
 }
 
-/// The columns of a row group that counts by hour and reason need.
+/// The columns of a row group that are needed to count by hour and reason.
 pub(crate) struct ByHour {
     /// Microseconds since 1970.
     pub(crate) hours: Vec<Option<i64>>,
@@ -310,8 +310,8 @@ fn missing() -> ParquetError {
     ParquetError::General("rows are missing".into())
 }
 
-/// Whether two rollups say the same. A rollup of the first days, whose texts are in full, is
-/// compared as it would be now.
+/// Returns whether two rollups have the same counts. The texts of an early rollup are not cut off;
+/// they are cut off before the comparison.
 pub(crate) fn is_same(one: &Bytes, other: &Bytes) -> Result<bool, FileError> {
     let rows = |bytes: &Bytes| Reader::new(bytes.clone()).map(Reader::into_rows);
     let (mut rows_of_one, mut rows_of_other) = (rows(one)?, rows(other)?);
@@ -329,7 +329,7 @@ pub(crate) fn is_same(one: &Bytes, other: &Bytes) -> Result<bool, FileError> {
     Ok(totals(rows(one)?)? == totals(rows(other)?)?)
 }
 
-/// How often each row is counted whose texts begin in the same way.
+/// Returns the counts of rows, after their texts are cut off.
 fn totals(
     rows: impl Iterator<Item = Result<Counted, ParquetError>>,
 ) -> Result<Totals, ParquetError> {
@@ -444,7 +444,7 @@ mod tests {
         ] {
             assert!(!is_same(&some, &other).unwrap());
         }
-        // The same number of rows, with one whose count, hour or reason differs.
+        // The other rollup has as many rows, and one of them has another count, hour or reason.
         let two = |last| rollup(&[row("a", "0", Some(0)), row("a", "0", Some(HOUR)), last]);
         let one = two(row("a", "1", Some(HOUR)));
         for last in [
@@ -466,8 +466,8 @@ mod tests {
         assert!(matches!(refused, Err(FileError::Rollup)), "{refused:?}");
     }
 
-    /// Whoever writes an event chooses its reason: a merge would hold as many bytes as all of them
-    /// have, and so would a reader.
+    /// Authors of events choose the reasons. In full, a merge would hold all their bytes, and so
+    /// would a reader.
     #[test]
     fn long_reasons_are_cut_off_and_a_rollup_ends_where_it_has_too_many() {
         let long = "ä".repeat(400_000);
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(hours as usize, ROLLUP_ALL_ROWS_MAX);
     }
 
-    /// As those of the first days are.
+    /// Rollups of early versions are like this.
     #[test]
     fn a_rollup_with_texts_in_full_says_the_same() {
         let long = "a".repeat(ROLLUP_TEXT_MAX);

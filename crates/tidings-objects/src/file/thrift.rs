@@ -1,11 +1,12 @@
-//! Judges bytes of the format's own metadata (Thrift's compact protocol) before the crate for the
-//! format reads them, which believes how many elements a list has, and that a field that it knows
-//! is of the kind that it knows.
+//! Checks bytes of Parquet's own metadata (in Thrift's compact protocol) before the Parquet crate
+//! reads them. The crate trusts the stated number of elements of a list, and that a known field is
+//! of the known kind.
 //!
-//! Invariant: what is accepted has only lists whose elements are there and not too many, is nested
-//! at most so deep, has each field once and the lower numbers first, and is read by the crate as it
-//! is here: a field of another kind than the crate reads ([`wire`](super::wire)), and kinds that it
-//! reads or skips in another way and that no file has, are refused. Work: linear in the bytes.
+//! Invariant: in accepted bytes, all elements of lists are present and not too many, structures are
+//! nested to a bounded depth, and each field occurs once, with lower numbers first. The crate reads
+//! them as this check does: refused are known fields of another kind ([`wire`](super::wire)), and
+//! kinds that the crate reads or skips in another way and that no file has. Work: linear in the
+//! bytes.
 
 use parquet::errors::ParquetError;
 
@@ -14,7 +15,8 @@ use super::wire::{Kind, Struct};
 /// Maximum depth of nested structures.
 const DEPTH_MAX: usize = 16;
 
-/// The numbers of the fields that lead to a value; an element of a list has its list's field.
+/// The numbers of the fields that lead to a value. An element of a list has the number of the
+/// list's field.
 pub(super) type Fields<'a> = &'a [i16];
 
 /// A value found on the way through a structure.
@@ -28,8 +30,8 @@ pub(super) enum Found {
 /// Why bytes were refused.
 struct Refused(&'static str);
 
-/// Goes through the structure at the beginning of some bytes, which has these fields; how long it
-/// is. `is_allowed` is asked about each list and number.
+/// Checks the structure at the beginning of some bytes, which has the `known` fields. Returns its
+/// length. `is_allowed` is called with each list and number.
 pub(super) fn judge(
     bytes: &[u8],
     known: &'static Struct,
@@ -63,7 +65,8 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
             if wire == 0 {
                 return Ok(());
             }
-            // Without a difference, a field says its number, which may be that of one before it.
+            // Without a difference, the field states its number itself, which may be that of an
+            // earlier field.
             let step = i16::from(head >> 4);
             let field = last.checked_add(step).filter(|_| step > 0);
             last = field.ok_or(Refused("has a field that is not behind the one before it"))?;
@@ -74,7 +77,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
         }
     }
 
-    /// A value of a kind of the wire, and the kind that it has to have, if that is known.
+    /// Checks a value of a kind in the bytes, which must be the `known` kind if there is one.
     fn value(
         &mut self,
         wire: u8,
@@ -124,7 +127,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
         }
     }
 
-    /// A list, whose elements have a kind, if that is known.
+    /// Checks a list, whose elements must be of the `known` kind if there is one.
     fn list(&mut self, known: Option<&'static Kind>, depth: usize) -> Result<(), Refused> {
         let head = self.byte()?;
         let len = match head >> 4 {
@@ -139,7 +142,7 @@ impl<F: FnMut(Fields<'_>, &Found) -> bool> Walk<'_, F> {
         let wire = head & 0xf;
         for _ in 0..len {
             match wire {
-                // The Parquet crate skips lists of these in another way than it reads them.
+                // The Parquet crate skips lists of these kinds in another way than it reads them.
                 1 | 2 | 9 => return Err(Refused("has a list of a kind that no file has")),
                 _ => self.value(wire, known, depth)?,
             }
@@ -206,13 +209,13 @@ mod tests {
             list.push(0);
             list
         };
-        // One structure within the other, and then their ends.
+        // Structures within each other, and then their ends.
         let nested = |depth: usize| [vec![0x1c; depth], vec![0; depth + 1]].concat();
         for (bytes, expected) in [
             (vec![0], Some(1)),
-            // The number 1 in field 1, a text in field 2, and bytes after the end.
+            // The number 1 in field 1, a text in field 2, and further bytes after the end.
             (vec![0x15, 2, 0x18, 1, b'a', 0, 7, 7], Some(6)),
-            // A field by its own number, which may be one that was there before.
+            // A field that states its own number, which may be that of an earlier field.
             (vec![0x05, 4, 2, 0], None),
             (vec![0x15, 2, 0x05, 2, 2, 0], None),
             (many(200), Some(205)),
@@ -251,7 +254,7 @@ mod tests {
         }
     }
 
-    /// The crate for the format reads a field as what it is to be, whatever its kind is said to be.
+    /// The Parquet crate reads a known field as its known kind, whatever kind the bytes state.
     #[test]
     fn a_field_has_the_kind_that_it_is_read_as() {
         const INNER: &Struct = &[(1, Kind::Truth)];
@@ -266,20 +269,20 @@ mod tests {
                 vec![0x15, 2, 0x19, 0x1c, 0x11, 0, 0x18, 0, 0x1c, 0x12, 0, 0],
                 true,
             ),
-            // A field that is not known is of any kind.
+            // An unknown field may be of any kind.
             (vec![0x58, 1, b'a', 0], true),
             (vec![0x4c, 0x28, 1, b'a', 0, 0], true),
             // The number as a longer one, as a text and as a floating-point number.
             (vec![0x16, 2, 0], false),
             (vec![0x18, 1, b'a', 0], false),
             (vec![0x17, 0, 0, 0, 0, 0, 0, 0, 0, 0], false),
-            // A number of more bits.
+            // The number has more bits.
             (vec![0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0], true),
             (vec![0x15, 0x80, 0x80, 0x80, 0x80, 0x10, 0], false),
             // The list as a text, and with elements of another kind.
             (vec![0x28, 1, 0x1c, 0], false),
             (vec![0x29, 0x15, 2, 0], false),
-            // A truth value that is a byte, within an element and within a structure.
+            // A truth value stored as a byte, within an element and within a structure.
             (vec![0x29, 0x1c, 0x13, 1, 0, 0], false),
             (vec![0x4c, 0x13, 1, 0, 0], false),
         ] {

@@ -1,7 +1,7 @@
-//! The kinds that values of the format's metadata have, as the crate for the format reads them: it
-//! does not look at the kind that the bytes name.
+//! The kinds of the values in Parquet's own metadata, as the Parquet crate reads them. The crate
+//! does not look at the kind that the bytes state.
 //!
-//! Fields that are not here are skipped by the crate, by the kind that the bytes name.
+//! The crate skips all other fields, by the kind that the bytes state.
 
 /// The kind of a value.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 pub(super) type Struct = [(i16, Kind)];
 
 impl Kind {
-    /// Whether the wire's number of a kind is this one.
+    /// Returns whether this is the number of the kind in the bytes.
     pub(super) fn is(&self, wire: u8) -> bool {
         match self {
             Self::Truth => matches!(wire, 1 | 2),
@@ -75,7 +75,7 @@ const ELEMENT: &Struct = &[
     (10, Fields(LOGICAL)),
 ];
 
-/// What a column's values stand for.
+/// What the values of a column mean.
 const LOGICAL: &Struct = &[
     (1, NOTHING),
     (2, NOTHING),

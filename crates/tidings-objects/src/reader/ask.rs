@@ -20,7 +20,7 @@ use crate::manifest::Manifest;
 /// Maximum time until an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Questions behind one manifest after which what is known is asked for anew.
+/// Number of requests after one manifest, after which the known versions are requested again.
 const ANEW: u32 = 100;
 
 /// The archive that follows a cluster, as the source of pending versions.
@@ -63,7 +63,7 @@ pub(super) struct Listening {
     cluster: Arc<str>,
     pub(super) bytes_max: u64,
     pub(super) failure: Mutex<Option<String>>,
-    /// The manifest behind which was asked last, and how often.
+    /// The manifest after which was last asked, and the number of requests.
     asked: Mutex<(u64, u32)>,
 }
 
@@ -105,7 +105,8 @@ impl Listening {
         }
     }
 
-    /// Whether it was asked so often behind a manifest that what is known is to be asked for anew.
+    /// Returns whether there were so many requests after a manifest that the known versions are
+    /// requested again.
     pub(super) fn is_to_ask_anew(&self, manifest: u64) -> bool {
         let mut asked = self.asked.lock();
         let (before, times) = *asked;

@@ -338,8 +338,8 @@ impl Sealed {
         former.truncate(fit);
     }
 
-    /// Forgets everything that was shown of what waits: some was deleted. Lists that continue ask
-    /// for theirs again.
+    /// Forgets every view with pending versions, since some of their events were deleted. Lists
+    /// that continue request theirs again.
     pub(super) async fn forget_waiting(&self) {
         *self.told.lock().await = None;
         *self.steps.lock() = Steps::default();
@@ -478,8 +478,8 @@ impl Sealed {
         Ok(found)
     }
 
-    /// Whether a former manifest shows events that were deleted, whose files are no more: their
-    /// bytes may be in memory yet.
+    /// Returns whether an old manifest has deleted events in files that no longer exist. Their
+    /// bytes may still be in memory.
     fn is_over(&self, former: &Manifest) -> bool {
         let newest = self.newest();
         let newest = newest.manifest();

@@ -30,8 +30,8 @@ const GROUPS_AT_ONCE: usize = 4;
 type At = (Reverse<UnixMillis>, String);
 pub(super) type Counted = BTreeMap<At, u64>;
 
-/// The first counts behind those of the page before, in their order: as many as are asked for, and
-/// one more, which says that there are more.
+/// The first counts after those of the previous page, in their order. There is one more than the
+/// page may have, which shows that there are more.
 struct First<'a> {
     request: &'a CountsRequest,
     after: Option<At>,
@@ -56,7 +56,7 @@ impl<'a> First<'a> {
         }
         let count = self.counted.entry(at).or_default();
         *count = count.saturating_add(versions);
-        // What is left out is behind as many others, and so is what may come of it later.
+        // A count that is dropped here comes after enough others, and so do its later versions.
         if self.counted.len() > self.request.limit.saturating_add(1) {
             self.counted.pop_last();
         }
@@ -163,7 +163,7 @@ impl View {
                 for (row, reason) in reasons.texts().iter().enumerate() {
                     let hour = hour_of(UnixMillis(leaf::seen(seen.maybe(row))));
                     let reason = String::from_utf8_lossy(reason.data());
-                    // As the rollups of other files have it.
+                    // Rollups of other files also cut off their texts.
                     first.add(hour, clipped(&reason), 1);
                 }
             }

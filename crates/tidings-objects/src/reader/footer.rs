@@ -152,7 +152,7 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
     })
 }
 
-/// From the statistics.
+/// Returns when the last row was observed, from the statistics.
 fn observed(group: &RowGroupMetaData) -> i64 {
     match group.column(leaf::OBSERVED.0).statistics() {
         Some(Statistics::Int64(found)) => found.max_opt().copied().unwrap_or(i64::MAX),

@@ -1,8 +1,8 @@
-//! Shows what waits to be sealed behind the newest manifest.
+//! Shows the pending versions after the newest manifest.
 //!
-//! Invariants: if what waits does not follow the manifest that is shown, a newer one is looked for
-//! first, so that no version is skipped or shown twice; while nothing is sealed, what is shown is
-//! asked for anew now and then, so that events that were deleted meanwhile are shown no longer.
+//! Invariants: if the pending versions do not follow the manifest that is shown, a newer manifest
+//! is looked for first, so that no version is skipped or shown twice. While nothing is sealed, the
+//! shown versions are requested again from time to time, so that deleted events disappear.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::cluster::{LookError, Sealed};
 use super::news::News;
 use super::tail::Tail;
 
-/// How often asking begins anew when the manifest or the view changed meanwhile.
+/// Maximum number of attempts while the manifest or the view changes in between.
 const TRIES: usize = 4;
 
 /// Why the pending versions are unknown.
@@ -62,7 +62,7 @@ impl Sealed {
         heard
     }
 
-    /// Asks for all of what is shown of what waits, and shows what there is of it.
+    /// Requests all pending versions that are shown, and shows those that still exist.
     async fn hear_anew(&self, listening: &Listening) -> Result<(), HearError> {
         let now = self.newest();
         let (manifest, tail) = (now.manifest(), now.tail());
@@ -73,7 +73,8 @@ impl Sealed {
         let to = Some(tail.reached());
         let anew = match listening.more(manifest, behind.clone(), to).await? {
             More::Tail(anew, _) | More::Full(anew, _) => anew,
-            // The archive that had it has it no more, and a newer manifest would be shown by now.
+            // The archive no longer has them. If they were sealed, a newer manifest would be shown
+            // by now.
             More::Sealed | More::Foreign(_) | More::Short => behind,
         };
         if !anew.has_same_versions(tail) {

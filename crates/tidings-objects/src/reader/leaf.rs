@@ -5,13 +5,14 @@
 use crate::file::columns;
 pub(super) use crate::row::seen;
 
-/// Clocks of those who write events are ahead of the archive's by less than this, in milliseconds.
+/// By less than this, in milliseconds, the clocks of events' authors are assumed to be ahead of the
+/// archive's.
 const AHEAD_MILLIS: i64 = 3_600_000;
 
-/// The time by which a version is found among the latest, in milliseconds since 1970, of the time
-/// that it was last seen and the microsecond in which it was observed. Whoever writes an event
-/// chooses the one; so that an event of a far year is not in front of all others in each file, and
-/// each file is not looked into for it, the other one is a bound.
+/// Returns the time by which a version is sorted among the latest events, in milliseconds since
+/// 1970. It is the time at which the event was last seen, but at most a little after the
+/// microsecond in which the version was observed. For authors choose the first: otherwise events of
+/// far years would come first in every file, and every file would be searched for them.
 pub(super) fn ranked(seen: i64, observed: i64) -> i64 {
     seen.min(observed.div_euclid(1000).saturating_add(AHEAD_MILLIS))
 }

@@ -19,7 +19,8 @@ use super::view::{At, GROUPS_TOGETHER, Pick, View};
 
 /// Rows whose key columns are read at once.
 const ROWS_AT_ONCE: usize = 8192;
-/// Names of one object that are picked at once, if those of a page were not selected.
+/// Maximum number of names of one object that are read at once, if those of a page were not
+/// selected.
 const NAMES_MAX: usize = 16_384;
 /// Events whose bytes are read at once.
 const EVENTS_AT_ONCE: usize = 128;
@@ -31,14 +32,14 @@ pub(super) struct Listed {
     pub(super) more: bool,
 }
 
-/// The events about one object that were found: the first ones, as many as are wanted.
+/// The events about one object that were found: the first ones, as many as the page may have.
 #[derive(Default)]
 struct Events {
     /// The newest version of each event, by name at the source and uid.
     newest: BTreeMap<(String, String), (Order, At)>,
     /// The youngest event of each name.
     youngest: BTreeMap<String, (Order, String)>,
-    /// Whether there are others behind those that are wanted.
+    /// Whether the object has further events.
     is_cut: bool,
 }
 
@@ -176,8 +177,8 @@ impl View {
                 }
             }
             if is_cut {
-                // Some were not selected, and the page has room for those that were left out. The
-                // next time more are picked, so that an object is not read often.
+                // Some of the events were not selected, so the page has room for others. The next
+                // step reads more names, so that an object is not read many times.
                 names = max.saturating_mul(4).min(NAMES_MAX);
                 after = last;
                 objects = self.objects(selection, after.as_ref()).await?;
@@ -185,7 +186,7 @@ impl View {
         }
     }
 
-    /// The objects from that of a position on.
+    /// Returns the objects from that of a position on.
     async fn objects<'a>(
         &'a self,
         selection: &'a Selection,
@@ -197,8 +198,9 @@ impl View {
         Objects::from(self, selection, from).await
     }
 
-    /// The events about some objects, in order: of each, the first `max` behind the position. If
-    /// one has more, those about the objects behind it are left out: `true`.
+    /// Returns the events about some objects, in order: of each object the first `max` after the
+    /// position. If an object has more, the objects after it are left out, and the result is
+    /// `true`.
     async fn picks(
         &self,
         objects: &[Object],

@@ -1,5 +1,5 @@
-//! The events last seen, latest first. One that says it was seen long after it was observed counts
-//! as seen soon after that.
+//! Reads the events that were last seen, the latest first. An event whose stated time is long after
+//! it was observed is sorted as if it had been seen soon after that.
 //!
 //! Row groups are read from the one that may have the latest on, until no other can have a later
 //! one. A version counts only if it is its event's newest, which is looked for in the rows about
@@ -249,7 +249,8 @@ impl View {
                 let rows = std::iter::once(part.rows.clone()).collect();
                 wants.push(self.want(part.file, &footer, part.group, rows)?);
             }
-            // Where there are few, they are in a page or two, most of which are to be shown.
+            // Where there are few events, they are on one or two pages, and most of them are
+            // returned.
             let ahead = async {
                 if versions <= request.limit.saturating_mul(AHEAD) {
                     columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
@@ -460,7 +461,7 @@ impl View {
         let wanted = wanted.into_iter();
         let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
         let wanted: Vec<(Leaf, Wanted<'_>)> = wanted.collect();
-        // The columns are read together: those that lie close take one request.
+        // The columns are read together, because those close to each other take one request.
         let numbers = [leaf::LAST_SEEN, leaf::OBSERVED, leaf::EPOCH, leaf::VERSION];
         let leaves = numbers.into_iter();
         let leaves = leaves.chain(wanted.iter().map(|(leaf, _)| *leaf));
@@ -769,8 +770,8 @@ fn until(file: &File) -> i64 {
         .saturating_add(CLOCKS_DIFFER_MICROS)
 }
 
-/// The times among which the versions of a file are when the latest are asked for, in milliseconds
-/// since 1970, as far as its manifest says.
+/// Returns the range of times of a file's versions, in milliseconds since 1970, as far as the
+/// manifest states it. By these times the latest events are sorted.
 fn ranked(file: &File) -> (i64, i64) {
     let seen = file.seen.map(|(from, to)| [from, to]);
     let seen = seen.map_or([i64::MIN, i64::MAX], |it| it.map(Timestamp::as_millisecond));
@@ -778,7 +779,7 @@ fn ranked(file: &File) -> (i64, i64) {
     (from, to)
 }
 
-/// The time of a version by which it is found among the latest.
+/// Returns the time by which a version is sorted among the latest.
 fn last_seen(seen: Option<i64>, observed: i64) -> UnixMillis {
     UnixMillis(leaf::ranked(leaf::seen(seen), observed))
 }

@@ -1,7 +1,7 @@
-//! Walks through objects in the order of rows, over several files, with the rows about each.
+//! Iterates over objects in the order of rows, over several files, with the rows about each.
 //!
-//! Memory: the next objects of each file, which are fewer where there are many files; neither the
-//! ends of files nor the objects of a row group, which only the cache holds.
+//! Memory: the next objects of each file, fewer where there are many files. The ends of files and
+//! the objects of row groups are only in the cache.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,9 +14,9 @@ use super::runs::Place;
 use super::selection::Selection;
 use super::view::{SOURCES_AT_ONCE, Source, View};
 
-/// Objects that are held of all files together, if each has so many.
+/// Maximum number of objects of all files together that are held.
 const AHEAD_MAX: usize = 16_384;
-/// Objects that are held of one file at least and at most.
+/// Minimum and maximum number of objects of one file that are held.
 const AHEAD_OF_FILE: (usize, usize) = (4, 256);
 
 /// The rows about one object, in all files.
@@ -41,16 +41,16 @@ pub(super) struct Objects<'a> {
     cursors: Vec<Cursor>,
     /// The next object of each cursor that has one.
     next: BinaryHeap<Reverse<(Place, usize)>>,
-    /// How many objects of a file are held.
+    /// Number of objects of a file that are held.
     ahead: usize,
 }
 
-/// A file, and the next of its runs that are wanted.
+/// A position in a file, with the next wanted runs.
 struct Cursor {
     source: Source,
     /// The index into the source's row groups.
     group: usize,
-    /// The first run of it that is not held.
+    /// The first run of the row group that is not held.
     run: usize,
     held: VecDeque<Run>,
 }
@@ -63,8 +63,8 @@ struct Run {
 }
 
 impl Cursor {
-    /// Holds the next wanted runs that are not before a place, if there are any: as many as are to
-    /// be held, or those of one row group.
+    /// Holds the next wanted runs that are not before a place, if there are any: as many as may be
+    /// held, or those of one row group.
     async fn fill(
         &mut self,
         view: &View,

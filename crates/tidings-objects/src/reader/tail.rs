@@ -249,7 +249,7 @@ impl Tail {
         self.parts.iter().map(|part| part.file.rows).sum()
     }
 
-    /// Whether it has the versions of another one.
+    /// Returns whether it has all versions of another tail.
     pub(super) fn has_same_versions(&self, other: &Self) -> bool {
         let sum = |tail: &Self| {
             let files: Vec<File> = tail.parts.iter().map(|part| part.file.clone()).collect();

@@ -32,7 +32,7 @@ const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
 /// About the bytes of memory that a file of a manifest takes.
 const FILE_BYTES: u64 = 1_500;
-/// Files that are looked into at once.
+/// Number of files that are opened at once.
 pub(super) const SOURCES_AT_ONCE: usize = 16;
 /// Row groups whose rows are read together, with the ends of their files.
 pub(super) const GROUPS_TOGETHER: usize = 32;
@@ -91,15 +91,15 @@ pub(super) struct At {
     pub(super) row: usize,
 }
 
-/// A file, and those of its row groups that may have what is looked for. Its end is not held: there
-/// may be as many of them as files, which only the cache has a bound for.
+/// A file, with the row groups in which a read may find something. It does not hold the end of the
+/// file, because there may be as many as files: only the cache has a bound.
 pub(super) struct Source {
     pub(super) file: usize,
     pub(super) groups: Vec<usize>,
 }
 
-/// Values of rows of one row group, and which of them belongs to which wanted row. The pairs are
-/// the number of a wanted row and its place among the values.
+/// Values of rows of a row group, and for which wanted rows they are. A pair is the number of a
+/// wanted row, and the index of its values.
 pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
 
 /// A version of an event to be returned, and the name it is shown under.
@@ -412,15 +412,15 @@ impl View {
     }
 }
 
-/// The rows of some versions of a row group, in the order of rows; and the number of each version,
-/// with which of these rows it has.
+/// Returns the rows of some versions of a row group, in order, and pairs of a version's number and
+/// the index of its row.
 fn rows_of(ats: &[At], numbers: &[usize]) -> (Rows, Vec<(usize, usize)>) {
     let (mut rows, mut of): (Rows, Vec<(usize, usize)>) = Default::default();
     let mut count = 0;
     for number in numbers {
         let row = ats[*number].row;
         match rows.last_mut() {
-            // The same one again.
+            // The row is wanted twice.
             Some(last) if last.end == row + 1 => {}
             Some(last) if last.end == row => {
                 last.end += 1;

@@ -27,7 +27,7 @@ pub(super) struct SealedWatch {
     prefix: Bytes,
     revisions: watch::Receiver<Revision>,
     after: Revision,
-    /// What came since the beginning, if the watch began at a state that another reader showed.
+    /// The changes since the beginning, if the watch began at a state that another reader showed.
     begun: Option<(Revision, New)>,
 }
 
