@@ -36,9 +36,9 @@ pub(crate) struct Lanes<'a> {
     pub(crate) drawn: Vec<Lane<'a>>,
     /// The lane of each event; `None` if it is not drawn.
     pub(crate) of_events: Vec<Option<usize>>,
-    /// The number of lanes that are drawn or were skipped,
+    /// The number of lanes that are drawn or were skipped.
     pub(crate) next: usize,
-    /// and the number of those after them.
+    /// The number of lanes after these.
     pub(crate) more: usize,
 }
 

@@ -54,9 +54,9 @@ pub(crate) fn take_input() {
 /// Why a program returned no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
-    #[error("the program {name:?} that gives out credentials must be answered, and {why}")]
+    #[error("the program {name:?} that returns credentials must be answered, and {why}")]
     NobodyThere { name: String, why: &'static str },
-    #[error("the program {name:?} that gives out credentials cannot be run: {source}{hint}")]
+    #[error("the program {name:?} that returns credentials cannot be run: {source}{hint}")]
     Run {
         name: String,
         source: io::Error,
@@ -64,12 +64,12 @@ pub(crate) enum ProgramError {
         hint: String,
     },
     #[error(
-        "the program {name:?} gave out no credentials within {} s, and was killed",
+        "the program {name:?} returned no credentials within {} s, and was killed",
         time.as_secs_f64()
     )]
     Late { name: String, time: Duration },
     #[error(
-        "the program {name:?} gave out no credentials: {status}; standard error has what it said"
+        "the program {name:?} returned no credentials: {status}; standard error has what it said"
     )]
     Failed { name: String, status: ExitStatus },
     #[error("the program {name:?} printed something else than credentials (ExecCredential)")]
@@ -82,9 +82,9 @@ pub(crate) enum ProgramError {
         printed: String,
         expected: String,
     },
-    #[error("the program {name:?} gave out neither a token nor a certificate with its key")]
+    #[error("the program {name:?} returned neither a token nor a certificate with its key")]
     Nothing { name: String },
-    #[error("the program {name:?} gave out a token that cannot be sent: {source}")]
+    #[error("the program {name:?} returned a token that cannot be sent: {source}")]
     Token {
         name: String,
         source: InvalidHeaderValue,

@@ -99,7 +99,7 @@ impl Tokens {
         // The timeout covers the whole, because requests also wait for each other.
         let found = timeout(WAIT, self.valid()).await;
         found.unwrap_or_else(|_| {
-            let why = "the program that gives out credentials has not ended yet";
+            let why = "the program that returns credentials has not ended yet";
             Err(NoToken(why.to_owned()))
         })
     }
