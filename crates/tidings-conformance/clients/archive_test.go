@@ -22,8 +22,9 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 )
 
-// What reads an archive that follows the server of $KUBECONFIG. Its own kubeconfig is $ARCHIVE_KUBECONFIG, which has that server as two
-// clusters; without it these tests are skipped.
+// These tests read an archive that follows the server of $KUBECONFIG. The archive's kubeconfig is
+// $ARCHIVE_KUBECONFIG, and the archive has that server as two clusters. Without the variable they
+// are skipped.
 
 // archived returns a client of each cluster of the archive.
 func archived(t *testing.T) []*kubernetes.Clientset {
@@ -58,7 +59,8 @@ func create(t *testing.T, ctx context.Context, source *kubernetes.Clientset, nam
 	}
 }
 
-// An informer starts with what the archive has, follows what comes to it, and holds what the source holds, uid and all.
+// An informer begins with the archive's events, follows new ones, and in the end has what the
+// source has, including uids.
 func TestArchiveInformer(t *testing.T) {
 	archive := archived(t)[0]
 	ctx, source, namespace := connect(t)
@@ -98,7 +100,7 @@ func TestArchiveInformer(t *testing.T) {
 	})
 }
 
-// A watch that ends every second is resumed where it was: everything comes once, in order.
+// A watch that ends every second is resumed at its position: everything comes once and in order.
 func TestArchiveResumedWatch(t *testing.T) {
 	archive := archived(t)[0]
 	ctx, source, namespace := connect(t)
@@ -135,14 +137,16 @@ func TestArchiveResumedWatch(t *testing.T) {
 			}
 		}
 	}
-	// The last event may come before the answer to its creation, which the end of the test would cut off.
+	// The last event may arrive before the answer to its creation, which the end of the test would cut
+	// off.
 	<-created
 	if watches < 3 {
 		t.Fatalf("there were %d watches, so none was resumed", watches)
 	}
 }
 
-// A page of one archive is not one of another: that is answered with 410, after which client-go's pager begins anew.
+// A continue token of one archive is not valid in another: that answers 410, after which
+// client-go's pager begins again.
 func TestArchiveExpiredPage(t *testing.T) {
 	clusters := archived(t)
 	ctx, source, namespace := connect(t)

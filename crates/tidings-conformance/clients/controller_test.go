@@ -16,8 +16,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// A controller-runtime manager: its recorders write, and its cache and informers see, what was there before and what comes,
-// in both API groups.
+// A controller-runtime manager in both API groups: its recorders write, and its cache and informers
+// see existing and new events.
 func TestControllerRuntimeManager(t *testing.T) {
 	ctx, _, namespace := connect(t)
 	ctrl.SetLogger(logr.Discard())
@@ -68,7 +68,7 @@ func TestControllerRuntimeManager(t *testing.T) {
 		return event.Series != nil && event.Series.Count == 2
 	}))
 
-	// The same through the other group's cache, and past it.
+	// The same events are read through the cache of the other group, and without a cache.
 	seen := &corev1.EventList{}
 	eventually(t, ctx, "both events are cached as core/v1", func() bool {
 		must(t, manager.GetClient().List(ctx, seen, client.InNamespace(namespace)))

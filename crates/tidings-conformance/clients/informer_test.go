@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An informer starts with what is there, follows every change, and in the end holds what the server holds.
+// An informer begins with the existing events, follows every change, and in the end has what the
+// server has.
 func TestInformer(t *testing.T) {
 	ctx, client, namespace := connect(t)
 	events := client.CoreV1().Events(namespace)

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// What Kubernetes' conformance suite asks of Events, case by case: test/e2e/instrumentation/core_events.go and events.go.
+// The cases of Kubernetes' conformance suite for Events: test/e2e/instrumentation/core_events.go
+// and events.go.
 
 var marked = metav1.ListOptions{LabelSelector: "marked=yes"}
 
@@ -44,7 +45,7 @@ func newEvent(namespace, name string) *eventsv1.Event {
 	}
 }
 
-// plain takes away what the server sets by itself.
+// plain removes the fields that the server sets.
 func plain(meta *metav1.ObjectMeta) {
 	meta.ResourceVersion = ""
 	meta.ManagedFields = nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// tools/record: a repeat is a patch; one whose event is gone is created anew.
+// tools/record: a repeat is a patch. If its event no longer exists, the event is created again.
 func TestRecordSink(t *testing.T) {
 	ctx, client, namespace := connect(t)
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
@@ -35,7 +35,7 @@ func TestRecordSink(t *testing.T) {
 	eventually(t, ctx, "the event is created anew", counted(4))
 }
 
-// tools/events: a repeat makes a series.
+// tools/events: a repeat makes the event a series.
 func TestEventsSink(t *testing.T) {
 	ctx, client, namespace := connect(t)
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})

@@ -1,5 +1,6 @@
-// Package clients uses an Event API server through unmodified client-go and controller-runtime: what passes with kube-apiserver has to pass
-// with ours. The server is that of $KUBECONFIG; without it every test is skipped.
+// Package clients uses an Event API server through unmodified client-go and controller-runtime.
+// What passes with kube-apiserver must also pass with our server. The server is that of
+// $KUBECONFIG; without it every test is skipped.
 package clients
 
 import (
@@ -17,10 +18,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience is what a slow machine may need for anything here.
+// patience is the maximum time for any step, for slow machines.
 const patience = 60 * time.Second
 
-// config says how to reach the server, with no limit of its own.
+// config returns the address and credentials of the server, without a limit on requests.
 func config(t *testing.T) *rest.Config {
 	t.Helper()
 	path := os.Getenv("KUBECONFIG")
@@ -33,7 +34,7 @@ func config(t *testing.T) *rest.Config {
 	return config
 }
 
-// connect returns a client, a namespace of the test's own, and a context that ends with it.
+// connect returns a client, a new namespace for the test, and a context that ends with the test.
 func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config(t))
@@ -43,7 +44,7 @@ func connect(t *testing.T) (context.Context, *kubernetes.Clientset, string) {
 	name := fmt.Sprintf("clients-%d", time.Now().UnixNano())
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	// Where namespaces are always there, none can be made.
+	// A server on which every namespace exists cannot create any.
 	if err != nil && !apierrors.IsMethodNotSupported(err) && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually asks until the answer is yes.
+// eventually repeats a check until it succeeds.
 func eventually(t *testing.T, ctx context.Context, what string, is func() bool) {
 	t.Helper()
 	for !is() {

@@ -1,5 +1,6 @@
-// Program collector is an OpenTelemetry collector of the two parts that bring Kubernetes Events into a file: the k8sobjects receiver and
-// the file exporter. It is run beside the archive.
+// Program collector is an OpenTelemetry collector with only the two components that write
+// Kubernetes Events to a file: the k8sobjects receiver and the file exporter. It runs beside the
+// archive, for comparison.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command generator writes correlator vectors: random scripts of events, each
-// with what client-go's own broadcaster, correlator and retry loop asked of the
-// sink. The same seed writes the same files.
+// Command generator writes scenarios for the correlator: random scripts of events, each with the
+// calls that client-go's own broadcaster, correlator and retry loop made to the sink. The same seed
+// leads to the same files.
 package main
 
 import (
@@ -18,8 +18,8 @@ func main() {
 	seed := flag.Uint64("seed", 1, "seed of the random scripts")
 	scenarios := flag.Int("scenarios", 60, "number of scenarios to write")
 	out := flag.String("out", "", "directory to write the scenarios to (created; must hold no .jsonl file yet)")
-	// A drop that matters shows in about one run of ten: 25 runs would keep
-	// seven such scripts of a hundred, 250 keep none in practice.
+	// A random drop that changes the calls occurs in about one run of ten. With 25 runs, seven of a
+	// hundred such scripts would be kept, with 250 in practice none.
 	runs := flag.Int("runs", 250, "times client-go must answer a script the same for it to be kept")
 	flag.Parse()
 	if *out == "" || flag.NArg() > 0 || *scenarios < 1 || *runs < 1 {
@@ -36,7 +36,7 @@ func generate(seed uint64, scenarios, runs int, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	// Old scenarios beside new ones would be judged with them.
+	// Old scenarios in the folder would be replayed together with the new ones.
 	old, err := filepath.Glob(filepath.Join(out, "*.jsonl"))
 	if err != nil {
 		return err
@@ -58,9 +58,9 @@ func generate(seed uint64, scenarios, runs int, out string) error {
 	return nil
 }
 
-// stableScenario draws scripts until client-go answers one the same in every
-// run. It does not always: on aggregation it drops a random message key, so a
-// later repeat of one of those messages may or may not be aggregated.
+// stableScenario draws scripts until client-go makes the same calls for one in every run. It does
+// not always do so: when it aggregates, it drops a random message key, so a later repeat of one of
+// those messages may or may not be aggregated.
 func stableScenario(seed uint64, index, runs int) (*scenario, int, error) {
 	const triesMax = 10_000
 	rng := rand.New(rand.NewPCG(seed, uint64(index)))
@@ -102,7 +102,7 @@ func write(path string, s *scenario) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// encode gives the scenario's file: the options, then a line for each event.
+// encode returns the scenario's file: the options, then a line for each event.
 func encode(s *scenario) ([]byte, error) {
 	var file bytes.Buffer
 	writer := bufio.NewWriter(&file)

@@ -18,23 +18,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// call is one request client-go made of the sink.
+// call is one call that client-go made to the sink.
 type call struct {
 	Verb      string `json:"verb"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// The event of a create; the strategic merge patch of a patch, null where
-	// client-go computed none (an event it had not seen, with a count above 1).
+	// For a create the event. For a patch the strategic merge patch, or null if client-go computed
+	// none (for an event that it had not seen, with a count above 1).
 	Body json.RawMessage `json:"body"`
 }
 
-// The calls the correlator makes of its clock for one event: one to aggregate,
-// one to take a token of the spam filter.
+// The number of times that the correlator reads its clock for one event: once to aggregate, and
+// once to take a token of the spam filter.
 const clockReadsPerEvent = 2
 
-// player runs one scenario through client-go. It is client-go's clock and sink
-// at once, and only the broadcaster's one delivery goroutine calls it, so the
-// clock's reads tell which event is being handled.
+// player runs one scenario through client-go. It is both client-go's clock and its sink. Only the
+// single delivery goroutine of the broadcaster calls it, so the reads of the clock show which event
+// is being handled.
 type player struct {
 	scenario        *scenario
 	clockReads      int
@@ -43,8 +43,8 @@ type player struct {
 	err             error
 }
 
-// replay fills in the calls of every step. Everything between an event and the
-// sink is client-go's own code; only time and the sink's answers are scripted.
+// replay adds the calls of every step. Everything between an event and the sink is client-go's own
+// code; only the times and the sink's answers come from the script.
 func replay(s *scenario) error {
 	p := &player{scenario: s, resourceVersion: 100, finished: make(chan struct{})}
 	for i := range s.steps {
@@ -79,7 +79,7 @@ func replay(s *scenario) error {
 			return err
 		}
 	}
-	// One event more than the script: when it is begun, the script is done.
+	// One more event follows the script. When client-go begins with it, the script is done.
 	if err := queue.Action(watch.Added, &corev1.Event{}); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (p *player) current() *step {
 	return &p.scenario.steps[index]
 }
 
-// Now is the clock of the correlator.
+// Now implements the correlator's clock.
 func (p *player) Now() time.Time {
 	p.clockReads++
 	if step := p.current(); step != nil {
@@ -112,10 +112,10 @@ func (p *player) Now() time.Time {
 	return p.scenario.steps[len(p.scenario.steps)-1].At
 }
 
-// Since is part of client-go's clock; the correlator does not use it.
+// Since is part of client-go's clock interface. The correlator does not use it.
 func (p *player) Since(t time.Time) time.Duration { return p.Now().Sub(t) }
 
-// Create is the sink's.
+// Create implements the sink.
 func (p *player) Create(event *corev1.Event) (*corev1.Event, error) {
 	body, err := json.Marshal(event)
 	if err != nil {
@@ -124,17 +124,17 @@ func (p *player) Create(event *corev1.Event) (*corev1.Event, error) {
 	return p.answer("create", event, body)
 }
 
-// Update is the sink's; client-go's delivery never calls it.
+// Update implements the sink. client-go's delivery never calls it.
 func (p *player) Update(event *corev1.Event) (*corev1.Event, error) {
 	return p.answer("update", event, nil)
 }
 
-// Patch is the sink's.
+// Patch implements the sink.
 func (p *player) Patch(event *corev1.Event, patch []byte) (*corev1.Event, error) {
 	return p.answer("patch", event, patch)
 }
 
-// answer notes the call and answers it as the step's outcomes say.
+// answer records the call, and answers it with the step's next outcome.
 func (p *player) answer(verb string, event *corev1.Event, body []byte) (*corev1.Event, error) {
 	step := p.current()
 	if step == nil {
@@ -169,9 +169,9 @@ func (p *player) answer(verb string, event *corev1.Event, body []byte) (*corev1.
 	}
 }
 
-// keysCollide says whether client-go would take two different things of the
-// script for one. It joins the parts of a key without a separator, and keeps
-// repeats and aggregates in one cache; such a script shows a mistake, not a rule.
+// keysCollide reports whether client-go would confuse two different parts of the script. It joins
+// the parts of a key without a separator, and keeps repeats and aggregates in one cache. Such a
+// script would show a mistake and not a rule.
 func keysCollide(s *scenario) bool {
 	caches := [3]map[string]string{{}, {}, {}}
 	clash := func(cache int, kind string, parts ...string) bool {

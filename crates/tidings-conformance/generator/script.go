@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// options are those of client-go's CorrelatorOptions that are data; 0 is
-// client-go's default.
+// options are those fields of client-go's CorrelatorOptions that are data. 0 means client-go's
+// default.
 type options struct {
 	LRUCacheSize         int     `json:"lruCacheSize"`
 	BurstSize            int     `json:"burstSize"`
@@ -23,8 +23,8 @@ type options struct {
 	MaxIntervalInSeconds int     `json:"maxIntervalInSeconds"`
 }
 
-// step is one event, when it is handled, how the sink answers, and (filled in
-// by replay) what client-go asked of the sink.
+// step is one event, with the time at which it is handled, the sink's answers and, added by replay,
+// the calls that client-go made to the sink.
 type step struct {
 	At       time.Time       `json:"at"`
 	Event    json.RawMessage `json:"event"`
@@ -38,8 +38,8 @@ type scenario struct {
 	steps   []step
 }
 
-// theme is a kind of script: how large the pools are that events are drawn
-// from, and what is likely to happen.
+// theme is a kind of script: the sizes of the pools from which events are drawn, and the
+// probabilities of what can happen.
 type theme struct {
 	name     string
 	options  options
@@ -93,7 +93,7 @@ var themes = []theme{
 
 func pick[T any](rng *rand.Rand, from ...T) T { return from[rng.IntN(len(from))] }
 
-// mostly is nearly always the usual value, so that repeats stay frequent.
+// mostly returns nearly always the usual value, so that repeats stay frequent.
 func mostly(rng *rand.Rand, usual string, others ...string) string {
 	if chance(rng, 0.96) {
 		return usual
@@ -110,8 +110,8 @@ func newScenario(rng *rand.Rand, t theme) *scenario {
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, rng.IntN(1_000_000_000), time.UTC)
 	count := t.events/2 + rng.IntN(t.events/2+1)
-	// In most scripts the messages stop repeating at some point: aggregation is
-	// then reached, and what client-go drops at random is not asked for again.
+	// In most scripts the messages stop repeating at some point. Then aggregation begins, and what
+	// client-go drops at random is not needed again.
 	freshFrom := 0
 	if t.messages > 0 {
 		freshFrom = pick(rng, count, rng.IntN(count), rng.IntN(count))
@@ -133,8 +133,8 @@ func vary(rng *rand.Rand, o *options) {
 	o.MaxIntervalInSeconds = pick(rng, 0, 0, 10, 60)
 }
 
-// object is what events of one pool entry are about. Some differ in one part
-// of the reference only, so that each part of a key is seen to matter.
+// object is the object of the events of one pool entry. Some objects differ only in one part of the
+// reference, so that each part of a key matters somewhere.
 func object(rng *rand.Rand, index int) corev1.ObjectReference {
 	about := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "shop", Name: "basket-0", UID: "6a0e-0"}
 	switch index % 9 {
@@ -164,7 +164,7 @@ func object(rng *rand.Rand, index int) corev1.ObjectReference {
 	return about
 }
 
-// keyParts change one part of what makes two events the same, each for itself.
+// keyParts each change one part of what makes two events the same.
 var keyParts = []func(*corev1.Event){
 	func(e *corev1.Event) { e.InvolvedObject.Kind = "Job" },
 	func(e *corev1.Event) { e.InvolvedObject.Namespace = "billing" },
@@ -232,8 +232,8 @@ func newEvent(rng *rand.Rand, t theme, now time.Time, index int, fresh bool) jso
 	return marshal(event, replaced)
 }
 
-// hardTexts include two that differ only in how one letter is composed, and
-// one that already reads like an aggregate.
+// hardTexts include two texts that differ only in how one letter is composed, and one that already
+// reads like an aggregate.
 var hardTexts = []string{
 	`volume <data> & "logs" \ 'tmp' not mounted`,
 	"caf\u00e9: no such file",
@@ -244,9 +244,9 @@ var hardTexts = []string{
 	strings.Repeat("0123456789abcde ", 70),
 }
 
-// makeOdd changes the event into one a client may send though client-go's
-// recorder makes none like it. What Go's types cannot hold goes to replaced:
-// a field's name to its JSON.
+// makeOdd changes the event into one that a client may send, although client-go's recorder would
+// not make it. Values that Go's types cannot hold are put into replaced, as JSON by the field's
+// name.
 func makeOdd(rng *rand.Rand, event *corev1.Event, replaced map[string]string) {
 	for range 1 + rng.IntN(2) {
 		switch rng.IntN(19) {
@@ -305,13 +305,13 @@ func marshal(event *corev1.Event, replaced map[string]string) json.RawMessage {
 	return data
 }
 
-// newOutcomes are the sink's answers, call by call; ok when they run out.
+// newOutcomes returns the sink's answers, call by call. After the last one the answer is ok.
 func newOutcomes(rng *rand.Rand, t theme) []string {
 	outcomes := []string{}
 	if !chance(rng, t.failures) {
 		return outcomes
 	}
-	// An event is tried 12 times: 11 failures are survived, 12 are not.
+	// An event is tried 12 times: it survives 11 failures, but not 12.
 	for range pick(rng, 0, 0, 0, 1, 2, 11, 12) {
 		outcomes = append(outcomes, "transport")
 	}

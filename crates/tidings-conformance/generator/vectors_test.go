@@ -13,7 +13,7 @@ import (
 
 var vectors = flag.String("vectors", "../vectors/correlator", "directory of the scenarios that must still be client-go's")
 
-// The scenarios are client-go's answers, not ours: replaying each gives its calls again.
+// The scenarios have client-go's calls and not ours. Replaying each must give the same calls again.
 func TestVectorsAreClientGosAnswers(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(*vectors, "*.jsonl"))
 	if err != nil || len(paths) == 0 {
@@ -76,7 +76,7 @@ func decode(t *testing.T, data []byte) *scenario {
 	return s
 }
 
-// plain is the value as JSON holds it, whatever the order of its fields.
+// plain returns the value as JSON has it, so that the order of its fields does not matter.
 func plain(t *testing.T, value any) any {
 	t.Helper()
 	data, err := json.Marshal(value)

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package tools names what `cargo xtask reference` builds, so that `go mod tidy` keeps it.
+// Package tools imports what `cargo xtask reference` builds, so that `go mod tidy` keeps it.
 package tools
 
 import _ "k8s.io/kubernetes/cmd/kube-apiserver"

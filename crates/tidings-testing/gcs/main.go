@@ -1,10 +1,10 @@
-// Program gcs is a storage as Google's for tests, in memory: fake-gcs-server,
-// with what it lacks of the XML API.
+// Program gcs is an emulator of Google's object storage in memory, for tests: fake-gcs-server, with
+// the parts of the XML API that it lacks.
 //
-// It answers reads, lists and deletes of that API, but for the parameter
-// start-after, and writes only by the JSON API. So a PUT is handed on as such a
-// write, with the generation that is to match, and its answer is given as the
-// XML API gives it. Whether anything is written is up to fake-gcs-server.
+// fake-gcs-server answers reads, lists and deletes of the XML API, except for the parameter
+// start-after, and writes only through the JSON API. So this program passes a PUT on as a write of
+// the JSON API, with the generation that must match, and converts the answer to the XML API.
+// fake-gcs-server decides whether anything is written.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 )
 
-// front stands before a fake-gcs-server.
+// front passes requests on to a fake-gcs-server.
 type front struct {
 	storage http.Handler
 }

@@ -1,9 +1,9 @@
 // Command micro measures client-go's event recording and prints each figure as
 // one line of JSON.
 //
-// No event is dropped while it is measured. client-go drops in silence once
-// 1,000 events wait, so events go out in batches of half that, and the next
-// batch waits until the last is acknowledged by everyone who was to see it.
+// No event is dropped while it is measured. client-go drops events without notice once 1,000 of
+// them wait. So events are sent in batches of half that, and the next batch waits until all
+// receivers have acknowledged the last one.
 package main
 
 import (
@@ -36,8 +36,8 @@ import (
 const (
 	// Half of client-go's queue, which takes 1,000 events and drops the rest.
 	batch = 500
-	// More events than client-go's caches have entries (4,096), so that going
-	// round them finds none of them remembered.
+	// More events than client-go's caches have entries (4,096), so that none is remembered when it
+	// comes again.
 	distinct = 16_384
 	patience = time.Minute
 )
@@ -85,7 +85,7 @@ func run(benchtime, only string) error {
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
-	// Logging is not what is measured.
+	// Logging must not be part of the measured time.
 	klog.SetLogger(logr.Discard())
 	output := json.NewEncoder(os.Stdout)
 	for _, benchmark := range benchmarks {
@@ -151,8 +151,8 @@ func (a *acknowledged) wait(b *testing.B) {
 	}
 }
 
-// inBatches sends b.N events, each to be acknowledged once by every one of
-// receivers. The wait is part of the time, or with callOnly is not.
+// inBatches sends b.N events. Every one of the receivers acknowledges each event once. The wait for
+// that is part of the time, except with callOnly.
 func (a *acknowledged) inBatches(b *testing.B, receivers int, callOnly bool, send func(i int)) {
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -174,7 +174,7 @@ func (a *acknowledged) inBatches(b *testing.B, receivers int, callOnly bool, sen
 	b.StopTimer()
 }
 
-// Pods are given with their type, as those a controller's cache holds.
+// The pods have their type set, like those in a controller's cache.
 func pod(i int) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"},
@@ -191,10 +191,10 @@ const message = "Back-off restarting failed container web in pod web-7d4b9c6f5"
 
 var source = corev1.EventSource{Component: "example-controller", Host: "node-1"}
 
-// No limit of the spam filter: every event is to reach the sink.
+// The spam filter has no limit, so that every event reaches the sink.
 var unfiltered = record.CorrelatorOptions{BurstSize: 1 << 30}
 
-// recordCall is what a call costs its caller, one watcher draining.
+// recordCall measures the time of a call, while one watcher takes the events.
 func recordCall(b *testing.B) {
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
@@ -205,7 +205,7 @@ func recordCall(b *testing.B) {
 	seen.inBatches(b, 1, true, func(int) { recorder.Event(object, corev1.EventTypeWarning, "BackOff", message) })
 }
 
-// recordCallEventsV1 is the same with tools/events, which starts a goroutine a call.
+// recordCallEventsV1 does the same with tools/events, which starts a goroutine for each call.
 func recordCallEventsV1(b *testing.B) {
 	broadcaster := events.NewBroadcaster(nil)
 	defer broadcaster.Shutdown()
@@ -220,7 +220,7 @@ func recordCallEventsV1(b *testing.B) {
 	})
 }
 
-// fanOut is an event's way through the broadcaster until 16 watchers have it.
+// fanOut measures the time until 16 watchers have an event from the broadcaster.
 func fanOut(b *testing.B) {
 	const watchers = 16
 	broadcaster := record.NewBroadcaster()
@@ -264,8 +264,8 @@ func newEvent(i int, message string) *corev1.Event {
 	}
 }
 
-// correlate takes the events round and round, each with the state update that
-// follows its delivery.
+// correlate passes the same events repeatedly, each with the state update that follows its
+// delivery.
 func correlate(b *testing.B, all []*corev1.Event) {
 	correlator := record.NewEventCorrelatorWithOptions(unfiltered)
 	once := func(event *corev1.Event) {
@@ -275,7 +275,7 @@ func correlate(b *testing.B, all []*corev1.Event) {
 		}
 		correlator.UpdateState(result.Event)
 	}
-	// Past the first events of a kind, which are new.
+	// The first events are passed over, because they are not aggregated yet.
 	for i := range 20 {
 		once(all[i%len(all)])
 	}
@@ -304,7 +304,7 @@ func correlateNew(b *testing.B) {
 	correlate(b, all)
 }
 
-// sink takes every event at once.
+// sink accepts every event at once.
 type sink struct{ acknowledged }
 
 func (s *sink) take(event *corev1.Event) (*corev1.Event, error) {
@@ -315,7 +315,7 @@ func (s *sink) Create(event *corev1.Event) (*corev1.Event, error)          { ret
 func (s *sink) Update(event *corev1.Event) (*corev1.Event, error)          { return s.take(event) }
 func (s *sink) Patch(event *corev1.Event, _ []byte) (*corev1.Event, error) { return s.take(event) }
 
-// recordToSink is the whole way: recorder, broadcaster, correlator, sink.
+// recordToSink measures the whole way: recorder, broadcaster, correlator, sink.
 func recordToSink(b *testing.B, objects []*corev1.Pod) {
 	ctx := klog.NewContext(context.Background(), logr.Discard())
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(unfiltered))
@@ -338,7 +338,8 @@ func recordToSinkNew(b *testing.B) {
 	recordToSink(b, objects)
 }
 
-// seriesSink takes every event of events.k8s.io/v1: at once, or, if it is held, once it no longer is.
+// seriesSink accepts every event of events.k8s.io/v1: at once or, while it is held, when it is
+// released.
 type seriesSink struct {
 	taken sync.WaitGroup
 	held  chan struct{}
@@ -365,7 +366,7 @@ func (s *seriesSink) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (
 	return s.take(event)
 }
 
-// stuckSink is what 100,000 calls of tools/events cost their caller, one by one, while no write is answered.
+// stuckSink measures 100,000 single calls of tools/events, while no write is answered.
 func stuckSink() (map[string]any, error) {
 	const calls, objects = 100_000, 1000
 	sink := &seriesSink{held: make(chan struct{})}
@@ -394,7 +395,8 @@ func stuckSink() (map[string]any, error) {
 	}, nil
 }
 
-// seriesMemory is what tools/events keeps for an open series, of 100,000 with three events each.
+// seriesMemory measures the memory of an open series in tools/events, with 100,000 of three events
+// each.
 func seriesMemory() (map[string]any, error) {
 	const objects = 100_000
 	heap := func() float64 {
@@ -412,7 +414,7 @@ func seriesMemory() (map[string]any, error) {
 		return nil, err
 	}
 	recorder := broadcaster.NewRecorder(scheme.Scheme, "example-controller")
-	// The first is created, the second patched in, the third only counted.
+	// The first event is created, the second patched in, and the third only counted.
 	for round := range 3 {
 		for first := 0; first < objects; first += batch {
 			if round < 2 {

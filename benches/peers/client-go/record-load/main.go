@@ -1,6 +1,5 @@
-// Command record-load records a burst of events, as fast as it can, through
-// client-go's default broadcaster into a cluster, and says what became of it
-// in one JSON line.
+// Command record-load records a burst of events, as fast as it can, through client-go's default
+// broadcaster into a cluster, and prints their outcome as one line of JSON.
 package main
 
 import (
@@ -29,8 +28,8 @@ import (
 )
 
 const (
-	// Silence after which delivery is taken to have settled. client-go sleeps
-	// up to 10 s before it tries a failed call again.
+	// Delivery counts as ended after this time without calls. client-go sleeps up to 10 s before it
+	// tries a failed call again.
 	settledAfterSuccess = 2 * time.Second
 	settledAfterFailure = 12 * time.Second
 
@@ -80,7 +79,7 @@ type summary struct {
 }
 
 func run(options options) error {
-	// client-go logs each event it drops; that would be most of what is measured.
+	// client-go logs each event that it drops, which would take most of the measured time.
 	klog.SetLogger(logr.Discard())
 	config, err := clientcmd.BuildConfigFromFlags("", options.kubeconfig)
 	if err != nil {
@@ -91,7 +90,7 @@ func run(options options) error {
 	if err != nil {
 		return err
 	}
-	// A cluster that does not answer is an error, not a loss of every event.
+	// If the cluster does not answer at all, that is an error, and not the loss of every event.
 	events := client.CoreV1().Events(namespace)
 	if _, err := events.List(context.Background(), metav1.ListOptions{Limit: 1}); err != nil {
 		return fmt.Errorf("the cluster does not list events in namespace %q: %w", namespace, err)
@@ -162,7 +161,7 @@ func found(events typedcorev1.EventInterface, prefix string) (int, error) {
 	}
 }
 
-// countingSink notes how the cluster answered.
+// countingSink counts the cluster's answers.
 type countingSink struct {
 	sink record.EventSink
 
@@ -207,9 +206,8 @@ func (c *countingSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, 
 	return c.count(&c.counts.Patched, func() (*corev1.Event, error) { return c.sink.Patch(event, patch) })
 }
 
-// settle waits until the sink has been silent for long enough and gives the
-// counts and the time of the last success. client-go does not say what is left
-// in its queue.
+// settle waits until the sink has had no calls for long enough. It returns the counts and the time
+// of the last success. client-go does not tell how many events are still in its queue.
 func (c *countingSink) settle(started time.Time) (summary, time.Time) {
 	for {
 		c.mutex.Lock()

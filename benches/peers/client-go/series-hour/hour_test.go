@@ -1,6 +1,6 @@
-// Package hour plays an hour of a controller's life through client-go's
-// tools/events in compressed time, and counts what it writes. The same script,
-// and these counts, are in crates/tidings/tests/recording/hour_script.rs.
+// Package hour runs an hour of a controller's events through client-go's tools/events in compressed
+// time, and counts the writes. The same script, with these counts, is in
+// crates/tidings-testing/src/hours.rs.
 package hour
 
 import (
@@ -44,8 +44,8 @@ func (c *counting) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*e
 	return event.DeepCopy(), nil
 }
 
-// seen says whether anything is recorded in a second of the hour, about what,
-// and at which resourceVersion.
+// seen returns whether an event is recorded in a second of the hour, about which object, and at
+// which resourceVersion.
 type pattern struct {
 	name string
 	seen func(second int) (object, resourceVersion string, seen bool)
@@ -64,7 +64,7 @@ var patterns = []pattern{
 	{"every 5 minutes", every(300)},
 	{"every 7 minutes", every(420)},
 	{"every 13 minutes", every(780)},
-	// Each back-off of kubelet's: 10 s, doubling to 5 min.
+	// Every back-off of a kubelet: after 10 s, and then after twice the time up to 5 min.
 	{"back-off", func(second int) (string, string, bool) {
 		at, wait := 0, 10
 		for at < second {
@@ -78,7 +78,7 @@ var patterns = []pattern{
 		phase := second % 900
 		return fmt.Sprintf("web-%d", phase/3), "1", phase < 30
 	}},
-	// A status that is updated by every reconcile, and reported on.
+	// A status that every reconcile updates and reports.
 	{"updated objects", func(second int) (string, string, bool) {
 		return "web-0", fmt.Sprint(second), second%30 == 0
 	}},
@@ -102,11 +102,11 @@ func TestHour(t *testing.T) {
 					pod.Namespace, pod.Name, pod.ResourceVersion = "default", object, version
 					recorder.Eventf(pod, nil, corev1.EventTypeWarning, "BackOff", "Restarting", "restarting failed container")
 				}
-				// Between two events, as its passes are between two ticks.
+				// This runs between two events, as client-go's own passes run between two ticks.
 				time.Sleep(time.Second)
 				synctest.Wait()
 			}
-			// Until it has ended every series.
+			// The loop goes on until client-go has ended every series.
 			time.Sleep(13 * time.Minute)
 			synctest.Wait()
 			line, err := json.Marshal(map[string]any{

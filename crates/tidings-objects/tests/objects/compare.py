@@ -22,13 +22,13 @@ TEXTS += ["source", "host", "reporting_controller", "action", "message"]
 NUMBERS = ["epoch", "version", "count"]
 TIMES = ["observed", "first_seen", "last_seen"]
 COLUMNS = TEXTS + NUMBERS + TIMES + ["labels", "object"]
-# What a version is known by, and when it was observed.
+# The columns that identify a version, and its time of observation.
 KNOWN_BY = ["cluster", "uid", "epoch", "version", "observed"]
-# What rows are looked for by, each value by itself: most have statistics or filters.
+# Columns by whose values rows are searched: most have statistics or filters.
 SOUGHT = ["uid", "event", "name", "reason", "message", "version", "count", "observed", "last_seen"]
 ROLLED = ["cluster", "namespace", "kind", "hour", "reason", "type"]
 HOUR = 3_600_000_000
-# How many values of a column are looked for, with the ends, and how many differences are told.
+# Number of values of a column that are searched, with its ends, and of printed differences.
 SAMPLES = 3
 TOLD = 5
 
@@ -70,7 +70,7 @@ class DuckDb:
             f" FROM read_parquet([{listed}], filename = true))"
         )
 
-    # A statement ends at its first zero.
+    # A zero byte would end the statement.
     text = staticmethod(
         lambda value: "'" + value.replace("'", "''").replace("\0", "' || chr(0) || '") + "'"
     )
@@ -83,7 +83,7 @@ class DuckDb:
     distinct = staticmethod(lambda columns: f"count(DISTINCT {columns})")
     pairs = staticmethod(lambda column: f"cardinality({column})")
     hour = staticmethod(lambda column: f"epoch_us(date_trunc('hour', {column}))")
-    # All times that Kubernetes has, in microseconds: the years 0 to 9999.
+    # Kubernetes' times, the years 0 to 9999, in microseconds.
     hours = (-62_167_219_200_000_000, 253_402_300_799_999_999)
 
 
@@ -150,7 +150,7 @@ def expected_rows(asked):
 
 
 def whole(row):
-    """A row that can be counted."""
+    """A row in a form that can be counted."""
     return tuple(
         tuple(sorted(row[name].items())) if name == "labels" else row[name] for name in COLUMNS
     )
@@ -171,7 +171,7 @@ def all_rows(engine, table):
 
 
 def differing(what, expected, found):
-    """What one has and the other has not, some of it."""
+    """Some of the items that one has and the other does not."""
     if expected == found:
         return
     for sign, more in [("missing", expected - found), ("unexpected", found - expected)]:
@@ -213,7 +213,7 @@ def summed(engine, table, rows):
             order = (lambda one: one.encode()) if name in TEXTS else bytes.fromhex
             lengths = [len(order(value)) for value in values]
             ends = [min(values, key=order), max(values, key=order)]
-            # As bytes, so that none is changed on its way.
+            # As bytes, so that no text is converted.
             many[2:] = [engine.hex(end) for end in many[2:]]
             ends = [order(end).hex().upper() for end in ends]
             length = engine.text_bytes if name in TEXTS else engine.bytes_of
@@ -268,7 +268,7 @@ def sought(engine, table, rows):
 
 
 def nulls(engine, table, rows):
-    """None is not empty, and not the first moment of 1970."""
+    """A missing value is neither empty nor the beginning of 1970."""
     for name in ["count", "first_seen", "last_seen", "message", "labels"]:
         (found,) = engine.ask(f'SELECT count(*) FROM {table} WHERE "{name}" IS NULL')
         expected = sum(row[name] is None for row in rows)
@@ -277,7 +277,7 @@ def nulls(engine, table, rows):
 
 
 def rolled(engine, table, rows):
-    """The sums of rollups are those of the rows."""
+    """Rollups have the same counts as the rows."""
     expected = Counter()
     for row in rows:
         seen = row["last_seen"]
@@ -312,7 +312,7 @@ def hours(engine, table, rows):
 
 
 def by_file(engine, table, number, files, path):
-    """How many versions each file has, or its rollup says."""
+    """The number of versions in each file, or in its rollup."""
     answer = engine.ask(f"SELECT file_name, {number} FROM {table} GROUP BY file_name")
     found = {name: int(count) for name, count in answer}
     expected = {path(file).split("/")[1]: int(file["rows"]) for file in files}
@@ -342,13 +342,13 @@ def compare(engine, cluster, rows):
 
 
 def engines(asked):
-    """Each engine and way to the files that there is."""
+    """Every available engine, with each way to read the files."""
     session = chdb.session.Session()
     session.query("SET session_timezone = 'UTC'")
     session.query("SET output_format_json_quote_64bit_integers = 0")
-    # Every question reads the files, rather than what is remembered of questions before.
+    # Every query reads the files, and not what an earlier query left in a cache.
     session.query("SET use_query_condition_cache = 0")
-    # A message may be looked for that is longer than the usual maximum of a question.
+    # A searched message may be longer than the default maximum of a query.
     session.query("SET max_query_size = 16777216")
     yield DuckDb(asked["folder"]), "folder"
     yield ClickHouse(session, asked["folder"]), "folder"
@@ -356,7 +356,7 @@ def engines(asked):
         return
     yield ClickHouse(session, None, asked["s3"]), "s3"
     try:
-        # Nothing is fetched by this.
+        # This downloads nothing.
         duckdb.connect().execute("LOAD httpfs")
     except duckdb.Error as error:
         why = str(error).splitlines()[0]

@@ -19,7 +19,7 @@ def statements(text, heading, folder):
     return [one.strip() for one in block.split(";") if one.strip()]
 
 
-# What Grafana's data source makes of its macros, for a panel of two days.
+# The expansions of the macros of Grafana's data source, for a panel of two days.
 MACROS = {
     r"\$__timeFilter\((\w+)\)": r"\1 >= toDateTime(1699920000) AND \1 <= toDateTime(1700092800)",
     r"\$__timeInterval\((\w+)\)": r"toStartOfInterval(toDateTime(\1), INTERVAL 3600 second)",
