@@ -6,7 +6,9 @@ use std::path::Path;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use tidings_objects::{FilledVersion, Filler, Manifest, Place};
+use tidings_history::Version;
+use tidings_objects::{Filler, Manifest, Place};
+use tidings_store::UnixMillis;
 use tidings_testing::s3::BUCKET;
 
 use super::{END, Extent, cluster};
@@ -68,9 +70,11 @@ async fn fill_cluster(place: &Place, number: u64, extent: Extent) -> Result<Mani
         let mut versions = Vec::new();
         while let Some(said) = all.next_if(|said| said.last < until) {
             version += 1;
-            versions.push(FilledVersion {
-                version,
-                observed_at: said.last + LATER,
+            versions.push(Version {
+                uid: "".into(),
+                epoch: 0,
+                number: version,
+                observed_at: UnixMillis(said.last + LATER),
                 event: said.stored().value,
             });
         }

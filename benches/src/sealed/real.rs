@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use tidings_objects::{FilledVersion, Filler, Place};
+use tidings_history::Version;
+use tidings_objects::{Filler, Place};
+use tidings_store::UnixMillis;
 
 use super::fill::{LATER, LEVEL_MAX};
 use crate::Figure;
@@ -30,9 +32,11 @@ pub async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
     for some in all.chunks(OF_FILE) {
         let versions = some.iter().map(|event| {
             version += 1;
-            FilledVersion {
-                version,
-                observed_at: event.index.last_seen.0 + LATER,
+            Version {
+                uid: "".into(),
+                epoch: 0,
+                number: version,
+                observed_at: UnixMillis(event.index.last_seen.0 + LATER),
                 event: event.value.clone(),
             }
         });

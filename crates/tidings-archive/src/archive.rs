@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kube::Client;
+use tidings_history::{Coverage, Ended, Exported, Versions};
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, NewRecord, ReadError, Store, UnixMillis, WriteError};
@@ -16,9 +17,9 @@ use tokio::task::{JoinSet, spawn_blocking};
 use crate::clocks::Clocks;
 use crate::follow::follower::{Rules, State};
 use crate::keep::continued::{self, Continued, Continues, new_identity};
-use crate::keep::coverage::Coverage;
+use crate::keep::coverage;
 use crate::keep::expiry::{self, Expiry};
-use crate::keep::export::{self, Exported};
+use crate::keep::export;
 use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
 use crate::keep::keeper::{KeepError, KeepFor, Keeper};
@@ -102,30 +103,6 @@ impl ClusterOptions {
             store: EmbeddedOptions::default(),
         }
     }
-}
-
-/// An observed version of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedVersion {
-    /// The event as the API server stores one.
-    pub event: Bytes,
-    /// Its resourceVersion at the source.
-    pub version: u64,
-    /// When it was observed.
-    pub observed_at: UnixMillis,
-}
-
-/// Some versions of an event, the newest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Versions {
-    /// The versions.
-    pub versions: Vec<ObservedVersion>,
-    /// The place of the next page of older versions, if there is one.
-    pub more: Option<u64>,
-    /// When the event's end at its source was observed, if it was.
-    pub gone_at: Option<UnixMillis>,
-    /// If it ended while nothing was followed: the last time at which it is known to have existed.
-    pub gone_after: Option<UnixMillis>,
 }
 
 /// The state of following a cluster.
@@ -608,10 +585,12 @@ impl Past {
             return Ok(None);
         };
         let newest = decode(&found.value)?;
-        let id = keys::id(&String::from_utf8_lossy(&newest.uid), &key);
+        let id = keys::id(&newest.newest.uid, &key);
         let mut page = Versions {
-            gone_at: newest.gone.map(|gone| UnixMillis(gone.observed_at)),
-            gone_after: newest.gone.and_then(|gone| gone.not_before).map(UnixMillis),
+            ended: newest.gone.map(|gone| Ended {
+                at: UnixMillis(gone.observed_at),
+                after: gone.not_before.map(UnixMillis),
+            }),
             ..Versions::default()
         };
         // Records are numbered, the newest last. A page ends before a version of a record, counted
@@ -636,7 +615,7 @@ impl Past {
             // One at a time: each may have the maximum length of an event.
             let versions = found.versions().zip((0..total).rev());
             for (version, at) in versions {
-                let (version, event) = version.map_err(damaged)?;
+                let version = version.map_err(damaged)?;
                 if at >= wanted {
                     continue;
                 }
@@ -644,12 +623,8 @@ impl Past {
                     page.more = Some(number << COUNT_BITS | (at + 1) & COUNT_MASK);
                     return Ok(Some(page));
                 }
-                bytes += event.len();
-                page.versions.push(ObservedVersion {
-                    event,
-                    version: version.number,
-                    observed_at: UnixMillis(version.observed_at),
-                });
+                bytes += version.event.len();
+                page.versions.push(version);
             }
             match number.checked_sub(1) {
                 Some(before) => number = before,
@@ -668,7 +643,7 @@ impl Past {
     /// # Errors
     /// Those of the store.
     pub async fn coverage(&self) -> Result<Coverage, ReadError> {
-        Coverage::read(&self.keeper).await
+        coverage::read(&self.keeper, &self.name).await
     }
 
     /// What of the coverage concerns a namespace: its gaps and those of the whole cluster, what
@@ -677,7 +652,7 @@ impl Past {
     /// # Errors
     /// Those of the store.
     pub async fn coverage_of(&self, namespace: &str) -> Result<Coverage, ReadError> {
-        Coverage::read_of(&self.keeper, namespace).await
+        coverage::read_of(&self.keeper, &self.name, namespace).await
     }
 
     /// The coverage for frequent requests: `kept_since` may be earlier until the space of expired
@@ -686,7 +661,7 @@ impl Past {
     /// # Errors
     /// Those of the store.
     pub async fn counted(&self) -> Result<Coverage, ReadError> {
-        Coverage::counted(&self.keeper).await
+        coverage::counted(&self.keeper, &self.name).await
     }
 
     /// A page of everything that is kept, as the lines of an export. The first page has no place
@@ -720,7 +695,7 @@ impl Past {
     pub fn is_begun(&self, coverage: &Coverage) -> bool {
         let has_position = |namespace: &str| {
             let mut followed = coverage.followed.iter();
-            followed.any(|(found, _)| found == namespace)
+            followed.any(|found| found.namespace == namespace)
         };
         let mut followed = self.progress.iter();
         followed.all(|progress| has_position(&progress.namespace))

@@ -2,10 +2,11 @@
 
 use bytes::{Bytes, BytesMut};
 use tidings_api::codec::Api;
+use tidings_history::StoredGap;
 
 use crate::keep::lives::Applied;
 use crate::keep::own::parse;
-use crate::keep::position::{Gap, Position};
+use crate::keep::position::Position;
 use crate::keep::quota::Trimmed;
 use crate::source::wire;
 use crate::version::delta::{delta, restore};
@@ -28,7 +29,7 @@ pub fn answers(bytes: &[u8]) {
 pub fn kept(bytes: &[u8]) {
     let value = Bytes::copy_from_slice(bytes);
     if let Ok(record) = Record::decode(&value) {
-        assert_eq!(record::event(&value).as_ref(), Ok(&record.event));
+        assert_eq!(record::event(&value).as_ref(), Ok(&record.newest.event));
         let versions: Vec<_> = record.versions().collect();
         if versions.iter().all(Result::is_ok) {
             assert_eq!(versions.len() as u64, record.count());
@@ -40,7 +41,7 @@ pub fn kept(bytes: &[u8]) {
     assert_eq!(restore(newer, &delta(newer, older)).as_deref(), Some(older));
     let _ = restore(newer, older);
     let _ = parse::<Position>(bytes);
-    let _ = parse::<Gap>(bytes);
+    let _ = parse::<StoredGap>(bytes);
     let _ = parse::<Trimmed>(bytes);
     let _ = parse::<Applied>(bytes);
 }

@@ -22,11 +22,11 @@
 //! if let Some(event) = page.records.into_iter().next() {
 //!     let found = cluster.past().versions(event.key, None, 100).await?;
 //!     for version in found.unwrap_or_default().versions {
-//!         println!("{} at {:?}", version.version, version.observed_at);
+//!         println!("{} at {:?}", version.number, version.observed_at);
 //!     }
 //! }
 //! for gap in cluster.past().coverage().await?.gaps {
-//!     println!("from {} to {}: {}", gap.from, gap.to, gap.cause.name());
+//!     println!("from {:?} to {:?}: {}", gap.from, gap.to, gap.cause.name());
 //! }
 //! cluster.close().await;
 //! # Ok(())
@@ -41,7 +41,7 @@
 //!   killed at any moment neither skips nor duplicates an event.
 //! - While the source remembers what followed the last position (five minutes by default), every
 //!   version is kept. After that, the last version of each event that still exists is kept, and a
-//!   [`Gap`] states when versions may be missing, and why.
+//!   [`Gap`](tidings_history::Gap) states when versions may be missing, and why.
 //! - Memory does not grow with the number of events at the source.
 //!
 //! # Limits
@@ -68,21 +68,16 @@ mod simulation;
 mod source;
 mod version;
 
-pub use archive::{
-    Cluster, ClusterError, ClusterOptions, Following, ObservedVersion, Past, Versions, import,
-};
+pub use archive::{Cluster, ClusterError, ClusterOptions, Following, Past, import};
 pub use clocks::Clocks;
 pub use keep::commits::Commit;
 pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
-pub use keep::coverage::{Coverage, SealedTime};
-pub use keep::export::Exported;
 pub use keep::import::{ImportError, Imported};
 pub use keep::journal::NotSealed;
 pub use keep::keeper::KeepFor;
-pub use keep::lives::{Lives, Retention};
+pub use keep::lives::Lives;
 pub use keep::numbers::REVISION_BITS;
-pub use keep::position::{Cause, Gap, Position};
-pub use keep::quota::Trimmed;
+pub use keep::position::Position;
 pub use keep::unerased::Unerased;
-pub use keep::unsealed::{JournalError, Part, SealedVersion, Unsealed};
+pub use keep::unsealed::{JournalError, Part, Unsealed};
 pub use source::api_server::Selection;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tempfile::TempDir;
+use tidings_history::Cause;
 use tidings_store::Store;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
@@ -19,9 +20,8 @@ use tidings_store::{ListRequest, UnixMillis};
 use tidings_testing::copy_folder;
 
 use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
-use crate::keep::coverage::Coverage;
+use crate::keep::gaps;
 use crate::keep::keeper::{Keeper, Observation, With};
-use crate::keep::position::{Cause, Gap};
 use crate::keep::quota::{self, Quota};
 use crate::keep::sweep;
 use crate::version::record::Record;
@@ -406,7 +406,7 @@ impl Run {
 fn observation(written: &Written) -> Observation {
     Observation {
         event: written.event.clone(),
-        version: written.version,
+        number: written.version,
         is_gone: written.is_gone,
     }
 }
@@ -459,7 +459,7 @@ impl Storm {
             };
             Observation {
                 event,
-                version: self.version,
+                number: self.version,
                 is_gone: false,
             }
         });
@@ -503,12 +503,12 @@ async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
             continue;
         }
         let record = Record::decode(&record.value).unwrap();
-        if record.uid.starts_with(b"storm") {
+        if record.newest.uid.starts_with("storm") {
             continue;
         }
         for version in record.versions() {
-            let (version, event) = version.unwrap();
-            let event = tidings_api::codec::decode_stored(&event, 0).unwrap();
+            let version = version.unwrap();
+            let event = tidings_api::codec::decode_stored(&version.event, 0).unwrap();
             all.push((version.epoch, key_of(&event, version.number)));
         }
     }
@@ -600,12 +600,12 @@ async fn run(seed: u64) {
 }
 
 async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
-    let gaps: Vec<Gap> = Coverage::read(keeper).await.unwrap().gaps;
+    let gaps = gaps::read(&*keeper.store).await.unwrap();
     let kept = kept(keeper).await;
     let once: BTreeSet<_> = kept.iter().map(|(_, version)| version.clone()).collect();
     let since = run.since.unwrap();
     for (version, at) in &run.ledger.versions {
-        let in_gap = gaps.iter().any(|gap| (gap.from..=gap.to).contains(at));
+        let in_gap = gaps.iter().any(|gap| (gap.from.0..=gap.to.0).contains(at));
         assert!(
             once.contains(version) || in_gap || *at <= since,
             "seed {seed}: {version:?} of {at} is lost; gaps: {gaps:?}"
@@ -640,7 +640,7 @@ async fn judge_ends(run: &Run, keeper: &Keeper, seed: u64) {
     let events = ListRequest::prefix("shop/");
     for found in keeper.store.list(events).await.unwrap().records {
         let record = Record::decode(&found.value).unwrap();
-        let uid = String::from_utf8(record.uid.to_vec()).unwrap();
+        let uid = record.newest.uid.to_string();
         let gone = record.gone;
         assert_eq!(
             gone.is_none(),

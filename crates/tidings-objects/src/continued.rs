@@ -229,10 +229,11 @@ mod tests {
     use k8s_pb::api::core::v1::Event;
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tidings_api::codec;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::file::write::Writer;
-    use crate::row::{Row, Version};
+    use crate::row::Row;
 
     fn file(versions: &[(&str, u64, u64)]) -> Reader {
         let cluster: Arc<str> = "prod".into();
@@ -245,13 +246,14 @@ mod tests {
                 }),
                 ..Event::default()
             };
-            let version = Version {
-                epoch: *epoch,
-                number: *number,
-                observed_at: 1,
-                object: codec::encode_stored(&mut event),
-            };
-            Row::new(&cluster, version).unwrap()
+            Row::new(
+                &cluster,
+                *epoch,
+                *number,
+                UnixMillis(1),
+                codec::encode_stored(&mut event),
+            )
+            .unwrap()
         });
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_unstable_by(Row::order);

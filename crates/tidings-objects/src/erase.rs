@@ -429,9 +429,9 @@ mod tests {
     use k8s_pb::api::core::v1::Event;
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tidings_api::codec;
+    use tidings_store::UnixMillis;
 
     use super::*;
-    use crate::row::Version;
 
     fn row(namespace: &str, name: &str, uid: &str) -> Row {
         let mut event = Event {
@@ -443,13 +443,14 @@ mod tests {
             }),
             ..Event::default()
         };
-        let version = Version {
-            epoch: 0,
-            number: 1,
-            observed_at: 1,
-            object: codec::encode_stored(&mut event),
-        };
-        Row::new(&"prod".into(), version).unwrap()
+        Row::new(
+            &"prod".into(),
+            0,
+            1,
+            UnixMillis(1),
+            codec::encode_stored(&mut event),
+        )
+        .unwrap()
     }
 
     /// The name of a deleted event may have been used again by another event.

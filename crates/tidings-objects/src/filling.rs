@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tidings_api::codec;
+use tidings_history::Version;
+use tidings_store::UnixMillis;
 
 use crate::described::random_id;
 use crate::file::read::FileError;
@@ -17,23 +18,28 @@ use crate::folder::Folder;
 use crate::manifest::Manifest;
 use crate::merge;
 use crate::place::Place;
-use crate::row::{Row, Version};
+use crate::row::Row;
 use crate::seal::{self, SealError};
 
-/// A version that no cluster had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilledVersion {
-    /// The resourceVersion.
-    pub version: u64,
-    /// When it was observed, in milliseconds since 1970.
-    pub observed_at: i64,
-    /// The event in Kubernetes' protobuf, as an API server stores it.
-    pub event: Bytes,
+/// Fills the archive of a cluster, which may not exist yet.
+pub struct Filler {
+    cluster: Arc<str>,
+    folder: Folder,
+    manifest: Manifest,
 }
 
-impl FilledVersion {
+impl Filler {
+    /// Begins the archive of a cluster.
+    pub fn new(place: &Place, cluster: &str) -> Self {
+        Self {
+            cluster: cluster.into(),
+            folder: Folder::new(place, cluster),
+            manifest: Manifest::empty(cluster, "filled", random_id()),
+        }
+    }
+
     /// Makes the first version of an event about one of seven pods in three namespaces.
-    pub fn sample(number: u64) -> Self {
+    pub fn sample(number: u64) -> Version {
         let (namespace, pod) = (
             format!("shop-{}", number % 3),
             format!("web-{}", number % 7),
@@ -61,28 +67,12 @@ impl FilledVersion {
             count: Some(3),
             ..Event::default()
         };
-        Self {
-            version: number,
-            observed_at: 1_700_000_000_000_i64.saturating_add_unsigned(number),
+        Version {
+            uid: format!("uid-{number}").into(),
+            epoch: 0,
+            number,
+            observed_at: UnixMillis(1_700_000_000_000_i64.saturating_add_unsigned(number)),
             event: codec::encode_stored(&mut event),
-        }
-    }
-}
-
-/// Fills the archive of a cluster, which may not exist yet.
-pub struct Filler {
-    cluster: Arc<str>,
-    folder: Folder,
-    manifest: Manifest,
-}
-
-impl Filler {
-    /// Begins the archive of a cluster.
-    pub fn new(place: &Place, cluster: &str) -> Self {
-        Self {
-            cluster: cluster.into(),
-            folder: Folder::new(place, cluster),
-            manifest: Manifest::empty(cluster, "filled", random_id()),
         }
     }
 
@@ -92,16 +82,10 @@ impl Filler {
     /// # Errors
     ///
     /// An event cannot be read, or the object storage failed.
-    pub async fn add(&mut self, level: u32, versions: Vec<FilledVersion>) -> Result<(), SealError> {
-        let rows = versions.into_iter().map(|version| {
-            let version = Version {
-                epoch: 0,
-                number: version.version,
-                observed_at: version.observed_at,
-                object: version.event,
-            };
-            Row::new(&self.cluster, version).map_err(FileError::Event)
-        });
+    pub async fn add(&mut self, level: u32, versions: Vec<Version>) -> Result<(), SealError> {
+        let rows = versions
+            .into_iter()
+            .map(|version| Row::of(&self.cluster, version).map_err(FileError::Event));
         let mut rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
         rows.sort_unstable_by(Row::order);
         let is_last = merge::is_last(level, 0);

@@ -52,7 +52,7 @@ pub use check::{CheckError, Checked, check, newest};
 pub use continued::{ContinueError, take_over};
 pub use file::read::FileError;
 #[cfg(feature = "filling")]
-pub use filling::{FilledVersion, Filler};
+pub use filling::Filler;
 pub use folder::FolderError;
 #[cfg(feature = "filling")]
 pub use forged::Forged;

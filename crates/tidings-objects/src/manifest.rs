@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tidings_archive::{Commit, Gap, Position};
+use tidings_archive::{Commit, Position};
+use tidings_history::{Gap, stored_gaps};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::file::bounds::{FILE_BYTES_MAX, GROUP_ROWS_MAX, GROUPS_MAX};
@@ -67,6 +68,7 @@ pub struct Manifest {
     /// The positions in the followed cluster at that time, by namespace.
     pub positions: Vec<(String, Position)>,
     /// The latest gaps.
+    #[serde(with = "stored_gaps")]
     pub gaps: Vec<Gap>,
     /// Number of versions that expired or were deleted before they were sealed.
     pub gone: u64,

@@ -188,11 +188,11 @@ mod tests {
 
     use bytes::Bytes;
     use k8s_pb::api::core::v1::Event;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::file::read::Reader;
     use crate::file::write::Writer;
-    use crate::row::Version;
 
     /// The bytes of a merged file, which tests count as long as any part of them is held.
     struct Held(Arc<Vec<u8>>);
@@ -209,13 +209,18 @@ mod tests {
         let cluster: Arc<str> = "prod".into();
         let mut writer = Writer::new(false).unwrap();
         for number in (0..3).rev() {
-            let version = Version {
-                epoch: 0,
-                number,
-                observed_at: 1,
-                object: tidings_api::codec::encode_stored(&mut Event::default()),
-            };
-            writer.push(Row::new(&cluster, version).unwrap()).unwrap();
+            writer
+                .push(
+                    Row::new(
+                        &cluster,
+                        0,
+                        number,
+                        UnixMillis(1),
+                        tidings_api::codec::encode_stored(&mut Event::default()),
+                    )
+                    .unwrap(),
+                )
+                .unwrap();
         }
         let bytes = Arc::new(writer.finish().unwrap());
         let held = Bytes::from_owner(Held(Arc::clone(&bytes)));

@@ -10,23 +10,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
-use tidings_store::HOUR_MILLIS;
+use tidings_history::Version;
+use tidings_store::{HOUR_MILLIS, UnixMillis};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::file::bounds::EVENT_BYTES_MAX;
-
-/// A version of an event, as an archive keeps it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
-    /// How often the source's resourceVersions had begun anew.
-    pub(crate) epoch: u64,
-    /// The resourceVersion at the source.
-    pub(crate) number: u64,
-    /// When it was observed, in milliseconds since 1970.
-    pub(crate) observed_at: i64,
-    /// The event in Kubernetes' protobuf, as an API server stores it.
-    pub(crate) object: Bytes,
-}
 
 /// Says that bytes are not an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +23,8 @@ pub struct Unreadable {
     why: String,
 }
 
-/// One row; see the module documentation. Times are in microseconds since 1970.
+/// One row; see the module documentation. Fields are named as columns; times are in microseconds
+/// since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) cluster: Arc<str>,
@@ -63,11 +52,18 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(cluster: &Arc<str>, version: Version) -> Result<Self, Unreadable> {
-        let event = if version.object.len() > EVENT_BYTES_MAX {
+    /// Makes the row of a version from its epoch, number and bytes, in which the uid is.
+    pub(crate) fn new(
+        cluster: &Arc<str>,
+        epoch: u64,
+        number: u64,
+        observed_at: UnixMillis,
+        object: Bytes,
+    ) -> Result<Self, Unreadable> {
+        let event = if object.len() > EVENT_BYTES_MAX {
             Err(format!("it has more than {EVENT_BYTES_MAX} bytes"))
         } else {
-            codec::decode_stored(&version.object, 0)
+            codec::decode_stored(&object, 0)
         };
         let event = event.map_err(|why| Unreadable { why })?;
         let first_seen = first_seen(&event);
@@ -75,19 +71,19 @@ impl Row {
         let count = event.count.filter(|count| *count != 0);
         let count = count.or_else(|| event.series.as_ref().and_then(|series| series.count));
         let metadata = event.metadata.unwrap_or_default();
-        let object = event.involved_object.unwrap_or_default();
+        let about = event.involved_object.unwrap_or_default();
         let source = event.source.unwrap_or_default();
         Ok(Self {
             cluster: Arc::clone(cluster),
             namespace: metadata.namespace.unwrap_or_default(),
-            kind: object.kind.unwrap_or_default(),
-            name: object.name.unwrap_or_default(),
-            observed: version.observed_at.saturating_mul(1000),
+            kind: about.kind.unwrap_or_default(),
+            name: about.name.unwrap_or_default(),
+            observed: observed_at.0.saturating_mul(1000),
             uid: metadata.uid.unwrap_or_default(),
             event: metadata.name.unwrap_or_default(),
-            epoch: version.epoch,
-            version: version.number,
-            object_uid: object.uid.unwrap_or_default(),
+            epoch,
+            version: number,
+            object_uid: about.uid.unwrap_or_default(),
             reason: event.reason.unwrap_or_default(),
             kind_of_event: event.r#type.unwrap_or_default(),
             source: source.component.unwrap_or_default(),
@@ -99,8 +95,20 @@ impl Row {
             first_seen,
             last_seen,
             labels: metadata.labels.into_iter().collect(),
-            object: version.object,
+            object,
         })
+    }
+
+    /// Makes the row of a version.
+    pub(crate) fn of(cluster: &Arc<str>, version: Version) -> Result<Self, Unreadable> {
+        let Version {
+            epoch,
+            number,
+            observed_at,
+            event,
+            ..
+        } = version;
+        Self::new(cluster, epoch, number, observed_at, event)
     }
 
     /// The order of rows in a file: by namespace, kind and name of the object, newest first.

@@ -23,7 +23,8 @@ use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use parquet::errors::ParquetError;
-use tidings_archive::{Cluster, JournalError, NotSealed, Part, SealedVersion, Unsealed};
+use tidings_archive::{Cluster, JournalError, NotSealed, Part, Unsealed};
+use tidings_history::Version;
 use tidings_store::clock::Clock;
 use tokio::sync::Semaphore;
 
@@ -38,7 +39,7 @@ use crate::folder::{Folder, FolderError};
 use crate::manifest::{self, File, Manifest};
 use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
-use crate::row::{Row, Version};
+use crate::row::Row;
 use crate::schedule::Schedule;
 
 /// Number of pending versions that are sealed at once, however short they have waited.
@@ -771,11 +772,11 @@ pub(crate) async fn ended(unsealed: &Unsealed, done: &Manifest) -> Result<(), Jo
 }
 
 /// Makes sorted rows of versions; also returns how many versions cannot be read.
-pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<SealedVersion>) -> (Vec<Row>, u64) {
+pub(crate) fn rows(cluster: &Arc<str>, versions: Vec<Version>) -> (Vec<Row>, u64) {
     let mut rows = Vec::with_capacity(versions.len());
     let mut unreadable = 0;
     for version in versions {
-        match Row::new(cluster, of(version)) {
+        match Row::of(cluster, version) {
             Ok(row) => rows.push(row),
             Err(error) => {
                 unreadable += 1;
@@ -874,15 +875,6 @@ pub(crate) fn encode_rows(
     }
     let bytes = writer.finish()?;
     Ok((file.file(level, &bytes), bytes.into()))
-}
-
-fn of(version: SealedVersion) -> Version {
-    Version {
-        epoch: version.epoch,
-        number: version.version,
-        observed_at: version.observed_at.0,
-        object: version.event,
-    }
 }
 
 /// Returns the moment that is `time` before `now`.

@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidings_archive::{Cluster, Gap, JournalError, Part, Position, Unsealed};
+use tidings_archive::{Cluster, JournalError, Part, Position, Unsealed};
+use tidings_history::{Gap, stored_gaps};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -44,6 +45,7 @@ pub(crate) struct Head {
     /// them is in this file or before it.
     pub(crate) positions: Vec<(String, Position)>,
     /// The latest gaps; given with positions only.
+    #[serde(with = "stored_gaps")]
     pub(crate) gaps: Vec<Gap>,
 }
 

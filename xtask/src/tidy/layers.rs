@@ -4,18 +4,29 @@
 use serde_json::Value;
 
 /// Our crates, each with those of our crates that it may use. Tests may use any.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
+    ("tidings-history", &["tidings-store"]),
     ("tidings", &["tidings-core"]),
     (
         "tidings-server",
-        &["tidings-api", "tidings-core", "tidings-store"],
+        &[
+            "tidings-api",
+            "tidings-core",
+            "tidings-history",
+            "tidings-store",
+        ],
     ),
     (
         "tidings-archive",
-        &["tidings-api", "tidings-core", "tidings-store"],
+        &[
+            "tidings-api",
+            "tidings-core",
+            "tidings-history",
+            "tidings-store",
+        ],
     ),
     (
         "tidings-objects",
@@ -23,6 +34,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "tidings-api",
             "tidings-archive",
             "tidings-core",
+            "tidings-history",
             "tidings-store",
         ],
     ),
@@ -32,6 +44,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "tidings",
             "tidings-archive",
             "tidings-core",
+            "tidings-history",
             "tidings-objects",
             "tidings-server",
             "tidings-store",
@@ -53,6 +66,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
         &[
             "tidings",
             "tidings-core",
+            "tidings-history",
             "tidings-objects",
             "tidings-server",
             "tidings-store",

@@ -28,8 +28,10 @@
 //! come: otherwise the position of a quiet cluster would be forgotten there although nothing was
 //! missed. A watch that stays silent is replaced after some minutes for that.
 
+use tidings_history::{Cause, Gap};
+
 use crate::follow::backoff::Backoff;
-use crate::keep::position::{Cause, Gap, Position, Unswept};
+use crate::keep::position::{self, Position, Unswept};
 
 /// Options of following; times in milliseconds.
 #[derive(Clone, Debug)]
@@ -474,14 +476,10 @@ impl Follower {
                 ..Commit::of(position)
             });
         }
-        let gap = position.cause.map(|cause| Gap {
-            namespace: self.namespace.clone(),
-            ..Gap::new(
-                position.complete_until.min(begun.asked),
-                // Versions that were replaced while the answer was on its way are missing, too.
-                begun.answered,
-                cause,
-            )
+        let gap = position.cause.map(|cause| {
+            let from = position.complete_until.min(begun.asked);
+            // Versions that were replaced while the answer was on its way are missing, too.
+            position::gap(from, begun.answered, cause).of(&self.namespace)
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
         let looked_for = listed_at.filter(|_| !begun.has_unnamed);

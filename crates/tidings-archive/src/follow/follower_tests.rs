@@ -1,7 +1,9 @@
 //! What the follower does about each kind of failure.
 
+use tidings_history::{Cause, Gap};
+
 use super::follower::{Answer, Commit, Failure, Follower, Page, Rules, State, Step};
-use crate::keep::position::{Cause, Gap, Position, Unswept};
+use crate::keep::position::{self, Position, Unswept};
 
 const NOW: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1000;
@@ -99,7 +101,7 @@ fn a_cluster_followed_from_now_on_is_watched_without_a_list() {
     let expired = follower.failed(NOW + SECOND, Failure::Expired);
     assert_eq!(commit(&mut follower, expired), None);
     let gap = list(&mut follower, NOW + 2 * SECOND, 6000).unwrap();
-    assert_eq!((gap.from, gap.to), (NOW, NOW + 2 * SECOND));
+    assert_eq!((gap.from.0, gap.to.0), (NOW, NOW + 2 * SECOND));
 }
 
 /// A failure while the source is followed, and the cause of the gap if the source has then
@@ -163,7 +165,7 @@ fn what_was_forgotten_is_a_gap_that_says_why() {
         let failed = follower.failed(later, Failure::Expired);
         assert_eq!(commit(&mut follower, failed), None);
         let gap = list(&mut follower, later + SECOND, 901);
-        let expected = Gap::new(NOW - 30 * SECOND, later + SECOND, cause);
+        let expected = position::gap(NOW - 30 * SECOND, later + SECOND, cause);
         assert_eq!(gap, Some(expected));
         assert_eq!(follower.answered(later, answer(901)), None);
         assert_eq!(follower.step(), Step::Watch { after: 901 });
@@ -193,7 +195,7 @@ fn an_archive_that_was_absent_for_too_long_says_so_however_often_it_is_killed() 
     let mut follower = follower(position);
     follower.answered(NOW, answer(950));
     let gap = list(&mut follower, NOW, 950).unwrap();
-    assert_eq!((gap.from, gap.cause), (NOW - 30 * SECOND, Cause::Absent));
+    assert_eq!((gap.from.0, gap.cause), (NOW - 30 * SECOND, Cause::Absent));
 }
 
 #[test]
@@ -281,7 +283,7 @@ fn a_source_of_other_authorities_that_shows_no_identity_is_listed_in_the_same_ep
             assert!(state == State::Listing && why.is_some());
             let gap = list(&mut follower, NOW + SECOND, 5001).unwrap();
             let expected = (NOW - 30 * SECOND, Cause::OtherCluster);
-            assert_eq!((gap.from, gap.cause), expected);
+            assert_eq!((gap.from.0, gap.cause), expected);
         } else {
             assert_eq!(follower.step(), Step::Watch { after: 100 });
         }
@@ -307,7 +309,7 @@ fn a_source_that_went_back_is_read_anew_in_another_epoch() {
     }
     commit(&mut follower, Some(again));
     let gap = list(&mut follower, NOW + 61 * SECOND, 201).unwrap();
-    assert_eq!((gap.from, gap.cause), (NOW - 30 * SECOND, Cause::Rewound));
+    assert_eq!((gap.from.0, gap.cause), (NOW - 30 * SECOND, Cause::Rewound));
 }
 
 /// Numbers that are less would be confused with the former ones.
@@ -400,8 +402,8 @@ fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the
     let expired = again.failed(NOW, Failure::Expired);
     commit(&mut again, expired);
     let gap = list_slowly(&mut again, NOW).unwrap();
-    assert_eq!(gap.from, reached().complete_until);
-    assert_eq!(gap.to, NOW + 20 * SECOND);
+    assert_eq!(gap.from.0, reached().complete_until);
+    assert_eq!(gap.to.0, NOW + 20 * SECOND);
     let position = again.position().unwrap();
     assert_eq!(position.complete_until, NOW - rules().slack);
 }
@@ -725,7 +727,7 @@ fn what_a_dead_watch_does_not_send_lies_in_the_gap() {
         let expired = follower.failed(now, Failure::Expired);
         commit(&mut follower, expired);
         let gap = list(&mut follower, now, 601).unwrap();
-        assert_eq!(gap.from, complete - rules().slack);
+        assert_eq!(gap.from.0, complete - rules().slack);
     }
 }
 
@@ -766,7 +768,7 @@ fn a_clock_that_was_ahead_does_not_shorten_later_gaps() {
         let expired = follower.failed(later, Failure::Expired);
         commit(&mut follower, expired);
         let gap = list(&mut follower, later, 901).unwrap();
-        assert_eq!((gap.from, gap.to), (from, later));
+        assert_eq!((gap.from.0, gap.to.0), (from, later));
     }
     // No time is later than the present.
     let mut follower = follower(Some(reached()));

@@ -8,13 +8,14 @@
 //! next start if not now. What the archive says is believed as far as its files show it.
 
 use bytes::Bytes;
+use tidings_history::{Cause, Gap};
 use tidings_store::{Fault, NewRecord, ReadError, Store, Write};
 
 use super::commits::{Commit, Commits};
-use super::coverage::Coverage;
+use super::coverage::positions;
 use super::keeper::{KeepError, Keeper};
 use super::own::{json, parse};
-use super::position::{Cause, Gap, Position};
+use super::position::{Position, gap};
 use super::sealed_before::SealedBefore;
 use super::unsealed::JournalError;
 use super::{gaps, keys};
@@ -67,7 +68,7 @@ pub(crate) async fn begin(
     identity: &str,
     continued: &Continued,
 ) -> Result<Continues, KeepError> {
-    let own = Coverage::followed(keeper).await?;
+    let own = positions(keeper).await?;
     let before = SealedBefore::read(&*keeper.store).await?;
     let noted = match &continued.archive {
         Some(archive) => Commits::read(&*keeper.store, archive).await?,
@@ -107,10 +108,7 @@ pub(crate) async fn begin(
         } else {
             is_later.then_some((position.since, Cause::Absent))
         };
-        missed.extend(missing.map(|(to, cause)| Gap {
-            namespace: namespace.clone(),
-            ..Gap::new(until, to, cause)
-        }));
+        missed.extend(missing.map(|(to, cause)| gap(until, to, cause).of(namespace)));
         // The source went back meanwhile, or did before.
         let went_back = is_later && position.latest < former.latest;
         let apart = former.epoch.saturating_sub(position.epoch);

@@ -75,7 +75,7 @@ impl Keeper {
 
     async fn is_at(&self, key: &Bytes, uid: &str, batch: &mut Batch) -> Result<bool, ReadError> {
         let record = self.slot(key, batch).await?.record.as_ref();
-        Ok(record.is_some_and(|record| record.uid == uid.as_bytes()))
+        Ok(record.is_some_and(|record| *record.newest.uid == *uid))
     }
 
     /// Makes room for an event whose name another one has. `false`: that one has nowhere to go.
@@ -89,7 +89,7 @@ impl Keeper {
         let Some(record) = self.slot(&key, batch).await?.record.as_ref() else {
             return Ok(true);
         };
-        let uid = String::from_utf8_lossy(&record.uid).into_owned();
+        let uid = record.newest.uid.to_string();
         let Some(elder) = self.free_name([namespace, name, &uid], batch).await? else {
             return Ok(false);
         };
@@ -111,7 +111,7 @@ impl Keeper {
         };
         slot.is_changed = true;
         let expires_at = slot.expires_at;
-        let Ok(mut event) = codec::decode_stored(&record.event, 0) else {
+        let Ok(mut event) = codec::decode_stored(&record.newest.event, 0) else {
             batch.damaged += 1;
             return Ok(());
         };
@@ -120,7 +120,7 @@ impl Keeper {
         let index = index(&event);
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
         // Its chunks are under its uid, independent of its name.
-        let id = keys::id(&String::from_utf8_lossy(&record.uid), key);
+        let id = keys::id(&record.newest.uid, key);
         let renamed = codec::encode_stored(&mut event);
         batch.bytes += renamed.len();
         let Ok((record, chunk)) = record.renamed(renamed) else {

@@ -8,13 +8,14 @@ use std::time::Duration;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tempfile::TempDir;
+use tidings_history::Cause;
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, Store, UnixMillis};
 
 use super::import::{ImportError, Imported, import};
 use super::keeper::{Keeper, Observation, With};
-use super::position::{Cause, Gap, Position};
+use super::position::{self, Position};
 use super::{export, keys};
 
 const START: i64 = 1_700_000_000_000;
@@ -77,7 +78,7 @@ impl Place {
         };
         let observation = Observation {
             event,
-            version,
+            number: version,
             is_gone: count.is_none(),
         };
         self.position.latest = version;
@@ -139,7 +140,7 @@ async fn filled() -> Place {
     place.observe("two", "uid-two", Some(1)).await;
     place.observe("two", "uid-two", Some(2)).await;
     place.observe("two", "uid-two-again", Some(1)).await;
-    let gap = Gap::new(START + 5_000, START + 7_000, Cause::Compacted);
+    let gap = position::gap(START + 5_000, START + 7_000, Cause::Compacted);
     let with = With {
         gap: Some(&gap),
         ..With::default()

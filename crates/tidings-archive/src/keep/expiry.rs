@@ -301,7 +301,7 @@ mod tests {
             let found = kept.keeper.store.list(list).await.unwrap().records;
             let newest = found.last().unwrap();
             let record = crate::version::record::Record::decode(&newest.value).unwrap();
-            let observed = record.version.observed_at;
+            let observed = record.newest.observed_at.0;
             assert!(begun.abs_diff(observed) <= 300_000, "{set}: {observed}");
             // None ends before its time.
             let end = newest.expires_at.unwrap().0 - 7 * 24 * HOUR;

@@ -7,29 +7,17 @@
 //! is not skipped.
 
 use bytes::Bytes;
-use jiff::Timestamp;
-use serde_json::json;
+use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Exported};
 use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store, UnixMillis};
 
-use super::coverage::Coverage;
-use super::exchange::{self, FORM};
 use super::keeper::Keeper;
-use super::keys;
+use super::{coverage, exchange, keys};
 use crate::version::record::Record;
 
 /// Bytes of lines at which a page ends, after the record that reaches them.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Events read per request.
 const EVENTS_READ: usize = 50;
-
-/// A page of an export.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
-    /// Complete lines.
-    pub lines: Vec<u8>,
-    /// The place of the next page, if there is one.
-    pub more: Option<String>,
-}
 
 /// The beginning of a place among deleted events.
 const DELETED: &str = "deleted";
@@ -73,17 +61,14 @@ pub(crate) async fn head(
     name: &str,
     identity: &str,
 ) -> Result<Vec<u8>, ReadError> {
-    let mut head = Coverage::read(keeper).await?.to_json(name);
-    let now = keeper.clock.now().0;
-    head["form"] = json!(FORM);
-    head["store"] = json!(identity);
-    head["exportedAt"] = json!(
-        Timestamp::from_millisecond(now)
-            .unwrap_or_default()
-            .to_string()
-    );
-    let mut line = head.to_string().into_bytes();
-    line.push(b'\n');
+    let head = ExportHead {
+        form: EXPORT_FORM,
+        store: identity.to_owned(),
+        exported_at: keeper.clock.now(),
+        coverage: coverage::read(keeper, name).await?,
+    };
+    let mut line = Vec::new();
+    ExportLine::Coverage(Box::new(head)).write(&mut line);
     Ok(line)
 }
 
@@ -115,7 +100,7 @@ pub(crate) async fn page(
         let request = ListRequest::default().after(after).limit(EVENTS_READ);
         let found = keeper.store.list(request).await?;
         let Some(last) = found.records.last() else {
-            exchange::write_complete(&mut page.lines);
+            ExportLine::Complete {}.write(&mut page.lines);
             return Ok(Some(page));
         };
         after = last.key.clone();
@@ -149,7 +134,7 @@ async fn deleted(
             // Without a uid, the event is known by its key.
             let uid = if id == key { "" } else { &*id };
             let until = mark.expires_at.unwrap_or(UnixMillis(i64::MAX));
-            exchange::write_deleted(&key, uid, until.0, lines);
+            exchange::write_deleted(&key, uid, until, lines);
             if lines.len() >= PAGE_BYTES_MAX {
                 return Ok(Some(Place::Deleted(id.into_owned()).to_string()));
             }
@@ -168,7 +153,7 @@ async fn event(
     let key = String::from_utf8_lossy(&found.key);
     let damaged = |why: String| ReadError::from(Fault::Corrupt(format!("{key}: {why}")));
     let newest = Record::decode(&found.value).map_err(|why| damaged(why.to_string()))?;
-    let id = keys::id(&String::from_utf8_lossy(&newest.uid), &found.key);
+    let id = keys::id(&newest.newest.uid, &found.key);
     for number in from..=newest.chunks {
         let chunk;
         let record = if number == newest.chunks {
@@ -183,13 +168,13 @@ async fn event(
         };
         let versions: Result<Vec<_>, _> = record.versions().collect();
         let versions = versions.map_err(|why| damaged(why.to_string()))?;
-        for (version, event) in versions.into_iter().rev() {
-            exchange::write_version(&key, version, &event, lines).map_err(damaged)?;
+        for version in versions.iter().rev() {
+            exchange::write_version(&key, version, lines).map_err(damaged)?;
         }
         if number == newest.chunks
             && let Some(gone) = newest.gone
         {
-            exchange::write_end(&key, &newest.uid, gone, lines);
+            exchange::write_end(&key, &newest.newest.uid, gone, lines);
         }
         if lines.len() >= PAGE_BYTES_MAX {
             let place = Place::Event {

@@ -12,11 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use bytes::Bytes;
-use tidings_store::{Expected, ListRequest, NewRecord, ReadError, Store, Write};
+use tidings_history::{Cause, Gap, StoredGap};
+use tidings_store::{Expected, ListRequest, NewRecord, ReadError, Store, UnixMillis, Write};
 
 use super::keys;
 use super::own::{json, parse};
-use super::position::{Cause, Gap};
 
 /// Maximum gaps that are kept apart, if those of each namespace and cause can be joined.
 pub(crate) const GAPS_MAX: usize = 1000;
@@ -24,8 +24,12 @@ pub(crate) const GAPS_MAX: usize = 1000;
 /// All gaps, in the order of their beginnings: a bounded number.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Gap>, ReadError> {
     let page = store.list(ListRequest::prefix(keys::GAPS)).await?;
-    let gaps = page.records.iter().map(|found| Ok(parse(&found.value)?));
+    let gaps = page.records.iter().map(|found| read_one(&found.value));
     gaps.collect()
+}
+
+fn read_one(value: &[u8]) -> Result<Gap, ReadError> {
+    Ok(parse::<StoredGap>(value)?.into())
 }
 
 /// What the store is to do so that it has these gaps, too.
@@ -36,7 +40,7 @@ pub(crate) async fn write(store: &dyn Store, new: &[Gap]) -> Result<Vec<Write>, 
     let page = store.list(ListRequest::prefix(keys::GAPS)).await?;
     let mut gaps = Vec::with_capacity(page.records.len() + new.len());
     for found in &page.records {
-        let gap: Gap = parse(&found.value)?;
+        let gap = read_one(&found.value)?;
         let before = (found.key.clone(), Expected::At(found.revision));
         gaps.push(Slot {
             before: Some(before),
@@ -73,7 +77,7 @@ impl Slot {
             None => {}
         }
         if let (Some(gap), Some(key)) = (&self.gap, key) {
-            let put = Write::put(key, NewRecord::new(json(gap)));
+            let put = Write::put(key, NewRecord::new(json(&StoredGap::from(gap))));
             writes.push(match expected {
                 Some(expected) => put.expecting(expected),
                 None => put,
@@ -84,7 +88,7 @@ impl Slot {
 }
 
 fn key(gap: &Gap) -> Bytes {
-    keys::gap(gap.from, &gap.namespace)
+    keys::gap(gap.from.0, &gap.namespace)
 }
 
 /// Adds a gap, to the latest one of its namespace and cause if they touch.
@@ -177,7 +181,7 @@ fn groups(gaps: &[Slot]) -> BTreeMap<Group, VecDeque<usize>> {
 fn widen(gaps: &mut [Slot]) -> bool {
     let of_cluster = gaps.iter().filter_map(|slot| slot.gap.as_ref());
     let of_cluster = of_cluster.filter(|gap| gap.namespace.is_empty());
-    let mut beginnings: HashSet<i64> = of_cluster.map(|gap| gap.from).collect();
+    let mut beginnings: HashSet<UnixMillis> = of_cluster.map(|gap| gap.from).collect();
     let mut is_done = false;
     for slot in gaps {
         if let Some(gap) = &mut slot.gap
@@ -187,7 +191,7 @@ fn widen(gaps: &mut [Slot]) -> bool {
             gap.namespace.clear();
             // Those of one beginning have one key.
             while !beginnings.insert(gap.from) {
-                gap.from -= 1;
+                gap.from.0 -= 1;
             }
             slot.is_changed = true;
             is_done = true;
@@ -212,12 +216,10 @@ fn join(gaps: &mut [Slot], one: usize, other: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keep::position;
 
     fn gap(from: i64, to: i64, namespace: &str) -> Gap {
-        Gap {
-            namespace: namespace.into(),
-            ..Gap::new(from, to, Cause::Compacted)
-        }
+        position::gap(from, to, Cause::Compacted).of(namespace)
     }
 
     fn slots(gaps: &[Gap]) -> Vec<Slot> {
@@ -230,7 +232,7 @@ mod tests {
 
     fn told(slots: &[Slot]) -> Vec<(i64, i64, u64, i64)> {
         let gaps = slots.iter().filter_map(|slot| slot.gap.as_ref());
-        gaps.map(|gap| (gap.from, gap.to, gap.gaps, gap.missing()))
+        gaps.map(|gap| (gap.from.0, gap.to.0, gap.gaps, gap.missing_millis()))
             .collect()
     }
 
@@ -241,7 +243,7 @@ mod tests {
             gap(8, 20, ""),
             gap(20, 30, ""),
             gap(25, 28, "shop"),
-            Gap::new(45, 60, Cause::TooLarge),
+            position::gap(45, 60, Cause::TooLarge),
             gap(40, 50, ""),
             // As when a commit is done again.
             gap(40, 50, ""),
@@ -279,10 +281,7 @@ mod tests {
     }
 
     fn not_kept(at: i64, namespace: &str) -> Gap {
-        Gap {
-            namespace: namespace.into(),
-            ..Gap::new(at, at + 1, Cause::TooLarge)
-        }
+        position::gap(at, at + 1, Cause::TooLarge).of(namespace)
     }
 
     /// Anybody who writes events can write some that are too large.
@@ -296,7 +295,7 @@ mod tests {
         let of = |found: &[Slot], namespace: &str, cause: Cause| {
             let gaps = found.iter().filter_map(|slot| slot.gap.as_ref());
             let gaps = gaps.filter(|gap| gap.namespace == namespace && gap.cause == cause);
-            let mut gaps: Vec<_> = gaps.map(|gap| (gap.from, gap.gaps)).collect();
+            let mut gaps: Vec<_> = gaps.map(|gap| (gap.from.0, gap.gaps)).collect();
             gaps.sort_unstable();
             gaps
         };

@@ -11,22 +11,23 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use serde::{Deserialize, Serialize};
-use tidings_api::codec;
+use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Version, timestamp};
 use tidings_store::embedded::OpenError;
 use tidings_store::{
     ListRequest, NewRecord, ReadError, Store, UnixMillis, VALUE_LEN_MAX, Write, WriteError,
 };
 
-use super::coverage::Coverage;
-use super::exchange::{self, FORM, Head, Said};
+use super::coverage::positions;
+use super::exchange::{self, Said};
 use super::gaps;
 use super::index::index;
 use super::journal::Item;
 use super::keeper::{Batch, KeepError, Keeper, Tries};
 use super::keys;
 use super::own::{json, parse};
-use super::position::{Gap, Position};
-use crate::version::record::{Record, Version};
+use super::position::Position;
+use super::quota::Trimmed;
+use crate::version::record::Record;
 
 /// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
 const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
@@ -167,12 +168,16 @@ pub(crate) async fn import(
         line: Vec::new(),
         number: 0,
     };
-    let head = lines.next()?.map(serde_json::from_slice::<Head>);
+    let head = lines.next()?.map(serde_json::from_slice::<ExportLine>);
     let head = match head {
-        Some(Ok(head)) if head.form == FORM => head,
-        Some(Ok(head)) => {
-            let why = format!("the form is {}, known is {FORM}", head.form);
+        Some(Ok(ExportLine::Coverage(head))) if head.form == EXPORT_FORM => head,
+        Some(Ok(ExportLine::Coverage(head))) => {
+            let why = format!("the form is {}, known is {EXPORT_FORM}", head.form);
             return Err(lines.wrong(why));
+        }
+        Some(Ok(_)) => {
+            let why = "not the beginning of an export with versions: it has no coverage";
+            return Err(lines.wrong(why.to_owned()));
         }
         Some(Err(why)) => {
             let why = format!("not the beginning of an export with versions: {why}");
@@ -180,6 +185,11 @@ pub(crate) async fn import(
         }
         None => return Err(lines.wrong("it is empty, or not whole".into())),
     };
+    let followed = &head.coverage.followed;
+    if followed.iter().any(|followed| followed.progress.is_none()) {
+        let why = "not the beginning of an export with versions: what is followed has no resourceVersions";
+        return Err(lines.wrong(why.to_owned()));
+    }
     let mark = begin(keeper, &head).await?;
     let mut imported = Imported::default();
     let mut batch = Vec::new();
@@ -229,7 +239,7 @@ pub(crate) async fn import(
 }
 
 /// Checks whether the export may be imported into this store, and notes its origin.
-async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
+async fn begin(keeper: &Keeper, head: &ExportHead) -> Result<Mark, ImportError> {
     let key = Bytes::from_static(keys::IMPORTED);
     let found = keeper.store.get(key.clone()).await?;
     let found: Option<Mark> = found
@@ -237,23 +247,24 @@ async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
         .transpose()
         .map_err(ReadError::Fault)?;
     let taken = |of| Err(ImportError::Taken { of });
-    let exported_at = head.exported_at.to_string();
+    let exported = timestamp(head.exported_at);
+    let exported_at = exported.to_string();
     let positions = positions(keeper).await?;
     if let Some(mark) = found {
         if mark.store != head.store {
             return taken("from the export of another archive");
         }
         // An event that has another name since would be doubled, and the position set back.
-        if mark.latest() > Some(head.exported_at) {
+        if mark.latest() > Some(exported) {
             return taken("from a later export of the same archive");
         }
         if mark.exported_at != exported_at && mark.positions != positions {
             return taken("as it was followed since the former import");
         }
-        if mark.latest() < Some(head.exported_at) {
+        if mark.latest() < Some(exported) {
             // Before anything of it is here: the import may be cut off.
             let begun = Mark {
-                begun: Some(head.exported_at),
+                begun: Some(exported),
                 ..mark.clone()
             };
             let write = Write::put(key, NewRecord::new(json(&begun)));
@@ -280,32 +291,41 @@ async fn begin(keeper: &Keeper, head: &Head) -> Result<Mark, ImportError> {
     Ok(mark)
 }
 
-async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
-    Coverage::followed(keeper).await
-}
-
 /// Everything is kept: writes the positions, too, unless the cluster was followed since.
-async fn finish(keeper: &Keeper, head: &Head, mark: Mark) -> Result<(), ImportError> {
+async fn finish(keeper: &Keeper, head: &ExportHead, mark: Mark) -> Result<(), ImportError> {
     let mut writes = Vec::new();
-    let gaps: Vec<Gap> = head.gaps().collect();
-    writes.extend(gaps::write(&*keeper.store, &gaps).await?);
+    writes.extend(gaps::write(&*keeper.store, &head.coverage.gaps).await?);
     if mark.positions == positions(keeper).await? {
         let mark = Mark {
-            positions: head.positions(),
+            positions: positions_of(head),
             ..mark
         };
         for (namespace, position) in &mark.positions {
             let record = NewRecord::new(json(position));
             writes.push(Write::put(keys::position(namespace), record));
         }
-        if let Some(trimmed) = head.trimmed() {
-            let record = NewRecord::new(json(&trimmed));
+        let over_quota = head.coverage.over_quota;
+        if let Some(before) = over_quota.observed_before {
+            let record = NewRecord::new(json(&Trimmed {
+                events: over_quota.events,
+                before: before.0,
+            }));
             writes.push(Write::put(keys::TRIMMED, record));
         }
         writes.push(Write::put(keys::IMPORTED, NewRecord::new(json(&mark))));
     }
     keeper.store.write_all(writes).await?;
     Ok(())
+}
+
+/// The positions of an export, by namespace. Everything up to them is in the export.
+fn positions_of(head: &ExportHead) -> Vec<(String, Position)> {
+    let followed = head.coverage.followed.iter();
+    let positions = followed.filter_map(|followed| {
+        let position = Position::of(followed)?;
+        Some((followed.namespace.clone(), position))
+    });
+    positions.collect()
 }
 
 fn key_of(said: &Said) -> Option<&Bytes> {
@@ -350,15 +370,14 @@ async fn keep_some<'a>(
                     event,
                     version,
                 } => {
-                    let version = (event.as_ref().clone(), *version);
-                    let what = observe(keeper, key, version, &mut batch).await?;
+                    let what = observe(keeper, key, event, version.clone(), &mut batch).await?;
                     *what(&mut counts) += 1;
                 }
                 Said::End { key, uid, gone } => {
                     let here = keeper.key_here(key, uid, &mut batch).await?;
                     let here = here.unwrap_or_else(|| key.clone());
                     let slot = keeper.slot(&here, &mut batch).await?;
-                    if slot.end(uid.as_bytes(), *gone) {
+                    if slot.end(uid, *gone) {
                         counts.ends += 1;
                     } else {
                         counts.seen_before += 1;
@@ -436,29 +455,26 @@ type Counted = fn(&mut Imported) -> &mut u64;
 async fn observe(
     keeper: &Keeper,
     key: &Bytes,
-    (mut event, version): (Event, Version),
+    event: &Event,
+    version: Version,
     batch: &mut Batch,
 ) -> Result<Counted, ReadError> {
-    let metadata = event.metadata.get_or_insert_default();
-    let uid = metadata.uid().to_owned();
-    let id = keys::id(&uid, key);
-    let index = index(&event);
-    let expires_at = keeper.end_of(&event, UnixMillis(version.observed_at));
-    let bytes = codec::encode_stored(&mut event);
-    if bytes.len() > VALUE_LEN_MAX / 2 {
+    let id = keys::id(&version.uid, key);
+    let index = index(event);
+    let expires_at = keeper.end_of(event, version.observed_at);
+    if version.event.len() > VALUE_LEN_MAX / 2 {
         return Ok(|counts| &mut counts.too_large);
     }
-    batch.bytes += bytes.len();
-    let Some(key) = &make_place(keeper, key, &uid, batch).await? else {
+    batch.bytes += version.event.len();
+    let Some(key) = &make_place(keeper, key, &version.uid, batch).await? else {
         return Ok(|counts| &mut counts.too_large);
     };
-    let uid = Bytes::from(uid);
     let slot = keeper.slot(key, batch).await?;
     let Some(record) = slot.record.take() else {
         if keeper.is_forgotten(&id, batch).await? {
             return Ok(|counts| &mut counts.forgotten);
         }
-        let record = Record::new(bytes, uid, version);
+        let record = Record::new(version);
         batch.unsealed.push(Item::newest(key, &record));
         keeper
             .slot(key, batch)
@@ -466,12 +482,11 @@ async fn observe(
             .change(record, index, expires_at);
         return Ok(|counts| &mut counts.versions);
     };
-    let place = |version: Version| (version.epoch, version.number);
-    if place(version) <= place(record.version) {
+    if version.order() <= record.newest.order() {
         slot.record = Some(record);
         return Ok(|counts| &mut counts.seen_before);
     }
-    let (record, chunk) = record.followed_by(bytes, version);
+    let (record, chunk) = record.followed_by(version);
     let item = Item::newest(key, &record);
     slot.change(record, index, expires_at);
     batch.unsealed.push(item);

@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use tidings_history::Version;
 use tidings_store::{NewRecord, UnixMillis, Write};
 use tokio::sync::{RwLock, RwLockReadGuard};
 
 use super::kept::Kept;
 use super::keys;
 use super::own::json;
-use crate::version::record::{Record, Version};
+use crate::version::record::Record;
 
 /// Maximum records that an entry names.
 const ENTRY_MAX: usize = 500;
@@ -38,10 +39,18 @@ pub(crate) struct Deleted(pub(super) String, pub(super) String);
 impl Item {
     /// The version that a record was just given.
     pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let Version { number, epoch, .. } = record.version;
-        let (key, uid) = (text(key), text(&record.uid));
-        Self(key, uid, record.chunks, epoch, number, number)
+        let Version {
+            uid, epoch, number, ..
+        } = &record.newest;
+        let key = String::from_utf8_lossy(key).into_owned();
+        Self(
+            key,
+            uid.to_string(),
+            record.chunks,
+            *epoch,
+            *number,
+            *number,
+        )
     }
 }
 
@@ -140,7 +149,7 @@ impl Item {
         Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
     }
 
-    pub(super) fn has(&self, version: Version) -> bool {
+    pub(super) fn has(&self, version: &Version) -> bool {
         (self.3 == ANY_EPOCH || self.3 == version.epoch)
             && (self.4..=self.5).contains(&version.number)
     }

@@ -11,9 +11,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
+use tidings_history::{Cause, Gap, Version};
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
@@ -29,11 +29,11 @@ use super::keys;
 use super::lasted::Lasted;
 use super::lives::InForce;
 use super::own::{json, parse};
-use super::position::{Cause, Gap, Position, Unswept};
+use super::position::{self, Position, Unswept};
 use super::sealed_before::SealedBefore;
 use super::slot::Slot;
 use crate::clocks::{Clocks, bounded};
-use crate::version::record::{Gone, Record, Version};
+use crate::version::record::{Gone, Record};
 
 /// Maximum attempts to commit a batch while others write.
 const TRIES: u32 = 16;
@@ -58,7 +58,7 @@ pub(crate) struct Observation {
     /// The event.
     pub(crate) event: Event,
     /// Its resourceVersion at the source.
-    pub(crate) version: u64,
+    pub(crate) number: u64,
     /// Whether this is its end at the source: it expired or was deleted.
     pub(crate) is_gone: bool,
 }
@@ -416,10 +416,9 @@ impl Keeper {
             return Ok(());
         }
         let mut key = keys::event(&namespace, &name);
-        let uid_bytes = Bytes::from(uid.clone());
 
         let holder = self.slot(&key, batch).await?.record.as_ref();
-        let is_taken = holder.is_some_and(|record| record.uid != uid_bytes);
+        let is_taken = holder.is_some_and(|record| *record.newest.uid != *uid);
         if is_taken {
             let names = [&*namespace, &*name, &*uid];
             // It may be an older event that the source has again.
@@ -443,21 +442,27 @@ impl Keeper {
         if observation.is_gone {
             self.lasted.note(&event, now);
         }
-        let version = Version {
-            number: observation.version,
-            epoch,
-            observed_at: now,
-        };
         let id = keys::id(&uid, &key);
-        let bytes = codec::encode_stored(&mut event);
-        if bytes.len() > VALUE_LEN_MAX / 2 {
+        let version = Version {
+            uid: uid.as_str().into(),
+            epoch,
+            number: observation.number,
+            observed_at: UnixMillis(now),
+            event: codec::encode_stored(&mut event),
+        };
+        let gone = Gone {
+            number: version.number,
+            observed_at: now,
+            not_before: None,
+        };
+        if version.event.len() > VALUE_LEN_MAX / 2 {
             batch.not_kept(Cause::TooLarge, &namespace, now);
             if observation.is_gone {
                 return Ok(());
             }
             return self.note_listed([&namespace, &name, &uid], batch).await;
         }
-        batch.bytes += bytes.len();
+        batch.bytes += version.event.len();
         if is_taken && key == keys::event(&namespace, &name) {
             if self.is_forgotten(&id, batch).await? {
                 return Ok(());
@@ -474,13 +479,13 @@ impl Keeper {
             if self.is_forgotten(&id, batch).await? {
                 return Ok(());
             }
-            let mut record = Record::new(bytes, uid_bytes, version);
+            let mut record = Record::new(version);
             let mut expires_at = expires_at;
             if observation.is_gone {
                 if self.mirror_deletions {
                     return Ok(());
                 }
-                record.gone = Some(gone(version));
+                record.gone = Some(gone);
                 expires_at = self.end_of(&event, counts_from(&record, &event));
                 if expires_at.0 <= now {
                     // It was kept for its time.
@@ -490,16 +495,16 @@ impl Keeper {
                 batch.ends += 1;
             }
             batch.versions += 1;
-            batch.note_unsealed(Item::newest(&key, &record), &uid, version);
+            batch.note_unsealed(&key, &record);
             let slot = self.slot(&key, batch).await?;
             slot.change(record, index, expires_at);
             return Ok(());
         };
         let seen = record.gone.map_or(0, |gone| gone.number);
-        let seen = seen.max(record.version.number);
-        let is_old = record.version.epoch == epoch && version.number <= seen;
+        let seen = seen.max(record.newest.number);
+        let is_old = record.newest.epoch == epoch && version.number <= seen;
         // After the source went back, a version that it has again is not a new one.
-        let is_same = record.event == bytes && !observation.is_gone;
+        let is_same = record.newest.event == version.event && !observation.is_gone;
         if is_old || is_same {
             // An event in a list exists.
             let listed_at = listed_at.filter(|_| !observation.is_gone);
@@ -524,17 +529,18 @@ impl Keeper {
             } else {
                 let expires_at = slot.expires_at.unwrap_or(expires_at);
                 let mut record = record;
-                record.gone = Some(gone(version));
+                record.gone = Some(gone);
                 slot.change(record, index, expires_at);
             }
             batch.ends += 1;
             return Ok(());
         }
-        let (record, chunk) = record.followed_by(bytes, version);
-        let item = Item::newest(&key, &record);
-        slot.change(record, index, expires_at);
-        batch.note_unsealed(item, &uid, version);
+        let (record, chunk) = record.followed_by(version);
+        batch.note_unsealed(&key, &record);
         batch.versions += 1;
+        self.slot(&key, batch)
+            .await?
+            .change(record, index, expires_at);
         if let Some(chunk) = chunk {
             batch.chunk(&id, chunk, expires_at);
         }
@@ -566,7 +572,7 @@ impl Keeper {
         let names = std::iter::once(name.to_owned());
         for name in names.chain(keys::elder_names(name, uid)) {
             let slot = self.slot(&keys::event(namespace, &name), batch).await?;
-            if slot.note_listed(uid.as_bytes(), listed_at) {
+            if slot.note_listed(uid, listed_at) {
                 return Ok(());
             }
         }
@@ -666,9 +672,8 @@ impl Keeper {
     async fn forget_found(&self, found: &tidings_store::Record) -> Result<Revision, KeepError> {
         let key = &found.key;
         let record = Record::decode(&found.value).ok();
-        let uid = record.as_ref().map_or(&[][..], |record| &record.uid);
-        let uid = String::from_utf8_lossy(uid);
-        let id = keys::id(&uid, key);
+        let uid = record.as_ref().map_or("", |record| &*record.newest.uid);
+        let id = keys::id(uid, key);
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
@@ -677,7 +682,7 @@ impl Keeper {
         let mark = Write::put(keys::forgotten(&id), mark);
         // What is sealed of it was read before, and is in a file by the time that these are looked
         // at.
-        let erase = self.erase(&id, key, &uid);
+        let erase = self.erase(&id, key, uid);
         let delete = Write::delete(key.clone()).expecting(Expected::At(found.revision));
         let room = WRITES_MAX - JOURNAL_WRITES_MAX;
         let chunks = self.deletes_of_chunks([keys::chunks(&id)], room).await?;
@@ -702,15 +707,12 @@ pub(super) fn is_of_others(error: &WriteError) -> bool {
 /// From when the time of a record counts: when its newest version was observed. If that is the end
 /// of an event of which nothing else was kept, when the event last happened.
 pub(super) fn counts_from(record: &Record, event: &Event) -> UnixMillis {
-    let Version {
-        number,
-        observed_at,
-        ..
-    } = record.version;
-    let is_end = record.versions == 1 && record.gone.is_some_and(|gone| gone.number == number);
+    let newest = &record.newest;
+    let is_end =
+        record.versions == 1 && record.gone.is_some_and(|gone| gone.number == newest.number);
     let seen = codec::last_seen(event).filter(|_| is_end);
-    let seen = seen.map_or(observed_at, Timestamp::as_millisecond);
-    UnixMillis(seen.min(observed_at))
+    let seen = seen.map(|seen| UnixMillis(seen.as_millisecond()));
+    seen.map_or(newest.observed_at, |seen| seen.min(newest.observed_at))
 }
 
 /// A moment plus a duration of at least one millisecond.
@@ -719,21 +721,15 @@ fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     UnixMillis(moment.0.saturating_add(millis.max(1)))
 }
 
-fn gone(version: Version) -> Gone {
-    Gone {
-        number: version.number,
-        observed_at: version.observed_at,
-        not_before: None,
-    }
-}
-
 impl Batch {
     /// Notes the version that a record was given, unless it was sealed before.
-    fn note_unsealed(&mut self, item: Item, uid: &str, version: Version) {
-        let Version { epoch, number, .. } = version;
+    fn note_unsealed(&mut self, key: &Bytes, record: &Record) {
+        let Version {
+            uid, epoch, number, ..
+        } = &record.newest;
         let before = self.sealed_before.as_ref();
-        if !before.is_some_and(|before| before.has(&self.followed, uid, epoch, number)) {
-            self.unsealed.push(item);
+        if !before.is_some_and(|before| before.has(&self.followed, uid, *epoch, *number)) {
+            self.unsealed.push(Item::newest(key, record));
         }
     }
 
@@ -831,11 +827,8 @@ impl Batch {
             // They may have been written long before they are observed.
             let begins = |until: i64| (*first).min(until.saturating_add(apart));
             let from = self.complete_until.map_or(*first, begins);
-            let from = gap.map_or(from, |gap| from.max(gap.from.saturating_add(apart)));
-            gaps.push(Gap {
-                namespace: namespace.clone(),
-                ..Gap::new(from, (*last).max(from), *cause)
-            });
+            let from = gap.map_or(from, |gap| from.max(gap.from.0.saturating_add(apart)));
+            gaps.push(position::gap(from, (*last).max(from), *cause).of(namespace));
         }
         gaps
     }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_history::Cause;
 use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
 
-use super::coverage::Coverage;
+use super::coverage;
 use super::keeper::{KeepError, Keeper, Observation, Unreadable, With};
-use super::position::{Cause, Position, Unswept};
+use super::position::{Position, Unswept};
 use super::{keys, sweep};
 use crate::version::record::Gone;
 
@@ -28,7 +29,7 @@ fn observation(version: u64, is_gone: bool) -> Observation {
     };
     Observation {
         event,
-        version,
+        number: version,
         is_gone,
     }
 }
@@ -41,16 +42,9 @@ fn a_cluster_is_not_covered_for_less_than_no_time() {
         complete_until,
         ..Position::default()
     };
-    for (complete_until, expected) in [
-        (3000, "1970-01-01T00:00:05Z"),
-        (7000, "1970-01-01T00:00:07Z"),
-    ] {
-        let coverage = Coverage {
-            followed: vec![(String::new(), position(complete_until))],
-            ..Coverage::default()
-        };
-        let told = coverage.to_json("prod");
-        assert_eq!(told["followed"][0]["completeUntil"], expected);
+    for (complete_until, expected) in [(3000, 5000), (7000, 7000)] {
+        let followed = position(complete_until).followed("");
+        assert_eq!(followed.complete_until, UnixMillis(expected));
     }
 }
 
@@ -75,7 +69,7 @@ async fn versions_that_are_observed_again_are_kept_once() {
         .unwrap()
         .unwrap();
     let record = crate::version::record::Record::decode(&found.value).unwrap();
-    let numbers = record.versions().map(|version| version.unwrap().0.number);
+    let numbers = record.versions().map(|version| version.unwrap().number);
     assert_eq!(numbers.collect::<Vec<_>>(), [3, 2, 1]);
     assert_eq!(record.gone.map(|gone| gone.number), Some(4));
     keeper.store.close().await;
@@ -120,7 +114,7 @@ async fn what_is_kept_together_is_in_the_order_of_the_source() {
     records.sort_by_key(|record| record.revision);
     let versions = records.iter().map(|record| {
         let record = crate::version::record::Record::decode(&record.value).unwrap();
-        record.version.number
+        record.newest.number
     });
     assert!(versions.is_sorted());
     keeper.store.close().await;
@@ -297,7 +291,7 @@ async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
     let uid_at = async |name: &str| {
         let found = keeper.store.get(format!("shop/{name}").into()).await;
         let record = crate::version::record::Record::decode(&found.unwrap()?.value).unwrap();
-        Some(String::from_utf8(record.uid.to_vec()).unwrap())
+        Some(record.newest.uid.to_string())
     };
     let names: Vec<_> = keys::elder_names("web.1", "uid-of-the-elder").collect();
     assert_eq!(
@@ -335,7 +329,7 @@ async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
         assert!(uid_at(&name).await.unwrap().starts_with("taken-"));
     }
     assert_eq!(position.versions, 4 + number);
-    let gaps = Coverage::read(&keeper).await.unwrap().gaps;
+    let gaps = coverage::read(&keeper, "prod").await.unwrap().gaps;
     assert_eq!(
         (gaps.len(), gaps[0].cause, &*gaps[0].namespace),
         (1, Cause::Unreadable, "shop")
@@ -371,7 +365,7 @@ async fn an_end_that_comes_again_does_not_take_the_name_of_a_younger_event() {
         assert_eq!(position.versions, 2);
         let found = keeper.store.get("shop/web.1".into()).await.unwrap();
         let record = crate::version::record::Record::decode(&found.unwrap().value).unwrap();
-        assert_eq!((&record.uid[..], record.versions), (&b"uid-younger"[..], 1));
+        assert_eq!((&*record.newest.uid, record.versions), ("uid-younger", 1));
         keeper.store.close().await;
     }
 }
@@ -463,7 +457,7 @@ async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_li
         clock.advance(5_000);
         let listed_at = keeper.clock.now().0;
         let mut large = named("large");
-        large.version = 8;
+        large.number = 8;
         large.event.message = Some("m".repeat(tidings_store::VALUE_LEN_MAX / 2));
         let named = Unreadable {
             namespace: "shop".into(),
@@ -493,10 +487,10 @@ async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_li
         let counts = [&counters.too_large, &counters.unreadable];
         let counts = counts.map(|counter| counter.load(std::sync::atomic::Ordering::Relaxed));
         assert_eq!(counts, [1, 2]);
-        let gaps = Coverage::read(&keeper).await.unwrap().gaps;
+        let gaps = coverage::read(&keeper, "prod").await.unwrap().gaps;
         let gaps = gaps
             .iter()
-            .map(|it| (it.from, it.to, it.cause, &*it.namespace));
+            .map(|it| (it.from.0, it.to.0, it.cause, &*it.namespace));
         let gaps: Vec<_> = gaps.collect();
         // Each is of the namespace of its events, as far as that is known.
         let expected = [

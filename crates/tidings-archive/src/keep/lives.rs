@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 /// How long events of a cluster live after they were last observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,37 +55,6 @@ pub(crate) struct Applied {
 pub(crate) struct EndedByRules {
     /// Their number.
     pub(crate) events: u64,
-}
-
-/// What retention ends, and by which rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// How long the present rules let events live.
-    pub lives: Lives,
-    /// Whether everything that is kept ends by these rules. If not, they are being applied.
-    pub is_applied: bool,
-    /// Since when it does, in milliseconds since 1970, if that is known. Other rules may have ended
-    /// events sooner before.
-    pub since: Option<i64>,
-    /// Whether events are also deleted when they end at their source.
-    pub mirrors_deletions: bool,
-}
-
-impl Retention {
-    /// The served form.
-    pub(crate) fn to_json(self) -> Value {
-        let since = self.since.map(Timestamp::from_millisecond);
-        let since = since.and_then(Result::ok).map(|since| since.to_string());
-        json!({
-            "shortestSeconds": self.lives.shortest.as_secs(),
-            "longestSeconds": self.lives.longest.as_secs(),
-            "eventTTLSeconds": self.lives.otherwise.as_secs(),
-            "rules": self.lives.rules,
-            "applied": self.is_applied,
-            "since": since,
-            "mirrorsDeletions": self.mirrors_deletions,
-        })
-    }
 }
 
 #[cfg(test)]

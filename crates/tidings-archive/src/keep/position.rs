@@ -1,7 +1,8 @@
-//! The position of following in a cluster, which is written with the events themselves; and gaps,
-//! where versions may be missing.
+//! The position of following in a cluster, which is written with the events themselves.
 
 use serde::{Deserialize, Serialize};
+use tidings_history::{Cause, Followed, Gap, Progress};
+use tidings_store::UnixMillis;
 
 /// The position in a cluster, or in one of its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,42 @@ impl Position {
     pub fn covered_until(&self) -> i64 {
         self.complete_until.max(self.since)
     }
+
+    /// The position as coverage says it.
+    pub fn followed(&self, namespace: &str) -> Followed {
+        Followed {
+            namespace: namespace.to_owned(),
+            identity: self.identity.clone(),
+            since: UnixMillis(self.since),
+            complete_until: UnixMillis(self.covered_until()),
+            selection: self.selection.clone(),
+            epoch: self.epoch,
+            listing: self.version.is_none(),
+            progress: Some(Progress {
+                resource_version: self.version,
+                latest_resource_version: self.latest,
+                versions: self.versions,
+            }),
+        }
+    }
+
+    /// The position that coverage says; `None` if that has no resourceVersions.
+    pub(crate) fn of(followed: &Followed) -> Option<Self> {
+        let progress = followed.progress?;
+        Some(Self {
+            version: progress.resource_version,
+            latest: progress.latest_resource_version,
+            epoch: followed.epoch,
+            identity: followed.identity.clone(),
+            since: followed.since.0,
+            complete_until: followed.complete_until.0,
+            // An unfinished list is begun again.
+            cause: progress.resource_version.is_none().then_some(Cause::Absent),
+            versions: progress.versions,
+            selection: followed.selection.clone(),
+            authorities: Vec::new(),
+        })
+    }
 }
 
 /// Ends that remain to be found: of events that were not in a list that ended a gap.
@@ -55,124 +92,9 @@ pub(crate) struct Unswept {
     pub(crate) since: i64,
 }
 
-/// Why versions may be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Cause {
-    /// The archive did not run, and the source has forgotten what was written meanwhile.
-    Absent,
-    /// The source could not be reached, and has forgotten what was written meanwhile.
-    Unreachable,
-    /// The source has forgotten what was written before it was read.
-    Compacted,
-    /// The source went back to an earlier state, from a backup, say.
-    Rewound,
-    /// Another cluster answered at the address, or may have done so.
-    OtherCluster,
-    /// The source did not allow to list or watch events.
-    Forbidden,
-    /// The archive could not write.
-    Storage,
-    /// An event is too large to be kept.
-    TooLarge,
-    /// An event cannot be read.
-    Unreadable,
-}
-
-impl Cause {
-    /// Its name, as it is stored.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Unreachable => "unreachable",
-            Self::Compacted => "compacted",
-            Self::Rewound => "rewound",
-            Self::OtherCluster => "other-cluster",
-            Self::Forbidden => "forbidden",
-            Self::Storage => "storage",
-            Self::TooLarge => "too-large",
-            Self::Unreadable => "unreadable",
-        }
-    }
-}
-
-/// A period in which versions may be missing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Gap {
-    /// Its beginning, in milliseconds since 1970.
-    pub from: i64,
-    /// Its end, in milliseconds since 1970.
-    pub to: i64,
-    /// Why; of several, the first cause.
-    pub cause: Cause,
-    /// The namespace that is followed, or that of the events that are not kept; empty for the whole
-    /// cluster.
-    pub namespace: String,
-    /// How many gaps this stands for, if they touched or there were too many of them. Between them
-    /// nothing is missing.
-    #[serde(default = "one")]
-    pub gaps: u64,
-    /// How long several were together, in milliseconds.
-    #[serde(default)]
-    pub(crate) missing: i64,
-}
-
-fn one() -> u64 {
-    1
-}
-
-impl Gap {
-    /// A single one, of the whole cluster.
-    pub(crate) fn new(from: i64, to: i64, cause: Cause) -> Self {
-        Self {
-            from,
-            to,
-            cause,
-            namespace: String::new(),
-            gaps: 1,
-            missing: 0,
-        }
-    }
-
-    /// The same, as it was read: it stands for several that were together so long.
-    pub(crate) fn of_several(self, gaps: u64, missing: i64) -> Self {
-        Self {
-            missing: if gaps > 1 { missing } else { 0 },
-            gaps,
-            ..self
-        }
-    }
-
-    /// For how long versions may be missing in it, in milliseconds.
-    pub fn missing(&self) -> i64 {
-        match self.gaps {
-            0 | 1 => self.to.saturating_sub(self.from).max(0),
-            _ => self.missing,
-        }
-    }
-
-    /// This and another one as one.
-    pub(crate) fn joined(self, other: &Self) -> Self {
-        let from = self.from.min(other.from);
-        let to = self.to.max(other.to);
-        // What both have counts once.
-        let both = self.to.min(other.to) - self.from.max(other.from);
-        let missing = self.missing() + other.missing() - both.max(0);
-        Self {
-            cause: if self.from <= other.from {
-                self.cause
-            } else {
-                other.cause
-            },
-            namespace: self.namespace,
-            gaps: self.gaps.saturating_add(other.gaps),
-            missing: missing.clamp(0, to.saturating_sub(from).max(0)),
-            from,
-            to,
-        }
-    }
+/// A gap of the whole cluster, between two moments in milliseconds since 1970.
+pub(crate) fn gap(from: i64, to: i64, cause: Cause) -> Gap {
+    Gap::new(UnixMillis(from), UnixMillis(to), cause)
 }
 
 #[cfg(test)]

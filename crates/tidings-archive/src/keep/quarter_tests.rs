@@ -18,11 +18,10 @@ use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Change, ListRequest, REVISION_OF_NEW, Stats, Store, UnixMillis, Watch};
 
-use super::coverage::Coverage;
 use super::keeper::{Keeper, Observation, With};
 use super::keys;
 use super::position::Position;
-use super::quota::Quota;
+use super::quota::{self, Quota};
 
 const START: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1_000;
@@ -271,7 +270,7 @@ impl Quarter {
         };
         Observation {
             event,
-            version: self.version,
+            number: self.version,
             is_gone: false,
         }
     }
@@ -332,7 +331,7 @@ impl Quarter {
         let lives = lives.map(|(key, (end, _))| (key.clone(), Some(UnixMillis(*end))));
         let lives: Vec<_> = lives.collect();
         assert!(found == lives, "{} of {}", found.len(), lives.len());
-        let trimmed = Coverage::read(&self.keeper).await.unwrap().trimmed;
+        let trimmed = quota::trimmed(&self.keeper).await.unwrap();
         assert_eq!(trimmed.events, self.taken);
         assert!(self.taken == 0 || self.taken_until < trimmed.before);
     }

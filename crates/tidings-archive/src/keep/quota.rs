@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_api::codec;
+use tidings_history::OverQuota;
 use tidings_store::{
     Expected, HOUR_MILLIS, NewRecord, NewestRequest, Page, Place, ReadError, Record, Store,
     UnixMillis, WRITES_MAX, Write,
@@ -54,6 +55,15 @@ impl Trimmed {
         Self {
             events: self.events.saturating_add(events),
             before: self.before.max(before),
+        }
+    }
+}
+
+impl From<Trimmed> for OverQuota {
+    fn from(trimmed: Trimmed) -> Self {
+        Self {
+            events: trimmed.events,
+            observed_before: Some(UnixMillis(trimmed.before)).filter(|before| before.0 != 0),
         }
     }
 }
@@ -317,7 +327,7 @@ impl Found {
     fn of(keeper: &Keeper, found: &Record) -> Self {
         let read = record::Record::decode(&found.value);
         let (observed_at, chunks) =
-            read.map_or((0, 0), |read| (read.version.observed_at, read.chunks));
+            read.map_or((0, 0), |read| (read.newest.observed_at.0, read.chunks));
         Self {
             // An imported one may say something else, and the clock may have been ahead.
             observed_at: observed_at.clamp(0, keeper.clock.now().0.max(0)),
@@ -423,7 +433,7 @@ pub(super) async fn delete(
 /// The prefix of the chunks of an event, if it may have some.
 fn chunks(found: &Record) -> Option<Bytes> {
     let record = record::Record::decode(&found.value).ok()?;
-    let id = keys::id(&String::from_utf8_lossy(&record.uid), &found.key);
+    let id = keys::id(&record.newest.uid, &found.key);
     (record.chunks > 0).then(|| keys::chunks(&id))
 }
 

@@ -10,7 +10,7 @@ use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::EmbeddedOptions;
 use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
 
-use super::coverage::Coverage;
+use super::coverage;
 use super::journal::Journal;
 use super::keeper::{Keeper, Observation, With};
 use super::quota::{Quota, Trimmed, Unreleased};
@@ -86,7 +86,14 @@ async fn a_namespace_whose_events_are_of_the_future_takes_no_room_from_others() 
         kept.clock.advance(HOUR);
         kept.keeper.store.expire().await.unwrap();
     }
-    assert!(Coverage::read(&kept.keeper).await.unwrap().trimmed.events > 0);
+    assert!(
+        coverage::read(&kept.keeper, "prod")
+            .await
+            .unwrap()
+            .over_quota
+            .events
+            > 0
+    );
     kept.keeper.store.close().await;
 }
 
@@ -182,7 +189,10 @@ async fn storm(folder: &Path, seed: u64) {
         let of_shop = numbers.get("shop");
         assert_eq!(of_shop, Some(&number), "seed {seed}: {numbers:?}");
     }
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    let trimmed = coverage::read(&kept.keeper, "prod")
+        .await
+        .unwrap()
+        .over_quota;
     assert!(trimmed.events > 0, "seed {seed}");
     let of_shop = quota::trimmed_of(&kept.keeper, "shop").await.unwrap();
     assert_eq!(of_shop, Trimmed::default());
@@ -201,7 +211,7 @@ async fn told_of(keeper: Keeper, namespace: &str) -> usize {
         for version in part.versions {
             let event = tidings_api::codec::decode_stored(&version.event, 0).unwrap();
             if event.metadata.unwrap().namespace() == namespace {
-                told.push(version.version);
+                told.push(version.number);
             }
         }
         unsealed.sealed(part.through).await.unwrap();
@@ -229,7 +239,7 @@ async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
     let mut quota = Quota::new(disk_bytes / 2);
     assert!(quota.keep(&kept.keeper).await.unwrap());
     let events = kept.events().await;
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    let trimmed = quota::trimmed(&kept.keeper).await.unwrap();
     assert_eq!(trimmed.events, 1000 - events.len() as u64);
     assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
     // The hour that was cut has some of both.
@@ -265,7 +275,7 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
         event.count = Some(count);
         let observation = Observation {
             event: event.clone(),
-            version: kept.version,
+            number: kept.version,
             is_gone: false,
         };
         let with = With::default();
@@ -299,7 +309,10 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
         .records
         .len();
     assert_eq!(after, before);
-    let trimmed = Coverage::read(&kept.keeper).await.unwrap().trimmed;
+    let trimmed = coverage::read(&kept.keeper, "prod")
+        .await
+        .unwrap()
+        .over_quota;
     assert_eq!(trimmed.events, 0);
     // Read again, they are deleted with all versions.
     let now = kept.keeper.store.newest(newest()).await.unwrap().records;
@@ -388,7 +401,7 @@ fn observation(kept: &mut Kept, event: u64) -> Observation {
             message: Some(message),
             ..Event::default()
         },
-        version: kept.version,
+        number: kept.version,
         is_gone: false,
     }
 }

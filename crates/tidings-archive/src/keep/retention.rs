@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidings_api::codec;
+use tidings_history::Retention;
 use tidings_store::{
     Expected, Fault, HOUR_MILLIS, ListRequest, NewRecord, ReadError, Record, Store, UnixMillis,
     Write, WriteError,
@@ -17,7 +18,7 @@ use tidings_store::{
 use super::index::index;
 use super::keeper::{KeepError, Keeper, counts_from, is_of_others};
 use super::keys;
-use super::lives::{Applied, EndedByRules, Retention};
+use super::lives::{Applied, EndedByRules};
 use super::own::{json, parse};
 use crate::version::record;
 
@@ -96,11 +97,15 @@ pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, Read
     let mut since = None;
     if is_applied && let Some(found) = get(keys::RETAINED).await? {
         let applied: Applied = parse(&found.value)?;
-        since = Some(applied.since);
+        since = Some(UnixMillis(applied.since));
     }
+    let lives = in_force.lives;
     Ok(Some(Retention {
-        lives: in_force.lives,
-        is_applied,
+        shortest: lives.shortest,
+        longest: lives.longest,
+        event_ttl: lives.otherwise,
+        rules: lives.rules,
+        applied: is_applied,
         since,
         mirrors_deletions: keeper.mirror_deletions,
     }))
@@ -211,7 +216,7 @@ pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<u64, ReadError> {
 /// What gives a record the expiry of the rules, if it has another one, and when that is.
 fn changed(keeper: &Keeper, found: &Record) -> Option<(Write, UnixMillis)> {
     let record = record::Record::decode(&found.value).ok()?;
-    let event = codec::decode_stored(&record.event, 0).ok()?;
+    let event = codec::decode_stored(&record.newest.event, 0).ok()?;
     let end = keeper.end_of(&event, counts_from(&record, &event));
     if found.expires_at == Some(end) {
         return None;

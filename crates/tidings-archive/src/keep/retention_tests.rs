@@ -8,15 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_history::{Answer, Cause, Retention};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
 
-use super::coverage::Coverage;
+use super::coverage;
 use super::journal::Journal;
 use super::keeper::{KeepError, KeepFor, Keeper, Observation, With};
-use super::lives::{InForce, Lives, Retention};
-use super::position::{Cause, Gap, Position};
+use super::lives::{InForce, Lives};
+use super::position::{self, Position};
 use super::quota::Quota;
 use super::unsealed::{JournalError, Unsealed};
 use super::{gaps, keys, retention};
@@ -101,7 +102,7 @@ impl Kept {
             };
             Observation {
                 event,
-                version,
+                number: version,
                 is_gone: false,
             }
         });
@@ -161,17 +162,17 @@ async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_wh
     kept.keeper.store.expire().await.unwrap();
     let after = kept.events().await.len();
     assert_eq!(before - after, 2 * (30 - 3) * 24);
-    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    let coverage = coverage::read(&kept.keeper, "prod").await.unwrap();
     let ended = (before - after) as u64;
     assert_eq!((outcome.ended, outcome.events), (ended, before as u64));
-    assert_eq!(coverage.ended_by_rules, ended);
-    assert_eq!(coverage.to_json("prod")["endedByRules"], ended);
+    let totals = coverage.totals.unwrap();
+    assert_eq!(totals.ended_by_rules, ended);
     // Seven days remain, though the space of some older events is not released.
-    let hours = (kept.clock.now().0 - coverage.kept_since.unwrap()) / HOUR;
+    let hours = (kept.clock.now().0 - totals.kept_since.unwrap().0) / HOUR;
     assert!((7 * 24 - 1..=7 * 24 + 1).contains(&hours), "{hours}");
-    let counted = Coverage::counted(&kept.keeper).await.unwrap();
-    assert!(counted.kept_since < coverage.kept_since);
-    assert_eq!(coverage.followed[0].1.versions, 4 * 90 * 24);
+    let counted = coverage::counted(&kept.keeper, "prod").await.unwrap();
+    assert!(counted.totals.unwrap().kept_since < totals.kept_since);
+    assert_eq!(coverage.followed[0].progress.unwrap().versions, 4 * 90 * 24);
     kept.keeper.store.close().await;
 }
 
@@ -183,8 +184,9 @@ async fn the_hour_since_which_events_are_kept_does_not_depend_on_when_it_is_aske
     let hour = START - START % HOUR;
     for minutes in [0, 1, 45, 16, 1, 60, 7 * 60, 24 * 60] {
         kept.clock.advance(minutes * 60_000);
-        let coverage = Coverage::read(&kept.keeper).await.unwrap();
-        assert_eq!(coverage.kept_since, Some(hour), "{minutes}");
+        let coverage = coverage::read(&kept.keeper, "prod").await.unwrap();
+        let kept_since = coverage.totals.unwrap().kept_since;
+        assert_eq!(kept_since, Some(UnixMillis(hour)), "{minutes}");
     }
     kept.keeper.store.close().await;
 }
@@ -199,10 +201,10 @@ async fn events_are_not_kept_since_before_the_cluster_was_followed() {
     kept.clock.advance(24 * HOUR);
     kept.observe(1).await;
     for coverage in [
-        Coverage::read(&kept.keeper).await.unwrap(),
-        Coverage::counted(&kept.keeper).await.unwrap(),
+        coverage::read(&kept.keeper, "prod").await.unwrap(),
+        coverage::counted(&kept.keeper, "prod").await.unwrap(),
     ] {
-        assert_eq!(coverage.kept_since, Some(START));
+        assert_eq!(coverage.totals.unwrap().kept_since, Some(UnixMillis(START)));
     }
     kept.keeper.store.close().await;
 }
@@ -212,16 +214,17 @@ async fn events_are_not_kept_since_before_the_cluster_was_followed() {
 async fn the_coverage_of_a_namespace_has_nothing_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
-    let gap = |namespace: &str, from: i64| Gap {
-        namespace: namespace.into(),
-        ..Gap::new(START + from, START + from + 1, Cause::TooLarge)
+    let gap = |namespace: &str, from: i64| {
+        position::gap(START + from, START + from + 1, Cause::TooLarge).of(namespace)
     };
     let gaps = [gap("", 10), gap("shop", 20), gap("bank", 30)];
     let writes = gaps::write(&*kept.keeper.store, &gaps).await.unwrap();
     kept.keeper.store.write_all(writes).await.unwrap();
     kept.observe(2).await;
-    let of_shop = Coverage::read_of(&kept.keeper, "shop").await.unwrap();
-    let told = of_shop.to_json_of("prod", "shop");
+    let of_shop = coverage::read_of(&kept.keeper, "prod", "shop")
+        .await
+        .unwrap();
+    let told = serde_json::to_value(Answer::Coverage(of_shop)).unwrap();
     let namespaces = told["gaps"].as_array().unwrap().iter();
     let namespaces: Vec<_> = namespaces.map(|gap| gap["namespace"].as_str()).collect();
     assert_eq!(namespaces, [Some(""), Some("shop")]);
@@ -262,23 +265,24 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
     kept.observe(2).await;
     retention::apply(&kept.keeper, "former").await.unwrap();
     // Nothing is followed: no rules are in force.
-    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    let coverage = coverage::read(&kept.keeper, "prod").await.unwrap();
     assert_eq!(coverage.retention, None);
-    assert!(coverage.to_json("prod")["retention"].is_null());
     let in_force = InForce {
         rules: "30d".into(),
         lives: Lives::new(&[DAY * 7], false, DAY * 30),
     };
-    let lives = in_force.lives;
     kept.keeper.in_force.set(in_force).unwrap();
     let expected = |since: Option<i64>| Retention {
-        lives,
-        is_applied: since.is_some(),
-        since,
+        shortest: DAY * 7,
+        longest: DAY * 30,
+        event_ttl: DAY * 30,
+        rules: 1,
+        applied: since.is_some(),
+        since: since.map(UnixMillis),
         mirrors_deletions: false,
     };
     kept.clock.advance(HOUR);
-    let coverage = Coverage::read(&kept.keeper).await.unwrap();
+    let coverage = coverage::read(&kept.keeper, "prod").await.unwrap();
     assert_eq!(coverage.retention, Some(expected(None)));
     retention::apply(&kept.keeper, "30d").await.unwrap();
     let applied_at = kept.clock.now().0;
@@ -286,17 +290,10 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
     kept.clock.advance(HOUR);
     retention::apply(&kept.keeper, "30d").await.unwrap();
     for coverage in [
-        Coverage::read(&kept.keeper).await.unwrap(),
-        Coverage::counted(&kept.keeper).await.unwrap(),
+        coverage::read(&kept.keeper, "prod").await.unwrap(),
+        coverage::counted(&kept.keeper, "prod").await.unwrap(),
     ] {
         assert_eq!(coverage.retention, Some(expected(Some(applied_at))));
-        let json = &coverage.to_json("prod")["retention"];
-        assert_eq!(json["shortestSeconds"], 7 * 86_400);
-        assert_eq!(json["longestSeconds"], 30 * 86_400);
-        assert_eq!(json["eventTTLSeconds"], 30 * 86_400);
-        assert_eq!(json["rules"], 1);
-        assert_eq!(json["applied"], true);
-        assert_eq!(json["since"], "2023-11-14T23:13:20Z");
     }
     kept.keeper.store.close().await;
 }

@@ -55,7 +55,7 @@ async fn observe(store: &ServedStore, name: &str, message: &str) {
     };
     let observation = Observation {
         event,
-        version: 7,
+        number: 7,
         is_gone: false,
     };
     let mut position = Position::default();

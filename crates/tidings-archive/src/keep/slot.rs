@@ -1,5 +1,7 @@
 //! A record in a batch: what observations, ends and deletions make of it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tidings_api::codec;
 use tidings_store::{Expected, Index, NewRecord, Revision, UnixMillis, Write};
@@ -32,15 +34,15 @@ impl Slot {
     }
 
     /// Notes that a list has the event. Returns whether it is this one.
-    pub(super) fn note_listed(&mut self, uid: &[u8], listed_at: i64) -> bool {
+    pub(super) fn note_listed(&mut self, uid: &str, listed_at: i64) -> bool {
         let Some(record) = &mut self.record else {
             return false;
         };
-        if record.uid != uid {
+        if *record.newest.uid != *uid {
             return false;
         }
         if !self.is_changed {
-            let Ok(event) = codec::decode_stored(&record.event, 0) else {
+            let Ok(event) = codec::decode_stored(&record.newest.event, 0) else {
                 return false;
             };
             self.index = index(&event);
@@ -53,15 +55,16 @@ impl Slot {
 
     /// Notes an end at the source. Returns whether there is such an event, and its end was not
     /// noted before.
-    pub(super) fn end(&mut self, uid: &[u8], gone: Gone) -> bool {
+    pub(super) fn end(&mut self, uid: &str, gone: Gone) -> bool {
         let Some(record) = &mut self.record else {
             return false;
         };
-        if record.uid != uid || record.gone.is_some() || gone.number < record.version.number {
+        let newest = &record.newest;
+        if *newest.uid != *uid || record.gone.is_some() || gone.number < newest.number {
             return false;
         }
         if !self.is_changed {
-            let Ok(event) = codec::decode_stored(&record.event, 0) else {
+            let Ok(event) = codec::decode_stored(&record.newest.event, 0) else {
                 return false;
             };
             self.index = index(&event);
@@ -78,11 +81,12 @@ impl Slot {
             .record
             .as_ref()
             .filter(|it| it.may_have_ended(unswept))?;
-        let (uid, number) = (record.uid.clone(), record.version.number);
+        let newest = &record.newest;
+        let uid = Arc::clone(&newest.uid);
         let gone = Gone {
-            number: number.max(unswept.version),
+            number: newest.number.max(unswept.version),
             observed_at: unswept.listed_at,
-            not_before: Some(unswept.not_before.max(record.version.observed_at)),
+            not_before: Some(unswept.not_before.max(newest.observed_at.0)),
         };
         if mirrors {
             self.record = None;
@@ -90,14 +94,14 @@ impl Slot {
         } else if !self.end(&uid, gone) {
             return None;
         }
-        Some(keys::chunks(&keys::id(&String::from_utf8_lossy(&uid), key)))
+        Some(keys::chunks(&keys::id(&uid, key)))
     }
 
     /// The version at the source that its change is from.
     pub(super) fn number(&self) -> u64 {
         self.record.as_ref().map_or(self.ended_by, |record| {
             let gone = record.gone.map_or(0, |gone| gone.number);
-            record.version.number.max(gone)
+            record.newest.number.max(gone)
         })
     }
 
@@ -122,7 +126,7 @@ impl Slot {
 impl Record {
     /// Whether it is not known to have existed when a list was requested.
     pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
-        let lived_at = self.version.observed_at.max(self.listed_at);
+        let lived_at = self.newest.observed_at.0.max(self.listed_at);
         self.gone.is_none() && lived_at < unswept.listed_at
     }
 }

@@ -15,19 +15,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidings_history::{Gap, Version};
 use tidings_store::{
     Expected, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis, WRITES_MAX,
     Write, WriteError,
 };
 
-use super::coverage::Coverage;
+use super::coverage::positions;
+use super::gaps;
 use super::journal::{ANY_EPOCH, Item, Journal, NotSealed};
 use super::keeper::{KeepError, Keeper};
 use super::kept::{Entry, Kept};
 use super::keys;
 use super::own::{json, parse};
-use super::position::{Gap, Position};
-use crate::version::record::{Record, Version};
+use super::position::Position;
+use crate::version::record::Record;
 
 /// Events of what was kept before that are looked at together.
 const PAGE: usize = 100;
@@ -38,7 +40,7 @@ const ENTRIES_READ: usize = 500;
 #[derive(Clone, Debug, Default)]
 pub struct Part {
     /// The versions, by events.
-    pub versions: Vec<SealedVersion>,
+    pub versions: Vec<Version>,
     /// Everything in front of this is sealed when they are.
     pub through: u64,
     /// Versions that ended or were deleted before they were sealed.
@@ -50,19 +52,6 @@ pub struct Part {
     pub gaps: Vec<Gap>,
     /// Whether these are all that were asked for, rather than as many as fit.
     pub is_whole: bool,
-}
-
-/// A version to be sealed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SealedVersion {
-    /// How often the source had gone back to an earlier state.
-    pub epoch: u64,
-    /// Its resourceVersion at the source.
-    pub version: u64,
-    /// When it was observed.
-    pub observed_at: UnixMillis,
-    /// The event as the API server stores one.
-    pub event: Bytes,
 }
 
 impl Journal {
@@ -167,6 +156,17 @@ pub enum JournalError {
     },
 }
 
+/// A moment of the journal, between two commits.
+struct Cut {
+    /// How far the cluster was followed, by namespaces.
+    positions: Vec<(String, Position)>,
+    gaps: Vec<Gap>,
+    /// Number of the first entry behind it.
+    end: u64,
+    /// About how many versions the entries before it have.
+    counted: u64,
+}
+
 /// A part in the making.
 struct Filling {
     part: Part,
@@ -250,8 +250,8 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        let (coverage, cut, counted) = self.cut(journal).await?;
-        let mut filling = Filling::new(cut, bytes_max);
+        let cut = self.cut(journal).await?;
+        let mut filling = Filling::new(cut.end, bytes_max);
         self.fill_from(0, &mut filling).await?;
         let Filling {
             mut part,
@@ -259,14 +259,14 @@ impl Unsealed {
             read,
             ..
         } = filling;
-        if part.through == cut {
-            part.positions = self.positions(coverage.followed);
-            part.gaps = coverage.gaps;
+        if part.through == cut.end {
+            part.positions = self.positions(cut.positions);
+            part.gaps = cut.gaps;
         }
         if part.is_whole {
             // Entries that ended by themselves, or were not written, were counted. Those that came
             // since the cut stay.
-            let more = items.wrapping_sub(counted);
+            let more = items.wrapping_sub(cut.counted);
             journal.waiting.fetch_add(more, Ordering::Relaxed);
         }
         if part.through == 0 {
@@ -340,8 +340,8 @@ impl Unsealed {
         let Some((kept, rest)) = since else {
             return Ok(None);
         };
-        let (coverage, cut, _) = self.cut(journal).await?;
-        let until = to.map_or(cut, |to| to.min(cut));
+        let cut = self.cut(journal).await?;
+        let until = to.map_or(cut.end, |to| to.min(cut.end));
         let mut filling = Filling::new(until, bytes_max);
         let has_room = self.fill(kept, &mut filling).await?;
         if filling.part.gone > 0 {
@@ -355,23 +355,25 @@ impl Unsealed {
         if part.is_whole {
             part.through = until;
         }
-        if part.through == cut {
-            part.positions = self.positions(coverage.followed);
-            part.gaps = coverage.gaps;
+        if part.through == cut.end {
+            part.positions = self.positions(cut.positions);
+            part.gaps = cut.gaps;
         }
         // It is known that they are taken out before they are.
         let is_there = journal.kept().had_all(rest, until);
         Ok(is_there.then_some(part))
     }
 
-    /// How far the cluster was followed, how far the journal is now, and how much waits as it was
-    /// counted. Nothing is committed meanwhile: what the positions say is kept has an entry before
-    /// the cut, and nothing else has.
-    async fn cut(&self, journal: &Journal) -> Result<(Coverage, u64, u64), ReadError> {
+    /// Cuts the journal. Nothing is committed meanwhile: what the positions say is kept has an entry
+    /// before the cut, and nothing else has.
+    async fn cut(&self, journal: &Journal) -> Result<Cut, ReadError> {
         let _guard = journal.gate.write().await;
-        let coverage = Coverage::gaps_and_positions(&self.keeper).await?;
-        let counted = journal.waiting.load(Ordering::Relaxed);
-        Ok((coverage, journal.next.load(Ordering::Relaxed), counted))
+        Ok(Cut {
+            positions: positions(&self.keeper).await?,
+            gaps: gaps::read(&*self.keeper.store).await?,
+            counted: journal.waiting.load(Ordering::Relaxed),
+            end: journal.next.load(Ordering::Relaxed),
+        })
     }
 
     /// Adds the journal's entries from a number on, as many as are to be in a part.
@@ -449,21 +451,17 @@ impl Unsealed {
             };
             let mut is_whole = false;
             let versions = record.iter().flat_map(Record::versions).flatten();
-            for (version, event) in versions.filter(|(version, _)| item.has(*version)) {
+            for mut version in versions.filter(|version| item.has(version)) {
                 is_whole |= version.number == item.5;
                 found += 1;
-                let Version { epoch, number, .. } = version;
+                let (epoch, number) = version.order();
                 let is_sealed = sealed_before.as_ref();
                 if is_sealed.is_some_and(|it| it.has(namespace, &item.1, epoch, number)) {
                     continue;
                 }
-                bytes += event.len();
-                part.versions.push(SealedVersion {
-                    epoch: epoch.saturating_add(epochs),
-                    version: version.number,
-                    observed_at: UnixMillis(version.observed_at),
-                    event,
-                });
+                bytes += version.event.len();
+                version.epoch = epoch.saturating_add(epochs);
+                part.versions.push(version);
             }
             if is_whole {
                 break;
@@ -481,7 +479,7 @@ impl Unsealed {
         for name in names.chain(keys::elder_names(name, &item.1)) {
             let found = self.keeper.store.get(keys::event(namespace, &name)).await?;
             let record = found.and_then(|found| Record::decode(&found.value).ok());
-            if let Some(record) = record.filter(|record| record.uid == item.1.as_bytes()) {
+            if let Some(record) = record.filter(|record| *record.newest.uid == *item.1) {
                 return Ok(Some(record));
             }
         }

@@ -74,7 +74,7 @@ fn observation(name: u8, which: u8, version: u64) -> Observation {
     };
     Observation {
         event,
-        version,
+        number: version,
         is_gone: false,
     }
 }
@@ -277,7 +277,7 @@ impl World {
         assert_eq!(part.gone, 0);
         assert!(part.through > self.through);
         self.sealed
-            .extend(part.versions.iter().map(|version| version.version));
+            .extend(part.versions.iter().map(|version| version.number));
         self.through = part.through;
         if !part.positions.is_empty() {
             self.positions = part.positions;
@@ -307,7 +307,7 @@ impl World {
                 continue;
             };
             assert_eq!(part.gone, 0);
-            let versions = part.versions.iter().map(|version| version.version);
+            let versions = part.versions.iter().map(|version| version.number);
             // The same again, by those who know how far it reaches.
             let to = Some(part.through);
             let again = unsealed.waiting_from(from, to, usize::MAX).await.unwrap();
@@ -422,7 +422,7 @@ async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
     };
     let part = unsealed.waiting_from(from, None, usize::MAX).await;
     let part = part.unwrap()?;
-    let versions = part.versions.iter().map(|version| version.version);
+    let versions = part.versions.iter().map(|version| version.number);
     Some((versions.collect(), part.through))
 }
 
@@ -621,11 +621,11 @@ async fn what_an_archive_lost_is_to_be_sealed_again_and_lies_in_a_gap() {
         };
         assert_eq!(unsealed.waiting(), Some(if newest < 3 { 3 } else { 0 }));
         let part = unsealed.next(usize::MAX).await.unwrap().unwrap_or_default();
-        let mut versions: Vec<_> = part.versions.iter().map(|it| it.version).collect();
+        let mut versions: Vec<_> = part.versions.iter().map(|it| it.number).collect();
         versions.sort_unstable();
         assert_eq!((versions, part.gone), (expected, 0), "{newest}");
         let gaps = super::gaps::read(&*world.keeper.store).await.unwrap();
-        let gaps: Vec<_> = gaps.iter().map(|gap| (gap.from, gap.to)).collect();
+        let gaps: Vec<_> = gaps.iter().map(|gap| (gap.from.0, gap.to.0)).collect();
         let lost = (newest < 3).then_some((START + 1000, START + 3000));
         assert_eq!(gaps, lost.into_iter().collect::<Vec<_>>(), "{newest}");
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 use tidings_core::wire::Moment;
+use tidings_history::timestamp;
 use tidings_store::{Fault, WriteError};
 use tokio::time::timeout;
 
@@ -243,7 +244,7 @@ impl Shell {
             for frame in frames {
                 match frame {
                     Frame::Event(observation) => {
-                        version = version.max(Some(observation.version));
+                        version = version.max(Some(observation.number));
                         events.read.push(*observation);
                     }
                     Frame::Unreadable(unreadable, number) => {
@@ -316,8 +317,8 @@ impl Shell {
             Ok(()) => {
                 if let Some(gap) = gap {
                     let cause = gap.cause.name();
-                    let from = Timestamp::from_millisecond(gap.from).unwrap_or_default();
-                    let to = Timestamp::from_millisecond(gap.to).unwrap_or_default();
+                    let from = timestamp(gap.from);
+                    let to = timestamp(gap.to);
                     tracing::warn!(
                         cluster = self.name, cause, %from, %to,
                         "versions of events may be missing"

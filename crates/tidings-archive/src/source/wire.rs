@@ -236,7 +236,7 @@ fn observation(api: Api, raw: &Bytes, is_gone: bool) -> Result<Observation, Stri
         return Err("its uid is none".into());
     }
     Ok(Observation {
-        version: version(metadata.resource_version())?,
+        number: version(metadata.resource_version())?,
         event,
         is_gone,
     })
@@ -562,7 +562,7 @@ mod tests {
             let (_, found) = read_list(api, &list_of(items)).unwrap();
             assert_eq!(found.unreadable, []);
             let listed = found.read.iter();
-            let listed: Vec<_> = listed.map(|it| (it.version, it.event.message())).collect();
+            let listed: Vec<_> = listed.map(|it| (it.number, it.event.message())).collect();
             let expected = [
                 (1, "probe failed: xxxx"),
                 (2, "probe failed: \u{fffd}x\u{fffd}\u{fffd}"),
@@ -575,7 +575,7 @@ mod tests {
                     panic!("{frame:?}");
                 };
                 assert_eq!(
-                    (observed.version, observed.event.message()),
+                    (observed.number, observed.event.message()),
                     (version, message)
                 );
             }
@@ -609,7 +609,7 @@ mod tests {
             let items = vec![good(1), bad, good(3)];
             let mut sent = watched(&items);
             let (page, found) = read_list(Api::Core, &list_of(items)).unwrap();
-            let read: Vec<_> = found.read.iter().map(|it| it.version).collect();
+            let read: Vec<_> = found.read.iter().map(|it| it.number).collect();
             assert_eq!(read, [1, 3], "{name}");
             let [known] = &found.unreadable[..] else {
                 panic!("{found:?}");
@@ -621,7 +621,7 @@ mod tests {
             let mut frames = Vec::new();
             while let Some(frame) = take_frame(Api::Core, &mut sent).unwrap() {
                 frames.push(match frame {
-                    Frame::Event(observed) => Ok(observed.version),
+                    Frame::Event(observed) => Ok(observed.number),
                     Frame::Unreadable(known, version) => Err((known.name, version)),
                     other => panic!("{other:?}"),
                 });

@@ -18,8 +18,12 @@
 //! itself and not a [delta](super::delta) from the next newer one; the differences of its number
 //! and time (zigzag varints); and the bytes. All versions of a record are of one epoch.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tidings_core::wire::{put_varint, varint};
+use tidings_history::Version;
+use tidings_store::UnixMillis;
 
 use super::delta::{delta, restore, take_len};
 
@@ -30,17 +34,6 @@ const PAST_MAX: usize = 1024;
 const FORM: u8 = 2;
 /// The length and the form.
 const END_LEN: usize = 5;
-
-/// An observed version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Version {
-    /// Its resourceVersion at the source.
-    pub(crate) number: u64,
-    /// How often the source went back to an earlier state.
-    pub(crate) epoch: u64,
-    /// In milliseconds since 1970.
-    pub(crate) observed_at: i64,
-}
 
 /// The end of an event at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +47,8 @@ pub(crate) struct Gone {
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The newest version.
-    pub(crate) event: Bytes,
-    /// `metadata.uid` of all its versions.
-    pub(crate) uid: Bytes,
-    pub(crate) version: Version,
+    /// The newest version. Its uid and epoch are those of all versions of the record.
+    pub(crate) newest: Version,
     pub(crate) gone: Option<Gone>,
     /// When the last list after a gap was requested that it was found in.
     pub(crate) listed_at: i64,
@@ -89,11 +79,9 @@ fn event_len(value: &[u8]) -> Option<usize> {
 
 impl Record {
     /// The record of an event that is observed for the first time.
-    pub(crate) fn new(event: Bytes, uid: Bytes, version: Version) -> Self {
+    pub(crate) fn new(version: Version) -> Self {
         Self {
-            event,
-            uid,
-            version,
+            newest: version,
             gone: None,
             listed_at: 0,
             versions: 1,
@@ -104,25 +92,24 @@ impl Record {
 
     /// The record after another version was observed, and the chunk that this one becomes, if it
     /// does.
-    pub(crate) fn followed_by(self, event: Bytes, version: Version) -> (Self, Option<Self>) {
+    pub(crate) fn followed_by(self, version: Version) -> (Self, Option<Self>) {
         let mut past = Vec::new();
-        if version.epoch == self.version.epoch {
-            let by_delta = delta(&event, &self.event);
-            let whole = by_delta.len() >= self.event.len();
-            let bytes: &[u8] = if whole { &self.event } else { &by_delta };
+        let newest = &self.newest;
+        if version.epoch == newest.epoch {
+            let by_delta = delta(&version.event, &newest.event);
+            let whole = by_delta.len() >= newest.event.len();
+            let bytes: &[u8] = if whole { &newest.event } else { &by_delta };
             put_varint((bytes.len() as u64) << 1 | u64::from(whole), &mut past);
-            let number = version.number.wrapping_sub(self.version.number);
+            let number = version.number.wrapping_sub(newest.number);
             put_varint(zigzag(number.cast_signed()), &mut past);
-            let time = version.observed_at.wrapping_sub(self.version.observed_at);
+            let time = version.observed_at.0.wrapping_sub(newest.observed_at.0);
             put_varint(zigzag(time), &mut past);
             past.extend_from_slice(bytes);
             past.extend_from_slice(&self.past);
         }
         let chunk = past.is_empty() || past.len() > PAST_MAX;
         let followed = Self {
-            event,
-            uid: self.uid.clone(),
-            version,
+            newest: version,
             gone: None,
             listed_at: self.listed_at,
             versions: self.versions.saturating_add(1),
@@ -137,17 +124,19 @@ impl Record {
     pub(crate) fn renamed(self, event: Bytes) -> Result<(Self, Option<Self>), Damaged> {
         let mut past: &[u8] = &self.past;
         let older = (!past.is_empty())
-            .then(|| older(&(self.version, self.event.clone()), &mut past).ok_or(Damaged))
+            .then(|| older(&self.newest, &mut past).ok_or(Damaged))
             .transpose()?;
-        let chunk = older.map(|(version, event)| Self {
-            event,
-            version,
+        let chunk = older.map(|newest| Self {
+            newest,
             gone: None,
             past: self.past.slice(self.past.len() - past.len()..),
             ..self.clone()
         });
         let renamed = Self {
-            event,
+            newest: Version {
+                event,
+                ..self.newest
+            },
             chunks: self.chunks.saturating_add(u64::from(chunk.is_some())),
             past: Bytes::new(),
             ..self
@@ -156,19 +145,20 @@ impl Record {
     }
 
     pub(crate) fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(self.event.len() + self.uid.len() + self.past.len() + 48);
-        out.extend_from_slice(&self.event);
-        put_varint(self.uid.len() as u64, &mut out);
-        out.extend_from_slice(&self.uid);
+        let Version { uid, event, .. } = &self.newest;
+        let mut out = Vec::with_capacity(event.len() + uid.len() + self.past.len() + 48);
+        out.extend_from_slice(event);
+        put_varint(uid.len() as u64, &mut out);
+        out.extend_from_slice(uid.as_bytes());
         let gone = self.gone.unwrap_or(Gone {
             number: 0,
             observed_at: 0,
             not_before: None,
         });
         for number in [
-            self.version.number,
-            self.version.epoch,
-            self.version.observed_at.cast_unsigned(),
+            self.newest.number,
+            self.newest.epoch,
+            self.newest.observed_at.0.cast_unsigned(),
             gone.number,
             gone.observed_at.cast_unsigned(),
             gone.not_before.unwrap_or(0).cast_unsigned(),
@@ -180,7 +170,7 @@ impl Record {
         }
         out.extend_from_slice(&self.past);
         // Every store refuses a record of 4 GiB.
-        let len = u32::try_from(out.len() - self.event.len()).unwrap_or(u32::MAX);
+        let len = u32::try_from(out.len() - event.len()).unwrap_or(u32::MAX);
         out.extend_from_slice(&len.to_le_bytes());
         out.push(FORM);
         out.into()
@@ -191,9 +181,9 @@ impl Record {
         let mut rest = &value[end..value.len() - END_LEN];
         let behind = value.len() - END_LEN;
         let uid = take_len(&mut rest).ok_or(Damaged)?;
-        let at = behind - rest.len();
-        rest = rest.get(uid..).ok_or(Damaged)?;
-        let uid = value.slice(at..at + uid);
+        let (uid, numbers) = rest.split_at_checked(uid).ok_or(Damaged)?;
+        let uid: Arc<str> = std::str::from_utf8(uid).map_err(|_| Damaged)?.into();
+        rest = numbers;
         let mut numbers = [0; 9];
         for number in &mut numbers {
             *number = varint(&mut rest).ok_or(Damaged)?;
@@ -211,12 +201,12 @@ impl Record {
         ] = numbers;
         let past = behind - rest.len()..behind;
         Ok(Self {
-            event: value.slice(..end),
-            uid,
-            version: Version {
-                number,
+            newest: Version {
+                uid,
                 epoch,
-                observed_at: observed_at.cast_signed(),
+                number,
+                observed_at: UnixMillis(observed_at.cast_signed()),
+                event: value.slice(..end),
             },
             gone: (gone_at != 0).then_some(Gone {
                 number: gone,
@@ -244,8 +234,8 @@ impl Record {
     }
 
     /// The versions in the record, the newest first. An error is the last.
-    pub(crate) fn versions(&self) -> impl Iterator<Item = Result<(Version, Bytes), Damaged>> {
-        let mut next = Some(Ok((self.version, self.event.clone())));
+    pub(crate) fn versions(&self) -> impl Iterator<Item = Result<Version, Damaged>> {
+        let mut next = Some(Ok(self.newest.clone()));
         let mut past: &[u8] = &self.past;
         std::iter::from_fn(move || {
             let version = next.take()?;
@@ -285,20 +275,20 @@ fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
 }
 
 /// Takes the version before a given one from the beginning of the entries.
-fn older(newer: &(Version, Bytes), past: &mut &[u8]) -> Option<(Version, Bytes)> {
-    let (version, event) = newer;
+fn older(newer: &Version, past: &mut &[u8]) -> Option<Version> {
     let entry = take_entry(past)?;
     let bytes = if entry.is_whole {
         entry.bytes.to_vec()
     } else {
-        restore(event, entry.bytes)?
+        restore(&newer.event, entry.bytes)?
     };
-    let version = Version {
-        number: version.number.wrapping_sub(entry.number),
-        epoch: version.epoch,
-        observed_at: version.observed_at.wrapping_sub(entry.time),
-    };
-    Some((version, bytes.into()))
+    Some(Version {
+        uid: Arc::clone(&newer.uid),
+        epoch: newer.epoch,
+        number: newer.number.wrapping_sub(entry.number),
+        observed_at: UnixMillis(newer.observed_at.0.wrapping_sub(entry.time)),
+        event: bytes.into(),
+    })
 }
 
 fn zigzag(value: i64) -> u64 {
@@ -318,12 +308,18 @@ mod tests {
 
     use super::*;
 
-    fn version(number: u64) -> Version {
+    fn version(number: u64, event: Bytes) -> Version {
         Version {
-            number,
+            uid: "uid".into(),
             epoch: 0,
-            observed_at: 1_700_000_000_000 + number.cast_signed() * 61_003,
+            number,
+            observed_at: UnixMillis(1_700_000_000_000 + number.cast_signed() * 61_003),
+            event,
         }
+    }
+
+    fn with_count(count: i32) -> Version {
+        version(u64::try_from(count).unwrap(), backing_off(count))
     }
 
     /// An event like a kubelet's, with the fields that a patch of the count changes.
@@ -362,12 +358,11 @@ mod tests {
 
     #[test]
     fn a_version_that_changes_count_and_time_costs_at_most_forty_bytes() {
-        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let mut record = Record::new(with_count(1));
         let mut stored = 0;
         let count: i32 = 70_000;
         for number in 2..=count {
-            let at = version(u64::try_from(number).unwrap());
-            let (followed, chunk) = record.followed_by(backing_off(number), at);
+            let (followed, chunk) = record.followed_by(with_count(number));
             stored += chunk.map_or(0, |chunk| chunk.encode().len());
             record = followed;
         }
@@ -379,7 +374,7 @@ mod tests {
 
     #[test]
     fn all_versions_are_in_the_record_and_its_chunks() {
-        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let mut record = Record::new(with_count(1));
         let mut chunks = Vec::new();
         for number in 2..=500 {
             // From time to time everything changes.
@@ -388,12 +383,12 @@ mod tests {
             } else {
                 backing_off(number)
             };
-            let at = version(u64::try_from(number).unwrap());
-            let (followed, chunk) = record.followed_by(event, at);
+            let at = u64::try_from(number).unwrap();
+            let (followed, chunk) = record.followed_by(version(at, event));
             chunks.extend(chunk);
             record = Record::decode(&followed.encode()).unwrap();
             assert_eq!(record, followed);
-            assert_eq!(event_len(&record.encode()), Some(record.event.len()));
+            assert_eq!(event_len(&record.encode()), Some(record.newest.event.len()));
         }
         assert_eq!(record.chunks, chunks.len() as u64);
         assert!(chunks.len() > 5, "{}", chunks.len());
@@ -402,10 +397,10 @@ mod tests {
         let all = std::iter::once(&record).chain(chunks.iter().rev());
         let mut number: u64 = 500;
         for found in all.flat_map(Record::versions) {
-            let (found, event) = found.unwrap();
-            assert_eq!(found, version(number));
+            let found = found.unwrap();
+            assert_eq!(found, version(number, found.event.clone()));
             if !number.is_multiple_of(50) {
-                assert_eq!(event, backing_off(i32::try_from(number).unwrap()));
+                assert_eq!(found, with_count(i32::try_from(number).unwrap()));
             }
             number -= 1;
         }
@@ -414,33 +409,28 @@ mod tests {
 
     #[test]
     fn a_record_that_is_renamed_keeps_its_older_versions_in_a_chunk() {
-        let mut record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(1));
+        let mut record = Record::new(with_count(1));
         let (renamed, chunk) = record.clone().renamed(Bytes::from_static(b"new")).unwrap();
         assert_eq!((renamed.chunks, chunk), (0, None));
         for number in 2..5 {
-            let at = version(u64::try_from(number).unwrap());
-            record = record.followed_by(backing_off(number), at).0;
+            record = record.followed_by(with_count(number)).0;
         }
         let (renamed, chunk) = record.renamed(Bytes::from_static(b"new")).unwrap();
         let newest: Vec<_> = renamed.versions().map(Result::unwrap).collect();
-        assert_eq!(newest, [(version(4), Bytes::from_static(b"new"))]);
+        assert_eq!(newest, [version(4, Bytes::from_static(b"new"))]);
         let older: Vec<_> = chunk.unwrap().versions().map(Result::unwrap).collect();
-        let expected = [3, 2, 1].map(|number: i32| {
-            let at = version(u64::try_from(number).unwrap());
-            (at, backing_off(number))
-        });
-        assert_eq!(older, expected);
+        assert_eq!(older, [3, 2, 1].map(with_count));
         assert_eq!((renamed.versions, renamed.chunks), (4, 1));
     }
 
     #[test]
     fn a_record_of_another_epoch_is_a_chunk() {
-        let record = Record::new(backing_off(1), Bytes::from_static(b"uid"), version(9));
+        let record = Record::new(version(9, backing_off(1)));
         let later = Version {
             epoch: 1,
-            ..version(3)
+            ..version(3, backing_off(2))
         };
-        let (followed, chunk) = record.clone().followed_by(backing_off(2), later);
+        let (followed, chunk) = record.clone().followed_by(later);
         assert_eq!(chunk, Some(record));
         assert_eq!((followed.versions, followed.chunks), (2, 1));
         assert_eq!(followed.versions().count(), 1);

@@ -59,9 +59,9 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
     }
     let coverage = past.coverage().await.unwrap();
     assert_eq!(coverage.gaps, [], "nothing was missed");
-    assert_eq!(coverage.events, 20);
-    let (_, position) = &coverage.followed[0];
-    assert_eq!(position.versions, 20 * 13);
+    assert_eq!(coverage.totals.unwrap().events, 20);
+    let followed = &coverage.followed[0];
+    assert_eq!(followed.progress.unwrap().versions, 20 * 13);
     archive.close().await;
     source.server.shutdown().await;
 }
@@ -136,7 +136,7 @@ async fn an_event_is_kept_as_it_was_when_it_is_gone_and_its_name_is_used_again()
     source.delete("web").await;
     until(async || {
         let versions = past.versions("shop/web".into(), None, 9).await.unwrap()?;
-        versions.gone_at
+        versions.ended
     })
     .await;
     let younger = source.create("web").await;

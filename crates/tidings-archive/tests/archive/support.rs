@@ -6,7 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use tidings_archive::{Cluster, ClusterOptions, Past, Versions};
+use tidings_archive::{Cluster, ClusterOptions, Past};
+use tidings_history::Versions;
 use tidings_server::Running;
 use tidings_store::{ListRequest, Store};
 use tidings_testing::serving;
@@ -102,7 +103,7 @@ pub(crate) async fn versions(past: &Past, name: &str) -> Option<Vec<u64>> {
             .versions(format!("shop/{name}").into(), after, 10)
             .await
             .unwrap()?;
-        all.extend(page.versions.iter().map(|version| version.version));
+        all.extend(page.versions.iter().map(|version| version.number));
         after = page.more;
         if after.is_none() {
             return Some(all);

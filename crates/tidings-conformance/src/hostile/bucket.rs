@@ -9,7 +9,7 @@ use futures::future::join_all;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use jiff::Timestamp;
-use tidings_objects::{FilledVersion, Filler, Forged, Place};
+use tidings_objects::{Filler, Forged, Place};
 
 use super::error::HostileError;
 use super::table::{bytes, columns, millis};
@@ -46,7 +46,7 @@ async fn lay(folder: &Path, files: usize) -> Result<Place, String> {
     let place = Place::create(&format!("file://{}", folder.display()));
     let place = place.map_err(|error| error.to_string())?;
     let mut good = Filler::new(&place, GOOD);
-    let versions = (0..1000).map(FilledVersion::sample).collect();
+    let versions = (0..1000).map(Filler::sample).collect();
     let filled = good.add(0, versions).await;
     filled.map_err(|error| error.to_string())?;
     let written = good.finish(Timestamp::UNIX_EPOCH).await;

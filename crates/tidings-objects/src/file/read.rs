@@ -13,13 +13,14 @@ use bytes::Bytes;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use tidings_store::UnixMillis;
 
 use super::columns::{COLUMNS, EPOCH, OBJECT, OBSERVED, VERSION, Value};
 pub use super::end::FileError;
 use super::end::{self, EVENTS};
 use super::pages::{ChunkValues, Read};
 use super::pieces::Pieces;
-use crate::row::{Row, Version};
+use crate::row::Row;
 
 /// A file whose metadata was read.
 pub(crate) struct Reader {
@@ -232,14 +233,11 @@ impl GroupRows {
         numbers
             .zip(objects)
             .map(|((observed, (epoch, version)), object)| {
-                let version = Version {
-                    epoch: epoch.cast_unsigned(),
-                    number: version.cast_unsigned(),
-                    observed_at: observed / 1000,
-                    // A copy, as a slice would keep its page in memory as long as the row.
-                    object: Bytes::copy_from_slice(object.data()),
-                };
-                Ok(Row::new(&self.cluster, version)?)
+                // A copy, as a slice would keep its page in memory as long as the row.
+                let object = Bytes::copy_from_slice(object.data());
+                let (epoch, number) = (epoch.cast_unsigned(), version.cast_unsigned());
+                let observed_at = UnixMillis(observed / 1000);
+                Ok(Row::new(&self.cluster, epoch, number, observed_at, object)?)
             })
             .collect()
     }

@@ -118,11 +118,12 @@ mod tests {
     use k8s_pb::api::core::v1::Event;
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tidings_api::codec;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::file::bounds::GROUP_ROWS_MAX;
     use crate::file::write::Writer;
-    use crate::row::{Row, Version};
+    use crate::row::Row;
 
     fn row(namespace: &str, number: usize) -> Row {
         let mut event = Event {
@@ -133,13 +134,14 @@ mod tests {
             }),
             ..Event::default()
         };
-        let version = Version {
-            epoch: 0,
-            number: number as u64,
-            observed_at: 1,
-            object: codec::encode_stored(&mut event),
-        };
-        Row::new(&"prod".into(), version).unwrap()
+        Row::new(
+            &"prod".into(),
+            0,
+            number as u64,
+            UnixMillis(1),
+            codec::encode_stored(&mut event),
+        )
+        .unwrap()
     }
 
     /// Makes three row groups: two of one namespace, and one of that and another.

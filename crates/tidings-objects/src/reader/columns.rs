@@ -345,22 +345,24 @@ mod tests {
 
     use k8s_pb::api::core::v1::Event;
     use object_store::memory::InMemory;
+    use tidings_store::UnixMillis;
     use tokio::runtime::Builder;
 
     use super::*;
     use crate::file::write::Writer;
     use crate::reader::fetch::Shared;
-    use crate::row::{Row, Version};
+    use crate::row::Row;
 
     /// Wants the only version in a file that is in memory.
     fn want() -> Want {
-        let version = Version {
-            epoch: 0,
-            number: 7,
-            observed_at: 1,
-            object: tidings_api::codec::encode_stored(&mut Event::default()),
-        };
-        let row = Row::new(&"prod".into(), version).unwrap();
+        let row = Row::new(
+            &"prod".into(),
+            0,
+            7,
+            UnixMillis(1),
+            tidings_api::codec::encode_stored(&mut Event::default()),
+        )
+        .unwrap();
         let mut writer = Writer::new(false).unwrap();
         writer.push(row).unwrap();
         let bytes = Bytes::from(writer.finish().unwrap());

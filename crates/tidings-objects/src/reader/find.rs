@@ -1,9 +1,11 @@
 //! Finds one event by its name, and the versions of one event.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use tidings_archive::{ObservedVersion, Versions};
+use tidings_history::{Version, Versions};
 use tidings_store::{Record, UnixMillis};
 
 use super::columns;
@@ -173,7 +175,7 @@ impl View {
         let selection = Selection::of_place(super::runs::borrowed(place));
         let mut objects = Objects::from(self, &selection, selection.lower()).await?;
         // The newest that fit, and one more, which says that there are more.
-        let mut newest: BTreeSet<(u64, At)> = BTreeSet::new();
+        let mut newest: BTreeMap<(u64, At), Order> = BTreeMap::new();
         while let Some(object) = objects.next().await? {
             let object = [object];
             for slices in slices(&object) {
@@ -181,7 +183,7 @@ impl View {
                     let revision = version.order.revision();
                     let is_of_it = version.uid == *uid && version.base == *base;
                     if is_of_it && after.is_none_or(|after| revision < after) {
-                        newest.insert((revision, version.at));
+                        newest.insert((revision, version.at), version.order);
                     }
                     if newest.len() > limit.saturating_add(1) {
                         newest.pop_first();
@@ -190,29 +192,32 @@ impl View {
             }
         }
         let mut page = Versions::default();
-        let newest: Vec<(u64, At)> = newest.into_iter().rev().collect();
+        let newest: Vec<_> = newest.into_iter().rev().collect();
+        let uid: Arc<str> = uid.as_str().into();
         let mut bytes = 0;
         for some in newest.chunks(VERSIONS_AT_ONCE) {
-            let ats: Vec<At> = some.iter().map(|(_, at)| *at).collect();
-            let mut read: Vec<Option<ObservedVersion>> = vec![None; ats.len()];
-            let leaves = [leaf::OBJECT, leaf::OBSERVED, leaf::VERSION];
-            for ([objects, observed, versions], places) in self.rows(&ats, leaves).await? {
+            let ats: Vec<At> = some.iter().map(|((_, at), _)| *at).collect();
+            let mut events = vec![None; ats.len()];
+            for ([objects], places) in self.rows(&ats, [leaf::OBJECT]).await? {
                 for (number, row) in places {
-                    let event = bytes::Bytes::copy_from_slice(objects.text(row));
+                    let event = Bytes::copy_from_slice(objects.text(row));
                     self.event(&found.position, ats[number], &event)?;
-                    read[number] = Some(ObservedVersion {
-                        event,
-                        version: versions.number(row).cast_unsigned(),
-                        observed_at: UnixMillis(observed.number(row).div_euclid(1000)),
-                    });
+                    events[number] = Some(event);
                 }
             }
-            for (version, (revision, _)) in read.into_iter().flatten().zip(some) {
+            for (event, ((revision, _), order)) in events.into_iter().zip(some) {
+                let Some(event) = event else { continue };
                 if page.versions.len() >= limit || bytes >= VERSIONS_BYTES_MAX {
                     return Ok(Some(page));
                 }
-                bytes += version.event.len();
-                page.versions.push(version);
+                bytes += event.len();
+                page.versions.push(Version {
+                    uid: Arc::clone(&uid),
+                    epoch: order.epoch,
+                    number: order.version,
+                    observed_at: UnixMillis(order.observed.div_euclid(1000)),
+                    event,
+                });
                 page.more = Some(*revision);
             }
         }

@@ -180,23 +180,25 @@ fn seen(group: &RowGroupMetaData) -> (i64, i64) {
 #[cfg(test)]
 mod tests {
     use k8s_pb::api::core::v1::Event;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::file::write::Writer;
-    use crate::row::{Row, Version};
+    use crate::row::Row;
 
     /// The Parquet crate accepts negative numbers, and panics where they are used.
     #[test]
     fn columns_of_a_damaged_end_are_somewhere() {
         let mut writer = Writer::new(false).unwrap();
         for number in 0..3 {
-            let version = Version {
-                epoch: 0,
+            let row = Row::new(
+                &"prod".into(),
+                0,
                 number,
-                observed_at: 1,
-                object: tidings_api::codec::encode_stored(&mut Event::default()),
-            };
-            let row = Row::new(&"prod".into(), version).unwrap();
+                UnixMillis(1),
+                tidings_api::codec::encode_stored(&mut Event::default()),
+            )
+            .unwrap();
             writer.push(row).unwrap();
         }
         let bytes = writer.finish().unwrap();

@@ -170,13 +170,14 @@ mod tests {
     use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use object_store::memory::InMemory;
     use tidings_api::codec;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::file::write::Writer;
     use crate::folder::Folder;
     use crate::place::Place;
     use crate::reader::tail::Heard;
-    use crate::row::{Row, Version};
+    use crate::row::Row;
     use crate::waiting::{Head, KEY};
 
     /// Makes a part of one entry, with versions of events by their uids, the latest first.
@@ -192,13 +193,17 @@ mod tests {
                 message: Some(number.to_string()),
                 ..Event::default()
             };
-            let version = Version {
-                epoch: 0,
-                number: *number,
-                observed_at: i64::try_from(*number).unwrap(),
-                object: codec::encode_stored(&mut event),
-            };
-            file.push(Row::new(cluster, version).unwrap()).unwrap();
+            file.push(
+                Row::new(
+                    cluster,
+                    0,
+                    *number,
+                    UnixMillis(i64::try_from(*number).unwrap()),
+                    codec::encode_stored(&mut event),
+                )
+                .unwrap(),
+            )
+            .unwrap();
         }
         let head = Head {
             cluster: cluster.to_string(),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidings_archive::{Coverage, Versions};
-use tidings_store::{At, ReadError, Store};
+use jiff::Timestamp;
+use tidings_history::{Coverage, OverQuota, Totals, Versions};
+use tidings_store::{At, ReadError, Store, UnixMillis};
 
 use super::cluster::{Asked, LookError, Sealed};
 use super::hear::HearError;
@@ -97,21 +98,31 @@ impl SealedCluster {
         let view = self.0.newest();
         let manifest = view.manifest();
         let from = view.files().map(|file| file.from);
-        let mut coverage = Coverage::default();
-        let (followed, gaps) = match view.tail().followed() {
-            Some((followed, gaps)) => (followed, gaps),
+        let (positions, gaps) = match view.tail().followed() {
+            Some((positions, gaps)) => (positions, gaps),
             None => (&manifest.positions, &manifest.gaps),
         };
-        coverage.followed.clone_from(followed);
-        coverage.gaps.clone_from(gaps);
-        coverage.events = view.count_of_versions();
-        coverage.kept_since = from.map(jiff::Timestamp::as_millisecond).min();
-        coverage.disk_bytes = manifest.bytes();
-        coverage.gone = Some(manifest.gone);
-        coverage.trimmed.events = manifest.over_quota.versions;
-        let until = manifest.over_quota.until;
-        coverage.trimmed.before = until.map_or(0, jiff::Timestamp::as_millisecond);
-        coverage
+        let followed = positions.iter();
+        let over_quota = &manifest.over_quota;
+        Coverage {
+            cluster: self.name().to_owned(),
+            followed: followed
+                .map(|(namespace, position)| position.followed(namespace))
+                .collect(),
+            gaps: gaps.clone(),
+            over_quota: OverQuota {
+                events: over_quota.versions,
+                observed_before: over_quota.until.map(millis),
+            },
+            totals: Some(Totals {
+                events: view.count_of_versions(),
+                kept_since: from.map(millis).min(),
+                disk_bytes: manifest.bytes(),
+                ended_by_rules: 0,
+                gone: Some(manifest.gone),
+            }),
+            ..Coverage::default()
+        }
     }
 
     /// Returns why the last look for a newer manifest failed, if it did.
@@ -123,4 +134,8 @@ impl SealedCluster {
     pub fn asked(&self) -> Asked {
         self.0.asked()
     }
+}
+
+fn millis(at: Timestamp) -> UnixMillis {
+    UnixMillis(at.as_millisecond())
 }

@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidings_archive::{Gap, Position};
+use tidings_archive::Position;
+use tidings_history::Gap;
 use tidings_store::Revision;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -303,11 +304,11 @@ mod tests {
     use k8s_pb::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
     use object_store::memory::InMemory;
     use tidings_api::codec;
+    use tidings_store::UnixMillis;
 
     use super::*;
     use crate::merge::FILE_BYTES_MAX;
     use crate::place::Place;
-    use crate::row::Version;
 
     /// A reader may hold more than one file of an archive may have; merging must not lose the rest.
     #[test]
@@ -332,13 +333,13 @@ mod tests {
                     }),
                     ..Event::default()
                 };
-                let version = Version {
-                    epoch: 0,
-                    number: 4 * number + place,
-                    observed_at: 1,
-                    object: codec::encode_stored(&mut event),
-                };
-                Ok(Row::new(&cluster, version)?)
+                Ok(Row::new(
+                    &cluster,
+                    0,
+                    4 * number + place,
+                    UnixMillis(1),
+                    codec::encode_stored(&mut event),
+                )?)
             });
             let mut events = 0;
             let writer = Writer::new(false).unwrap();

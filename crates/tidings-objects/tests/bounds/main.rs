@@ -13,7 +13,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
-use tidings_objects::{FilledVersion, Filler, Forged, Place, ReadOptions, Reader, check};
+use tidings_objects::{Filler, Forged, Place, ReadOptions, Reader, check};
 use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, ReadError};
 use tidings_testing::allocations::{self, COUNTING, Counting};
 use xxhash_rust::xxh3::xxh3_64;
@@ -36,7 +36,7 @@ struct Archive {
 impl Archive {
     async fn new() -> Self {
         let store = Arc::new(InMemory::new());
-        let versions = (0..300).map(FilledVersion::sample);
+        let versions = (0..300).map(Filler::sample);
         let place = Place::of(Arc::clone(&store) as Arc<dyn ObjectStore>, "memory:");
         let mut filler = Filler::new(&place, "prod");
         filler.add(0, versions.collect()).await.unwrap();

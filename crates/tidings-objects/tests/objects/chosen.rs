@@ -8,8 +8,9 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use serde_json::{Value, json};
 use tidings_api::codec;
+use tidings_history::Version;
 use tidings_objects::{
-    FilledVersion, Filler, Place, ReadOptions, Reader, SealOptions, SealedCluster, check, newest,
+    Filler, Place, ReadOptions, Reader, SealOptions, SealedCluster, check, newest,
 };
 use tidings_store::clock::Clock;
 use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, UnixMillis};
@@ -75,9 +76,9 @@ async fn a_list_passes_over_no_event_behind_those_that_are_not_selected() {
 }
 
 /// A version of an event that was last seen at a moment, some hours after the others.
-fn filled(number: u64, hours: u64, last_seen: i64) -> FilledVersion {
-    let mut version = FilledVersion::sample(number);
-    version.observed_at += i64::try_from(hours).unwrap() * 3_600_000;
+fn filled(number: u64, hours: u64, last_seen: i64) -> Version {
+    let mut version = Filler::sample(number);
+    version.observed_at.0 += i64::try_from(hours).unwrap() * 3_600_000;
     let mut event = codec::decode_stored(&version.event, 0).unwrap();
     event.last_timestamp.as_mut().unwrap().seconds = Some(last_seen / 1000);
     version.event = codec::encode_stored(&mut event);
@@ -95,7 +96,7 @@ async fn events_of_a_far_year_do_not_have_all_files_read() {
     let mut latest = 0;
     for file in 0..FILES {
         let hours = 3 * file;
-        latest = FilledVersion::sample(0).observed_at + i64::try_from(hours).unwrap() * 3_600_000;
+        latest = Filler::sample(0).observed_at.0 + i64::try_from(hours).unwrap() * 3_600_000;
         let versions = (0..9).map(|number| {
             let seen = if number == 4 {
                 FAR
@@ -146,7 +147,7 @@ async fn events_of_a_far_year_do_not_have_all_files_read() {
     assert_eq!((found, of_far_years), (9 * FILES, FILES));
 }
 
-async fn archive(versions: Vec<Vec<FilledVersion>>) -> (Place, SealedCluster) {
+async fn archive(versions: Vec<Vec<Version>>) -> (Place, SealedCluster) {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let place = Place::of(store, "memory:");
     let mut filler = Filler::new(&place, "prod");
@@ -162,7 +163,7 @@ async fn archive(versions: Vec<Vec<FilledVersion>>) -> (Place, SealedCluster) {
 #[tokio::test]
 async fn counts_have_the_beginnings_of_long_reasons() {
     let version = |number: u64| {
-        let mut version = FilledVersion::sample(number);
+        let mut version = Filler::sample(number);
         let mut event = codec::decode_stored(&version.event, 0).unwrap();
         let end = number % 3;
         event.reason = Some(format!("{}{}{end}", number % 2, "r".repeat(1 << 20)));
@@ -197,7 +198,7 @@ async fn counts_have_the_beginnings_of_long_reasons() {
 #[tokio::test]
 async fn versions_that_differ_by_the_name_of_their_event_are_told_apart() {
     let version = |name: &str| {
-        let mut version = FilledVersion::sample(7);
+        let mut version = Filler::sample(7);
         let mut event = codec::decode_stored(&version.event, 0).unwrap();
         let metadata = event.metadata.as_mut().unwrap();
         (metadata.name, metadata.uid) = (Some(name.to_owned()), None);
@@ -217,7 +218,7 @@ async fn versions_that_differ_by_the_name_of_their_event_are_told_apart() {
 #[tokio::test]
 async fn lists_of_many_files_are_the_same_without_a_cache() {
     let files = (0..12).map(|file| {
-        let versions = (0..40).map(|number| FilledVersion::sample(file * 40 + number));
+        let versions = (0..40).map(|number| Filler::sample(file * 40 + number));
         versions.collect()
     });
     let (place, sealed) = archive(files.collect()).await;

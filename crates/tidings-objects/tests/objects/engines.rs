@@ -174,7 +174,7 @@ impl Observed {
         let versions = self.lines.len() as u64;
         let reader = Reader::new(place.clone(), ReadOptions::default());
         let sealed = reader.open(self.cluster).await.unwrap();
-        assert_eq!(sealed.coverage().events, versions);
+        assert_eq!(sealed.coverage().totals.unwrap().events, versions);
     }
 }
 

@@ -42,12 +42,12 @@ async fn names_that_no_archive_gives_are_left_out() {
             put(&file, Some(b"{}"));
         }
         let sealed = read(&storage.place()).await;
-        assert_eq!(sealed.coverage().events, 91);
+        assert_eq!(sealed.coverage().totals.unwrap().events, 91);
         // One that goes on from before, and one that begins.
         world.observe(9).await;
         world.seal(&place, options).await.unwrap();
         sealed.look().await.unwrap();
-        assert_eq!(sealed.coverage().events, 100);
+        assert_eq!(sealed.coverage().totals.unwrap().events, 100);
         world.clock = long_after();
         let place = storage.place();
         world.seal(&place, options).await.unwrap();
@@ -75,12 +75,12 @@ async fn the_manifest_before_stands_in_for_one_that_cannot_be_read() {
     for damaged in [&b""[..], b"{", &whole[..whole.len() / 2], b"\xff"] {
         put(&file, Some(damaged));
         let new = read(&place).await;
-        assert_eq!(new.coverage().events, 20);
+        assert_eq!(new.coverage().totals.unwrap().events, 20);
         let failure = new.failure().unwrap();
         assert!(failure.contains(&manifest(newest_one)), "{failure}");
         // A reader that knows the newest manifest still shows it.
         sealed.look().await.unwrap();
-        assert_eq!(sealed.coverage().events, 30);
+        assert_eq!(sealed.coverage().totals.unwrap().events, 30);
         assert_eq!(sealed.failure(), Some(failure));
         // The writer does not continue after the manifest before it.
         let refused = world.seal(&place, SealOptions::default()).await;
@@ -97,7 +97,7 @@ async fn the_manifest_before_stands_in_for_one_that_cannot_be_read() {
     assert_eq!(sealed.failure(), None);
     world.observe(1).await;
     world.seal(&place, SealOptions::default()).await.unwrap();
-    assert_eq!(read(&place).await.coverage().events, 31);
+    assert_eq!(read(&place).await.coverage().totals.unwrap().events, 31);
 }
 
 #[tokio::test]
@@ -184,7 +184,15 @@ async fn many_objects_that_are_called_as_manifests_stop_no_reader() {
     for number in 1000..1020 {
         put(&storage.file(&manifest(number)), Some(b"{"));
     }
-    assert_eq!(read(&storage.place()).await.coverage().events, 10);
+    assert_eq!(
+        read(&storage.place())
+            .await
+            .coverage()
+            .totals
+            .unwrap()
+            .events,
+        10
+    );
 }
 
 /// Otherwise a copy of a folder under another name would be served as the cluster of that name.

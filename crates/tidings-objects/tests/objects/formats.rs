@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidings_api::codec;
-use tidings_archive::Cause;
+use tidings_history::Cause;
 use tidings_objects::{
     Place, ReadOptions, Reader, SealOptions, Waiting, WaitingSource, check, newest,
 };
@@ -169,23 +169,27 @@ async fn opens(packed: &[u8]) {
         let key = format!("{namespace}/{name}").into();
         let versions = cluster.past().versions(key, None, 500).await;
         for version in versions.unwrap().unwrap().versions {
-            let event = codec::decode_stored(&version.event, version.version).unwrap();
+            let event = codec::decode_stored(&version.event, version.number).unwrap();
             let uid = event.metadata.unwrap().uid.unwrap();
-            found.insert((uid, version.version), event.message.unwrap());
+            found.insert((uid, version.number), event.message.unwrap());
         }
     }
     let all = expected.iter();
     let all = all.map(|((uid, _, number), message)| ((uid.clone(), *number), message.clone()));
     assert_eq!(found, all.collect());
     let coverage = cluster.past().coverage().await.unwrap();
-    let [(namespace, position)] = &coverage.followed[..] else {
+    let [followed] = &coverage.followed[..] else {
         panic!("{:?}", coverage.followed);
     };
     assert_eq!(
-        (namespace.as_str(), position.version, position.epoch),
+        (
+            &*followed.namespace,
+            followed.progress.unwrap().resource_version,
+            followed.epoch
+        ),
         ("", Some(4000), 1)
     );
-    assert_eq!(position.complete_until, last);
+    assert_eq!(followed.complete_until.0, last);
     let causes: Vec<_> = coverage.gaps.iter().map(|gap| gap.cause).collect();
     assert_eq!(causes, [Cause::Absent, Cause::Rewound]);
     assert_eq!(cluster.unsealed().waiting(), Some(pending));

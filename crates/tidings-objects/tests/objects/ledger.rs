@@ -361,8 +361,8 @@ impl Run {
                 versions.unwrap_or_else(|| panic!("seed {seed}: {key:?} has no versions"));
             assert_eq!(versions.more, None);
             for version in versions.versions {
-                let event = codec::decode_stored(&version.event, version.version).unwrap();
-                found.push((event.metadata.unwrap().uid.unwrap(), version.version));
+                let event = codec::decode_stored(&version.event, version.number).unwrap();
+                found.push((event.metadata.unwrap().uid.unwrap(), version.number));
             }
         }
         let times = found.len();

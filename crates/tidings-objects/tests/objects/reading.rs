@@ -491,7 +491,7 @@ async fn same_versions(past: &tidings_archive::Past, sealed: &SealedCluster, key
     let expected = found
         .versions
         .iter()
-        .map(|it| (it.version, it.observed_at, nameless(&it.event)));
+        .map(|it| (it.order(), it.observed_at, nameless(&it.event)));
     let expected: Vec<_> = expected.collect();
     for limit in [2, 500] {
         let (mut all, mut after) = (Vec::new(), None);
@@ -499,7 +499,7 @@ async fn same_versions(past: &tidings_archive::Past, sealed: &SealedCluster, key
             let page = sealed.versions(key, after, limit).await.unwrap().unwrap();
             assert!(page.versions.len() <= limit);
             let versions = page.versions.iter();
-            all.extend(versions.map(|it| (it.version, it.observed_at, nameless(&it.event))));
+            all.extend(versions.map(|it| (it.order(), it.observed_at, nameless(&it.event))));
             after = page.more;
             if after.is_none() {
                 break;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use tidings_objects::{FilledVersion, Filler, Forged, Manifest, SealOptions, Waiting};
+use tidings_objects::{Filler, Forged, Manifest, SealOptions, Waiting};
 
 use super::storage::Storage;
 use super::world::World;
@@ -24,7 +24,7 @@ async fn seeds() -> BTreeMap<String, Vec<u8>> {
     let mut filler = Filler::new(&storage.place(), "prod");
     for level in 0..2_u32 {
         let first = u64::from(level) * 4;
-        let versions = (first..first + 4).map(FilledVersion::sample);
+        let versions = (first..first + 4).map(Filler::sample);
         filler.add(level, versions.collect()).await.unwrap();
     }
     let manifest = filler.finish(Timestamp::UNIX_EPOCH).await.unwrap();

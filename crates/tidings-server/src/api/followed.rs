@@ -2,10 +2,10 @@
 //! history. How the cluster is followed is unknown here.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
+use tidings_history::{Coverage, Exported, Following, Versions};
+use tidings_store::{BoxFuture, ReadError, Store};
 
 use crate::auth::Reviewer;
 use crate::flow::pass_through::PassThrough;
@@ -85,16 +85,12 @@ pub trait Past: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>>;
 
-    /// The coverage of the cluster, its gaps, and its counts, as a JSON object that is served
-    /// unchanged.
-    fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>>;
+    /// From when to when the cluster is covered, its gaps, and how much is kept.
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>>;
 
-    /// The coverage for a user who may list the events of one namespace only: it contains nothing
-    /// about other namespaces, and no count of the whole cluster. Default: there is none.
-    fn coverage_of(
-        &self,
-        namespace: String,
-    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
+    /// The same for who may list the events of one namespace only: nothing in it is about others,
+    /// and no number about the whole cluster. Default: there is none.
+    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
         drop(namespace);
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -159,126 +155,6 @@ pub struct Asked {
     pub failed: u64,
     /// Bytes that were read.
     pub bytes: u64,
-}
-
-/// A page of the versions of one event.
-#[derive(Clone, Debug, Default)]
-pub struct Versions {
-    /// The versions, newest first.
-    pub versions: Vec<ObservedVersion>,
-    /// The position of the next page, if there is one.
-    pub more: Option<u64>,
-    /// The event's end at its source, if it was detected.
-    pub ended: Option<Ended>,
-}
-
-/// The end of an event at its source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// When the end was detected.
-    pub at: UnixMillis,
-    /// If nothing was followed then: the time until which the event existed at least.
-    pub after: Option<UnixMillis>,
-}
-
-/// A page of an export.
-#[derive(Clone, Debug, Default)]
-pub struct Exported {
-    /// Whole lines.
-    pub lines: Vec<u8>,
-    /// The place of the next page, if there is one.
-    pub more: Option<String>,
-}
-
-/// One version of an event.
-#[derive(Clone, Debug)]
-pub struct ObservedVersion {
-    /// The event, in the stored form of [`tidings_api::codec`].
-    pub value: Bytes,
-    /// The version's `metadata.resourceVersion` at its source.
-    pub source_version: String,
-    /// When the archive received the version.
-    pub observed_at: UnixMillis,
-}
-
-/// Counts of events that were deleted before their expiry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Events deleted to keep the quota.
-    pub by_quota: u64,
-    /// Events that expired at once when retention rules changed.
-    pub by_rules: u64,
-}
-
-/// The state of the following of a cluster.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Following {
-    /// The current activity, such as `watching`, `listing` or `waiting`. One of a few values,
-    /// because it is a label of metrics.
-    pub state: &'static str,
-    /// Time since the cluster last answered or, before that, since the first attempt; `None` if it
-    /// is not followed.
-    pub since_progress: Option<Duration>,
-    /// The problem, in one line; `None` if there is no problem. Shown to authenticated users only.
-    pub why: Option<String>,
-    /// Stored events.
-    pub events: u64,
-    /// Stored versions of events.
-    pub versions: u64,
-    /// Bytes of the cluster's events on disk.
-    pub stored_bytes: u64,
-    /// Changes received from the cluster since the start.
-    pub received: u64,
-    /// Gaps: periods in which versions may be missing.
-    pub gaps: u64,
-    /// Versions of events that could not be stored since the start, by cause. Causes are a few
-    /// words, because they are a label of metrics. Empty for a sealed archive.
-    pub not_kept: Vec<(&'static str, u64)>,
-    /// When following began, if it is known.
-    pub covered_since: Option<UnixMillis>,
-    /// Approximately when the oldest stored event was last seen, if there is one.
-    pub kept_since: Option<UnixMillis>,
-    /// Events deleted to keep the quota, and events that expired at once when rules changed, since
-    /// the folder was made; `None` for a sealed archive.
-    pub taken: Option<Taken>,
-    /// How far the machine's clock is ahead of the followed clusters' clocks; zero if it is not.
-    /// `None` for a sealed archive.
-    pub clock_ahead: Option<Duration>,
-    /// The time until which no version is missing except in gaps, if it is known.
-    pub complete_until: Option<UnixMillis>,
-    /// Approximate number of versions that are pending for object storage; `None` if the cluster
-    /// was never sealed. For a sealed archive: how many pending versions are shown.
-    pub unsealed: Option<u64>,
-    /// Why the last attempt to seal failed, in one line; `None` if it succeeded, or there was none.
-    /// Shown to authenticated users only.
-    pub not_sealed: Option<String>,
-    /// Whether sealing stopped because the data folder is older than its sealed versions: it was
-    /// restored from a copy.
-    pub is_older_than_sealed: bool,
-    /// Bytes of the newest manifest of the cluster's archive on object storage; 0 if unknown.
-    pub manifest_bytes: u64,
-    /// For a sealed archive that requests pending versions: the time since the last answer; `None`
-    /// if it makes no requests, or got no answer yet.
-    pub since_answer: Option<Duration>,
-}
-
-impl Following {
-    /// A state without problems.
-    pub fn new(state: &'static str) -> Self {
-        Self {
-            state,
-            ..Self::default()
-        }
-    }
-
-    /// All problems in one text, if there are any.
-    pub(crate) fn problem(&self) -> Option<String> {
-        let not_sealed = self.not_sealed.as_ref();
-        let not_sealed = not_sealed.map(|why| format!("not sealed: {why}"));
-        let all: Vec<String> = self.why.clone().into_iter().chain(not_sealed).collect();
-        (!all.is_empty()).then(|| all.join("; "))
-    }
 }
 
 /// The followed cluster of a server.

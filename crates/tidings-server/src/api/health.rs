@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use tidings_core::printable;
 use tidings_core::validate::{bounded_text, go_quote};
+use tidings_history::Following;
 
 use super::not_found::not_found;
-use crate::api::followed::Following;
 use crate::api::server::ApiServer;
 use crate::auth::{ANONYMOUS, User};
 use crate::http::params;

@@ -7,15 +7,17 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
-use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
-use serde_json::json;
+use tidings_history::{
+    Answer as HistoryAnswer, Count, Counted, Counts, ENDED_AFTER, ENDED_AT, Ended, ExportLine,
+    OBSERVED_AT, Version, timestamp,
+};
 use tidings_store::{CountsRequest, UnixMillis};
 
 use super::body::{encoded, table_rows};
 use super::call::Call;
-use super::followed::{Ended, Followed, ObservedVersion, Waiting};
+use super::followed::{Followed, Waiting};
 use super::list_writer::ListWriter;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
@@ -27,12 +29,6 @@ use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec;
 
-/// The annotation with the time at which the archive received a version, in RFC 3339.
-const OBSERVED_AT: &str = "tidings/observed-at";
-/// The annotations of an event's newest version if its end at the source was detected: when, and
-/// the time until which it existed at least if nothing was followed then.
-const ENDED_AT: &str = "tidings/ended-at";
-const ENDED_AFTER: &str = "tidings/ended-after";
 /// Maximum versions in a page, and the default.
 const VERSIONS_MAX: usize = 500;
 /// The prefix of continue tokens of versions; tokens of events have a key in its place.
@@ -84,7 +80,7 @@ fn write(
     call: &Call,
     form: Form,
     meta: &ListMeta,
-    (versions, ended): (Vec<ObservedVersion>, Option<Ended>),
+    (versions, ended): (Vec<Version>, Option<Ended>),
 ) -> Result<Vec<u8>, Status> {
     let key = call.key();
     let rows = table_rows(call, form, server.clock.now())?;
@@ -108,22 +104,18 @@ fn write(
 
 /// The event with its resourceVersion at the source, and with the times at which it was received
 /// and ended.
-fn as_observed(
-    key: &Key,
-    version: &ObservedVersion,
-    ended: Option<Ended>,
-) -> Result<Event, Status> {
-    let mut event = codec::decode_stored(&version.value, 0)
+fn as_observed(key: &Key, version: &Version, ended: Option<Ended>) -> Result<Event, Status> {
+    let mut event = codec::decode_stored(&version.event, 0)
         .map_err(|why| Status::damaged(&key.bytes(), &why))?;
     let metadata = event.metadata.get_or_insert_default();
-    metadata.resource_version = Some(version.source_version.clone());
+    metadata.resource_version = Some(version.number.to_string());
     let times = [
         (OBSERVED_AT, Some(version.observed_at)),
         (ENDED_AT, ended.map(|ended| ended.at)),
         (ENDED_AFTER, ended.and_then(|ended| ended.after)),
     ];
     for (name, time) in times {
-        if let Some(Ok(time)) = time.map(|time| Timestamp::from_millisecond(time.0)) {
+        if let Some(time) = time.map(timestamp) {
             let time = format!("{time:.3}");
             metadata.annotations.insert(name.into(), time);
         }
@@ -170,9 +162,10 @@ pub(crate) async fn coverage(
                 .ok_or_else(|| Status::bad_request("there is no coverage of a namespace here"))?
         }
     };
-    let mut json = serde_json::to_vec_pretty(&coverage).map_err(Status::internal)?;
-    json.push(b'\n');
-    Ok(encoded(StatusCode::OK, Media::Json, json))
+    let answer = serde_json::to_value(HistoryAnswer::Coverage(coverage));
+    let mut json = format!("{:#}", answer.map_err(Status::internal)?);
+    json.push('\n');
+    Ok(encoded(StatusCode::OK, Media::Json, json.into_bytes()))
 }
 
 /// GET /counts: the number of events last seen in each hour for each reason, the latest hour first.
@@ -199,18 +192,23 @@ pub(crate) async fn counts(
         let after = format!("{}/{}", last.hour.0, last.reason);
         token(COUNTED, &after, &server)
     });
-    let counts = page.counts.iter().map(|count| {
-        let hour = Timestamp::from_millisecond(count.hour.0).unwrap_or_default();
-        json!({"hour": hour.to_string(), "reason": count.reason, "events": count.records})
+    let counts = page.counts.into_iter().map(|count| Count {
+        hour: count.hour,
+        reason: count.reason,
+        events: count.records,
     });
-    let counted = followed(&server)?;
-    let answer = json!({
-        "kind": "Counts",
-        "cluster": counted.name,
-        "counted": if counted.is_sealed { "versions" } else { "events" },
-        "counts": counts.collect::<Vec<_>>(),
-        "continue": more,
+    let cluster = followed(&server)?;
+    let answer = HistoryAnswer::Counts(Counts {
+        cluster: cluster.name.clone(),
+        counted: if cluster.is_sealed {
+            Counted::Versions
+        } else {
+            Counted::Events
+        },
+        counts: counts.collect(),
+        r#continue: more,
     });
+    let answer = serde_json::to_value(answer).map_err(Status::internal)?;
     let json = answer.to_string().into_bytes();
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
@@ -236,9 +234,8 @@ pub(crate) async fn export(
     let page = page.ok_or_else(|| Status::bad_request(wrong))?;
     let mut lines = page.lines;
     if let Some(more) = page.more {
-        let more = json!({"kind": "Continue", "continue": token(PLACE, &more, &server)});
-        lines.extend(more.to_string().into_bytes());
-        lines.push(b'\n');
+        let r#continue = token(PLACE, &more, &server);
+        ExportLine::Continue { r#continue }.write(&mut lines);
     }
     let form = [(header::CONTENT_TYPE, "application/jsonl")];
     Ok((form, lines).into_response())

@@ -15,8 +15,9 @@ use axum::Router;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::RwLock;
 use tidings_core::validate::check_dns1123_label;
+use tidings_history::Following;
 
-use crate::api::followed::{FollowedCluster, Following};
+use crate::api::followed::FollowedCluster;
 use crate::api::router;
 use crate::api::server::ApiServer;
 use crate::clock::monotonic;

@@ -5,10 +5,11 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidings_history::Following;
 use tidings_store::UnixMillis;
 
 use super::clusters::{Clusters, Served};
-use crate::api::followed::{Asked, Following};
+use crate::api::followed::Asked;
 use crate::metrics::Text;
 
 /// Appends the metrics of all clusters. A missing cluster has only those about its following.
@@ -90,33 +91,24 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
         "Unix time up to when nothing is missing, except in gaps.",
         &|it| it.complete_until.map(seconds),
     );
-    if all
-        .iter()
-        .any(|(_, following)| following.unsealed.is_some())
-    {
+    if all.iter().any(|(_, following)| following.pending.is_some()) {
         write(
             "tidings_objects_waiting_versions",
             "gauge",
             "Versions that wait to be sealed into the object storage.",
-            &|it| it.unsealed.map(boxed),
+            &|it| it.pending.map(boxed),
         );
         write(
             "tidings_objects_sealing_fails",
             "gauge",
             "Whether the last attempt to seal what waits failed: 0 or 1.",
-            &|it| {
-                it.unsealed
-                    .map(|_| boxed(u8::from(it.not_sealed.is_some())))
-            },
+            &|it| it.pending.map(|_| boxed(u8::from(it.not_sealed.is_some()))),
         );
         write(
             "tidings_objects_data_folder_older",
             "gauge",
             "Whether the data folder is older than what it sealed, so that nothing more is: 0 or 1.",
-            &|it| {
-                it.unsealed
-                    .map(|_| boxed(u8::from(it.is_older_than_sealed)))
-            },
+            &|it| it.pending.map(|_| boxed(u8::from(it.is_older_than_sealed))),
         );
         write(
             "tidings_objects_manifest_bytes",

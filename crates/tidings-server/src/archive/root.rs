@@ -9,6 +9,7 @@ use axum::routing::{any, get};
 use axum::{Extension, Router};
 use http::{StatusCode, Uri};
 use serde_json::json;
+use tidings_history::{ClusterPath, Clusters as ClusterList};
 
 use super::clusters::{Clusters, name_in};
 use super::measures;
@@ -105,13 +106,14 @@ async fn measure(
 
 /// GET /clusters: the clusters' names, in order.
 async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
-    let names = clusters.names();
-    let list = json!({
-        "clusters": names.iter().map(|name| json!({
-            "name": name,
-            "path": format!("/clusters/{name}"),
-        })).collect::<Vec<_>>(),
+    let names = clusters.names().into_iter();
+    let clusters = names.map(|name| ClusterPath {
+        path: format!("/clusters/{name}"),
+        name,
     });
+    let list = ClusterList {
+        clusters: clusters.collect(),
+    };
     let mut json = serde_json::to_vec_pretty(&list).unwrap_or_default();
     json.push(b'\n');
     encoded(StatusCode::OK, Media::Json, json)

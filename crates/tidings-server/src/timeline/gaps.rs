@@ -4,10 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::visible::Visible;
 use crate::http::status::Status;
@@ -23,7 +21,7 @@ pub(super) struct Gap {
     cluster: String,
     from: i64,
     to: i64,
-    cause: String,
+    cause: &'static str,
     /// The namespace; empty for the whole cluster.
     namespace: String,
 }
@@ -70,9 +68,13 @@ impl Gaps {
             return Ok(gaps);
         }
         let coverage = followed.past.coverage().await?;
-        let gaps = coverage.get("gaps").and_then(Value::as_array);
-        let gaps = gaps.map(Vec::as_slice).unwrap_or_default().iter();
-        let gaps = gaps.filter_map(|gap| read(&visible.source.name, gap));
+        let gaps = coverage.gaps.into_iter().map(|gap| Gap {
+            cluster: visible.source.name.clone(),
+            from: gap.from.0,
+            to: gap.to.0,
+            cause: gap.cause.name(),
+            namespace: gap.namespace,
+        });
         let gaps: Arc<Vec<Gap>> = Arc::new(gaps.collect());
         let mut table = table();
         // Removes those of clusters that are no longer served.
@@ -80,19 +82,4 @@ impl Gaps {
         table.insert(followed.number, (now, Arc::clone(&gaps)));
         Ok(gaps)
     }
-}
-
-fn read(cluster: &str, gap: &Value) -> Option<Gap> {
-    let text = |name: &str| gap.get(name).and_then(Value::as_str);
-    let time = |name: &str| {
-        let time: Timestamp = text(name)?.parse().ok()?;
-        Some(time.as_millisecond())
-    };
-    Some(Gap {
-        cluster: cluster.to_owned(),
-        from: time("from")?,
-        to: time("to")?,
-        cause: text("cause")?.to_owned(),
-        namespace: text("namespace").unwrap_or_default().to_owned(),
-    })
 }

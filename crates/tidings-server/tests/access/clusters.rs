@@ -17,11 +17,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_history::{Coverage, Ended, Exported, Followed, Following, Version, Versions};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, Authenticator, ClusterError, Ended, Exported, FollowedCluster,
-    Following, ObservedVersion, Past, RunningClusters, StartError, StartOptions, Token, User,
-    Versions, Waiting, router, start_clusters,
+    ApiOptions, ApiServer, Authenticator, ClusterError, FollowedCluster, Past, RunningClusters,
+    StartError, StartOptions, Token, User, Waiting, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -53,16 +53,13 @@ impl Past for Known {
                 return Ok(None);
             };
             let newest = after.unwrap_or(5);
-            let versions = (1..=newest)
-                .rev()
-                .take(limit)
-                .map(|number| ObservedVersion {
-                    value: record.value.clone(),
-                    source_version: format!("90{number}"),
-                    observed_at: UnixMillis(
-                        1_767_225_600_000 + 1000 * i64::try_from(number).unwrap(),
-                    ),
-                });
+            let versions = (1..=newest).rev().take(limit).map(|number| Version {
+                uid: "uid".into(),
+                epoch: 0,
+                number: 900 + number,
+                event: record.value.clone(),
+                observed_at: UnixMillis(1_767_225_600_000 + 1000 * i64::try_from(number).unwrap()),
+            });
             let versions: Vec<_> = versions.collect();
             let left = newest - versions.len() as u64;
             Ok(Some(Versions {
@@ -77,12 +74,20 @@ impl Past for Known {
         .boxed()
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
-        async { Ok(json!({"from": "2026-01-01T00:00:00Z", "gaps": []})) }.boxed()
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+        let followed = Followed {
+            since: UnixMillis(1_767_225_600_000),
+            ..Followed::default()
+        };
+        let coverage = Coverage {
+            followed: vec![followed],
+            ..Coverage::default()
+        };
+        async { Ok(coverage) }.boxed()
     }
 
-    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Value>, ReadError>> {
-        async move { Ok(Some(json!({"namespace": namespace, "gaps": []}))) }.boxed()
+    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
+        async move { Ok(Some(self.coverage().await?.of_namespace(&namespace))) }.boxed()
     }
 
     /// An export of one line for each of three places.
@@ -118,7 +123,7 @@ impl Past for Known {
         following.events = 2;
         following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
         // One cluster was never sealed, and the other cannot be.
-        following.unsealed = self.why.map(|_| 7);
+        following.pending = self.why.map(|_| 7);
         following.not_sealed = self.why.map(|_| "taken".to_owned());
         following.is_older_than_sealed = self.why.is_some();
         following

@@ -196,7 +196,7 @@ async fn versions_are_newest_first_and_as_the_source_numbered_them() {
     let admin = archive.to_cluster("prod", &token("t-admin")).await;
     let coverage = admin.get("/coverage").await;
     assert_eq!(
-        (coverage.code, &coverage.body["from"]),
+        (coverage.code, &coverage.body["followed"][0]["since"]),
         (200, &json!("2026-01-01T00:00:00Z"))
     );
     // A user who may read one namespace may not read the coverage of all.

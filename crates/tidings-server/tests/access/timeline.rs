@@ -12,10 +12,8 @@ use http::Method;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tidings_api::codec::{decode_stored, encode_stored};
-use tidings_server::{
-    ApiOptions, Exported, FollowedCluster, Following, ObservedVersion, Past, ReviewError, Reviewer,
-    Versions, start_timeline,
-};
+use tidings_history::{Coverage, Exported, Following, Version, Versions};
+use tidings_server::{ApiOptions, FollowedCluster, Past, ReviewError, Reviewer, start_timeline};
 use tidings_store::{BoxFuture, Fault, NewRecord, ReadError, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -268,9 +266,11 @@ impl Past for Repeating {
         let limit = limit.min(600);
         let versions = self.versions[..older].iter().rev().take(limit);
         let versions: Vec<_> = versions
-            .map(|value| ObservedVersion {
-                value: value.clone(),
-                source_version: "1".into(),
+            .map(|value| Version {
+                uid: "uid".into(),
+                epoch: 0,
+                number: 1,
+                event: value.clone(),
                 observed_at: UnixMillis(0),
             })
             .collect();
@@ -283,8 +283,8 @@ impl Past for Repeating {
         Box::pin(ready(Ok(Some(page))))
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
-        Box::pin(ready(Ok(json!({"gaps": []}))))
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+        Box::pin(ready(Ok(Coverage::default())))
     }
 
     fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {

@@ -13,11 +13,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tidings_history::{Cause, Coverage, Exported, Following, Gap, Version, Versions};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, Authenticator, Exported, FollowedCluster, Following, ObservedVersion,
-    Past, RunningClusters, StartOptions, Token, User, Versions, router, start_clusters,
-    start_timeline,
+    ApiOptions, ApiServer, Authenticator, FollowedCluster, Past, RunningClusters, StartOptions,
+    Token, User, router, start_clusters, start_timeline,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -47,7 +47,7 @@ type Why = Arc<Mutex<Option<String>>>;
 /// A cluster's history, for tests.
 #[derive(Default)]
 struct Known {
-    gaps: Value,
+    gaps: Vec<Gap>,
     why: Why,
     /// The versions of the cluster's event, oldest first.
     versions: Vec<Bytes>,
@@ -65,9 +65,11 @@ impl Past for Known {
         let older = older.unwrap_or(self.versions.len());
         let newest_first = self.versions[..older].iter().rev().take(limit);
         let versions: Vec<_> = newest_first
-            .map(|value| ObservedVersion {
-                value: value.clone(),
-                source_version: "1".into(),
+            .map(|value| Version {
+                uid: "uid".into(),
+                epoch: 0,
+                number: 1,
+                event: value.clone(),
                 observed_at: UnixMillis(0),
             })
             .collect();
@@ -80,8 +82,11 @@ impl Past for Known {
         async move { Ok(found) }.boxed()
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Value, ReadError>> {
-        let coverage = json!({ "gaps": self.gaps });
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+        let coverage = Coverage {
+            gaps: self.gaps.clone(),
+            ..Coverage::default()
+        };
         async { Ok(coverage) }.boxed()
     }
 
@@ -126,7 +131,7 @@ async fn send(source: &Router, request: Builder, content_type: &str, body: &Valu
 }
 
 /// A cluster with an event a minute about its own pod, and these gaps.
-async fn cluster(name: &str, gaps: Value, why: Why) -> FollowedCluster {
+async fn cluster(name: &str, gaps: Vec<Gap>, why: Why) -> FollowedCluster {
     let (store, source) = source();
     for minute in 0..EVENTS {
         let body = json!({
@@ -150,11 +155,14 @@ async fn cluster(name: &str, gaps: Value, why: Why) -> FollowedCluster {
 
 /// Two clusters. The first one has a gap, and is followed unless `why` has a reason.
 async fn two(why: Why) -> Vec<FollowedCluster> {
-    let gap = json!([{"from": ago(GAP.0), "to": ago(GAP.1), "cause": "compacted",
-        "namespace": ""}]);
+    let at = |minutes| {
+        let at: Timestamp = ago(minutes).parse().unwrap();
+        UnixMillis(at.as_millisecond())
+    };
+    let gap = Gap::new(at(GAP.0), at(GAP.1), Cause::Compacted);
     vec![
-        cluster("prod", gap, why).await,
-        cluster("edge", json!([]), Why::default()).await,
+        cluster("prod", vec![gap], why).await,
+        cluster("edge", Vec::new(), Why::default()).await,
     ]
 }
 
@@ -181,7 +189,6 @@ async fn repeating(before: i64, number: i64) -> Vec<FollowedCluster> {
         versions.push(record.unwrap().unwrap().value);
     }
     let known = Known {
-        gaps: json!([]),
         versions,
         ..Known::default()
     };

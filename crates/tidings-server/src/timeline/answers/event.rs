@@ -23,7 +23,7 @@ use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
 use super::item::{Item, item};
 use super::object::{about, only, seen};
-use super::versions::{Version, versions};
+use super::versions::{ShownVersion, versions};
 use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
@@ -41,7 +41,7 @@ struct Answer<'a> {
     item: Item<'a>,
     raw: Value,
     sentence: String,
-    versions: Vec<Version>,
+    versions: Vec<ShownVersion>,
     #[serde(rename = "versionsMore")]
     versions_more: bool,
     /// The repeats by all versions, if there are more versions than these.

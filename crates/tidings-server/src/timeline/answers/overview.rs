@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tidings_history::Following;
 use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
 
 use super::super::read::{self, Part};
@@ -13,7 +14,6 @@ use super::super::state::{Entrance, Timeline};
 use super::super::visible::{Caller, Visible};
 use super::bounds::{LANES_MAX, MARKS_MAX};
 use super::json::json;
-use crate::api::followed::Following;
 use crate::http::status::Status;
 
 /// Precision of the oldest event's time, in milliseconds.

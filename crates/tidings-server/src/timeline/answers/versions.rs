@@ -32,15 +32,16 @@ const READ_TIME_MAX: Duration = Duration::from_secs(3);
 /// The newest versions of an event.
 pub(super) struct Newest {
     /// The versions, newest first.
-    pub(super) versions: Vec<Version>,
+    pub(super) versions: Vec<ShownVersion>,
     /// Whether there are older versions.
     pub(super) more: bool,
     /// The event's repeats by all of its versions, if there are older ones.
     pub(super) repeats: Option<Repeats>,
 }
 
+/// What the page shows of a version.
 #[derive(Serialize)]
-pub(super) struct Version {
+pub(super) struct ShownVersion {
     observed: Option<i64>,
     last: i64,
     count: u64,
@@ -63,7 +64,7 @@ pub(super) async fn versions(
 ) -> Result<Newest, Status> {
     let only = || {
         let brief = brief(record);
-        let only = brief.map(|brief| Version {
+        let only = brief.map(|brief| ShownVersion {
             observed: None,
             last: brief.last,
             count: brief.count,
@@ -87,17 +88,17 @@ pub(super) async fn versions(
     let mut message_before: Option<String> = None;
     // Starts at the oldest, to notice where the message changed.
     for version in observed.versions.into_iter().rev() {
-        let record = plain(key, version.value)?;
+        let record = plain(key, version.event)?;
         let Some(brief) = brief(&record) else {
             continue;
         };
         let is_same = message_before.as_deref() == Some(brief.message);
-        versions.push(Version {
+        versions.push(ShownVersion {
             observed: Some(version.observed_at.0),
             last: brief.last,
             count: brief.count,
             message: (!is_same).then(|| brief.message.to_owned()),
-            number: version.source_version,
+            number: version.number.to_string(),
         });
         if !is_same {
             message_before = Some(brief.message.to_owned());
@@ -129,7 +130,7 @@ fn plain(key: &Key, value: Bytes) -> Result<Record, Status> {
 async fn all_repeats(
     past: &dyn Past,
     key: &Key,
-    (newest, older): (&[Version], u64),
+    (newest, older): (&[ShownVersion], u64),
     first: i64,
 ) -> Option<Repeats> {
     let end = clock::deadline(clock::timer(), READ_TIME_MAX);
@@ -160,8 +161,8 @@ async fn all_repeats(
             break;
         }
         for version in page.versions {
-            bytes += version.value.len();
-            told.extend(tell(key, version.value));
+            bytes += version.event.len();
+            told.extend(tell(key, version.event));
         }
         next = page.more;
     }

@@ -2,9 +2,11 @@
 
 use http::Request;
 use jiff::Timestamp;
-use serde::Deserialize;
+use kube::core::ObjectList;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidings_cli::event::Event;
+use tidings_history::{Clusters, Count, Counted, Counts, Coverage};
 
 use super::cluster::{ClusterFlags, CommandError, Server};
 use super::objects::segment;
@@ -13,7 +15,11 @@ use super::objects::segment;
 const PAGE: usize = 500;
 
 /// Requests a path; returns the JSON answer.
-async fn get(server: &Server, path: &str, what: &str) -> Result<Value, CommandError> {
+async fn get<T: DeserializeOwned>(
+    server: &Server,
+    path: &str,
+    what: &str,
+) -> Result<T, CommandError> {
     let ask = || async {
         let request = Request::get(path)
             .header(http::header::ACCEPT, "application/json")
@@ -22,36 +28,27 @@ async fn get(server: &Server, path: &str, what: &str) -> Result<Value, CommandEr
         server.client.request::<Value>(request).await
     };
     let answer = server.ask(ask).await;
-    answer.map_err(|error| CommandError::request(what, "events", error))
+    let answer = answer.map_err(|error| CommandError::request(what, "events", error))?;
+    serde_json::from_value(answer).map_err(|error| CommandError::Unreadable {
+        what: what.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 /// The names of an archive's clusters, with the flags that select each.
 pub(crate) async fn clusters(
     flags: &ClusterFlags,
 ) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
-    #[derive(Deserialize)]
-    struct Clusters {
-        clusters: Vec<Named>,
-    }
-    #[derive(Deserialize)]
-    struct Named {
-        name: String,
-    }
     let root = flags.root().await?;
     let what = "list the clusters of the archive";
     let answer = get(&root.server().await?, "/clusters", what).await;
-    let answer = answer.map_err(|error| {
+    let answer: Clusters = answer.map_err(|error| {
         if error.is_not_found() {
             no_archive("find clusters")
         } else {
             error
         }
     })?;
-    let answer: Clusters =
-        serde_json::from_value(answer).map_err(|error| CommandError::Unreadable {
-            what: what.to_owned(),
-            why: error.to_string(),
-        })?;
     let names = answer.clusters.into_iter().map(|cluster| cluster.name);
     let clusters = names.map(|name| {
         let below = root.below(&name);
@@ -73,25 +70,6 @@ pub(crate) async fn sources(
     Ok(named.collect())
 }
 
-/// How many events of a cluster, with one reason, were last seen in one hour.
-#[derive(Deserialize)]
-pub(crate) struct Count {
-    pub(crate) hour: Timestamp,
-    pub(crate) reason: String,
-    pub(crate) events: u64,
-}
-
-/// The unit in which an archive counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum Counted {
-    /// Events, each in the hour in which it was last seen.
-    #[default]
-    Events,
-    /// Versions, as in a sealed archive.
-    Versions,
-}
-
 /// Passes the counts of a cluster to `take`, the latest hour first, and returns their unit. `None`
 /// if the server has no counts, or refuses them to this user.
 pub(crate) async fn counts(
@@ -99,13 +77,6 @@ pub(crate) async fn counts(
     (since, until): (Timestamp, Timestamp),
     mut take: impl FnMut(Count),
 ) -> Result<Option<Counted>, CommandError> {
-    #[derive(Deserialize)]
-    struct Page {
-        counts: Vec<Count>,
-        #[serde(default)]
-        counted: Counted,
-        r#continue: Option<String>,
-    }
     let what = "count the events in the archive";
     let mut token = String::new();
     loop {
@@ -114,16 +85,11 @@ pub(crate) async fn counts(
         query.append_pair("until", &until.to_string());
         query.append_pair("continue", &token);
         let path = format!("/counts?{}", query.finish());
-        let page = match get(server, &path, what).await {
+        let page: Counts = match get(server, &path, what).await {
             Ok(page) => page,
             Err(error) if error.is_not_found() || error.is_forbidden() => return Ok(None),
             Err(error) => return Err(error),
         };
-        let page: Page =
-            serde_json::from_value(page).map_err(|error| CommandError::Unreadable {
-                what: what.to_owned(),
-                why: error.to_string(),
-            })?;
         page.counts.into_iter().for_each(&mut take);
         match page.r#continue {
             Some(more) => token = more,
@@ -168,7 +134,7 @@ pub(crate) async fn coverage_if_archive(
     flags: &ClusterFlags,
     server: &Server,
     namespace: &str,
-) -> Option<Value> {
+) -> Option<Coverage> {
     // Other servers are not asked for a path they do not have.
     let is_named = || {
         let config = flags.config();
@@ -184,13 +150,13 @@ pub(crate) async fn coverage_if_archive(
 pub(crate) async fn coverage(
     flags: &ClusterFlags,
     namespace: Option<&str>,
-) -> Result<Value, CommandError> {
+) -> Result<Coverage, CommandError> {
     let server = flags.server().await?;
     coverage_of(&server, namespace.unwrap_or_default()).await
 }
 
 /// The coverage that a server returns, of the whole cluster if `namespace` is empty.
-async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandError> {
+async fn coverage_of(server: &Server, namespace: &str) -> Result<Coverage, CommandError> {
     const WHAT: &str = "read the coverage of the archive";
     let path = match namespace {
         "" => "/coverage".to_owned(),
@@ -200,14 +166,7 @@ async fn coverage_of(server: &Server, namespace: &str) -> Result<Value, CommandE
             format!("/coverage?{}", query.finish())
         }
     };
-    let coverage = get(server, &path, WHAT).await?;
-    if coverage["cluster"].is_string() {
-        return Ok(coverage);
-    }
-    Err(CommandError::Unreadable {
-        what: WHAT.to_owned(),
-        why: "it names no cluster".to_owned(),
-    })
+    get(server, &path, WHAT).await
 }
 
 /// The clusters of an archive that are not followed as configured, each with the message of the
@@ -255,19 +214,15 @@ pub(crate) async fn versions(
         }
         let query = query.finish();
         let path = format!("/api/v1/namespaces/{namespace}/events/{event}/versions?{query}");
-        let mut page = match get(server, &path, &what).await {
+        let page: ObjectList<Value> = match get(server, &path, &what).await {
             Ok(page) => page,
             Err(error) if error.is_not_found() && !error.is_about(name) => {
                 return Err(no_archive(&what));
             }
             Err(error) => return Err(error),
         };
-        let items = page.get_mut("items").map(Value::take);
-        if let Some(Value::Array(items)) = items {
-            versions.extend(items.into_iter().map(Event::new));
-        }
-        let next = page["metadata"]["continue"].as_str();
-        next.unwrap_or_default().clone_into(&mut token);
+        versions.extend(page.items.into_iter().map(Event::new));
+        token = page.metadata.continue_.unwrap_or_default();
         if token.is_empty() {
             return Ok(versions);
         }

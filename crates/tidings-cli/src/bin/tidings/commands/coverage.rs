@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tidings_cli::table::{Cell, Column, Screen, Table};
+use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
+use tidings_store::UnixMillis;
 
 use super::archived;
 use super::cluster::{
@@ -80,8 +81,9 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     match args.output {
         Form::Json => {
             let mut out = terminal::output();
-            for coverage in &found {
-                writeln!(out, "{coverage}")?;
+            for coverage in found {
+                let answer = serde_json::to_value(Answer::Coverage(coverage));
+                writeln!(out, "{}", answer.map_err(io::Error::from)?)?;
             }
         }
         Form::Table => {
@@ -89,7 +91,8 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             let mut troubles = archived::troubles(&args.cluster).await;
             // A cluster that could not be started is not among the found ones.
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
-            troubles.retain(|(cluster, _)| !is_one || found.iter().any(|one| name(one) == cluster));
+            troubles
+                .retain(|(cluster, _)| !is_one || found.iter().any(|one| one.cluster == *cluster));
             let is_well = troubles.is_empty();
             print(&found, (clock::now(), is_well), screen, &mut out)?;
             print_troubles(&troubles, &mut out)?;
@@ -130,8 +133,8 @@ fn is_refusal(error: &CommandError) -> bool {
 /// Returns any other error, and a refusal if no cluster is readable or the refused one was
 /// selected.
 fn readable(
-    all: Vec<(Option<String>, Result<Value, CommandError>)>,
-) -> Result<(Vec<Value>, Vec<String>), CommandError> {
+    all: Vec<(Option<String>, Result<Coverage, CommandError>)>,
+) -> Result<(Vec<Coverage>, Vec<String>), CommandError> {
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for (name, coverage) in all {
         match (name, coverage) {
@@ -164,29 +167,30 @@ const HEADINGS: [&str; 8] = [
 const OF_NAMESPACE: usize = 4;
 
 fn print(
-    found: &[Value],
+    found: &[Coverage],
     (now, is_well): (Timestamp, bool),
     screen: Screen,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     // A namespace has no counts.
-    let is_of_namespace = |coverage: &Value| !coverage["namespace"].is_null();
-    let columns = if found.iter().all(is_of_namespace) {
+    let columns = if found.iter().all(|coverage| coverage.namespace.is_some()) {
         OF_NAMESPACE
     } else {
         HEADINGS.len()
     };
     let clusters = found.iter().flat_map(|coverage| {
         followed(coverage).map(move |followed| {
+            let totals = coverage.totals;
+            let progress = followed.and_then(|it| it.progress);
             let mut row = vec![
-                text(&coverage["cluster"]),
-                or(&followed["namespace"], "<all>"),
-                text(&followed["since"]),
-                text(&followed["completeUntil"]),
-                text(&coverage["keptSince"]),
-                number(&coverage["events"]),
-                number(&followed["versions"]),
-                bytes(coverage["diskBytes"].as_u64().unwrap_or(0)),
+                text(&coverage.cluster),
+                namespace_of(followed.map_or("", |it| &it.namespace)),
+                moment(followed.map(|it| it.since)),
+                moment(followed.map(|it| it.complete_until)),
+                moment(totals.and_then(|it| it.kept_since)),
+                number(totals.map(|it| it.events)),
+                number(progress.map(|it| it.versions)),
+                bytes(totals.map_or(0, |it| it.disk_bytes)),
             ];
             row.truncate(columns);
             row
@@ -195,13 +199,12 @@ fn print(
     let clusters: Vec<_> = clusters.collect();
     table(&HEADINGS[..columns], &clusters, screen, out)?;
     let gaps = found.iter().flat_map(|coverage| {
-        let gaps = coverage["gaps"].as_array().into_iter().flatten();
-        gaps.map(move |gap| {
+        coverage.gaps.iter().map(move |gap| {
             vec![
-                text(&coverage["cluster"]),
-                or(&gap["namespace"], "<all>"),
-                text(&gap["from"]),
-                text(&gap["to"]),
+                text(&coverage.cluster),
+                namespace_of(&gap.namespace),
+                moment(Some(gap.from)),
+                moment(Some(gap.to)),
                 cause(gap),
             ]
         })
@@ -212,7 +215,7 @@ fn print(
     if gaps.is_empty() {
         // A gap is recorded when the list that ends it is complete.
         let mut all = found.iter().flat_map(followed);
-        let is_open = all.any(|one| one.is_null() || one["listing"] == true);
+        let is_open = all.any(|one| one.is_none_or(|one| one.listing));
         let said = if is_open {
             "No gaps yet: some clusters are not read to the end, or did not answer so far."
         } else if !behind.is_empty() {
@@ -265,25 +268,21 @@ fn print_troubles(troubles: &[(String, String)], out: &mut dyn Write) -> io::Res
 
 /// Whether a followed cluster is complete only until some minutes ago. Its gap is recorded only
 /// when it is followed again. A cluster that is not followed here is as complete as intended.
-fn is_behind(coverage: &Value, now: Timestamp) -> bool {
-    let is_late = |followed: &Value| {
-        let until = followed["completeUntil"].as_str();
-        let until = until.and_then(|until| until.parse::<Timestamp>().ok());
-        until.is_some_and(|until| now.duration_since(until) >= BEHIND)
-    };
-    !coverage["retention"].is_null() && followed(coverage).any(is_late)
+fn is_behind(coverage: &Coverage, now: Timestamp) -> bool {
+    let mut followed = coverage.followed.iter();
+    coverage.retention.is_some()
+        && followed.any(|one| now.duration_since(timestamp(one.complete_until)) >= BEHIND)
 }
 
 /// Finds clusters that are in truth the same one, because a kubeconfig may lead to another cluster
 /// than its name says. One cluster may have several names for different namespaces.
-fn same(found: &[Value]) -> Vec<String> {
-    let mut all: BTreeMap<[&str; 3], Vec<&Value>> = BTreeMap::new();
+fn same(found: &[Coverage]) -> Vec<String> {
+    let mut all: BTreeMap<[&str; 3], Vec<&Coverage>> = BTreeMap::new();
     for coverage in found {
-        for one in followed(coverage) {
-            let parts = ["identity", "namespace", "selection"];
-            let parts = parts.map(|part| one[part].as_str().unwrap_or_default());
-            if !parts[0].is_empty() {
-                all.entry(parts).or_default().push(coverage);
+        for one in &coverage.followed {
+            if let Some(identity) = one.identity.as_deref().filter(|it| !it.is_empty()) {
+                let source = [identity, &one.namespace, &one.selection];
+                all.entry(source).or_default().push(coverage);
             }
         }
     }
@@ -297,18 +296,14 @@ fn same(found: &[Value]) -> Vec<String> {
     said
 }
 
-fn names<'a>(found: impl IntoIterator<Item = &'a Value>) -> String {
-    let names: Vec<_> = found.into_iter().map(name).collect();
+fn names<'a>(found: impl IntoIterator<Item = &'a Coverage>) -> String {
+    let names: Vec<_> = found.into_iter().map(|it| it.cluster.as_str()).collect();
     names.join(", ")
-}
-
-fn name(coverage: &Value) -> &str {
-    coverage["cluster"].as_str().unwrap_or("<unknown>")
 }
 
 /// Lines about events that are missing here without a gap: those sealed earlier, and those removed
 /// by retention, the quota and sealing, as far as the archive reports them.
-fn taken(found: &[Value]) -> Vec<String> {
+fn taken(found: &[Coverage]) -> Vec<String> {
     let mut said: Vec<String> = found.iter().filter_map(sealed_before).collect();
     said.extend(retentions(found));
     said.extend(found.iter().flat_map(taken_of));
@@ -316,85 +311,70 @@ fn taken(found: &[Value]) -> Vec<String> {
 }
 
 /// The period that a cluster has only in object storage.
-fn sealed_before(coverage: &Value) -> Option<String> {
-    let sealed = &coverage["sealedBefore"];
-    let (since, until) = (sealed["since"].as_str()?, sealed["until"].as_str()?);
-    let name = name(coverage);
+fn sealed_before(coverage: &Coverage) -> Option<String> {
+    let sealed = coverage.sealed_before?;
+    let (since, until) = (timestamp(sealed.since), timestamp(sealed.until));
     Some(format!(
-        "Sealed of {name} before SINCE: from {since} to {until}, read with tidings serve --archive."
+        "Sealed of {} before SINCE: from {since} to {until}, read with tidings serve --archive.",
+        coverage.cluster
     ))
 }
 
 /// Lines about the retention of events, one for all clusters with the same retention.
-fn retentions(found: &[Value]) -> Vec<String> {
-    let mut all: Vec<(String, Option<&str>, Vec<&Value>)> = Vec::new();
+fn retentions(found: &[Coverage]) -> Vec<String> {
+    let mut all: Vec<(String, Option<UnixMillis>, Vec<&Coverage>)> = Vec::new();
     for coverage in found {
-        let Some(said) = retention(&coverage["retention"]) else {
+        let Some(retention) = &coverage.retention else {
             continue;
         };
-        let since = in_force(&coverage["retention"]);
+        let said = self::retention(retention);
+        // Since when all stored events expire by the rules, if they do and the time is known.
+        let since = retention.since.filter(|_| retention.applied);
         let same = all
             .iter_mut()
             .find(|(of, former, _)| *of == said && former.is_some() == since.is_some());
         match same {
             Some((_, latest, clusters)) => {
-                *latest = later(*latest, since);
+                *latest = since.max(*latest);
                 clusters.push(coverage);
             }
             None => all.push((said, since, vec![coverage])),
         }
     }
     let said = all.into_iter().map(|(said, since, clusters)| {
-        let since = since.map(|since| format!("; in force since {since}"));
+        let since = since.map(|since| format!("; in force since {}", timestamp(since)));
         let (of, since) = (names(clusters), since.unwrap_or_default());
         format!("Retention of {of}: {said}{since}.")
     });
     said.collect()
 }
 
-/// Since when all stored events expire by the rules, if they do and the time is known.
-fn in_force(retention: &Value) -> Option<&str> {
-    let is_applied = retention["applied"].as_bool() != Some(false);
-    retention["since"].as_str().filter(|_| is_applied)
-}
-
-/// The later of two times; an unreadable time counts as earlier.
-fn later<'a>(one: Option<&'a str>, other: Option<&'a str>) -> Option<&'a str> {
-    let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
-    if time(one) < time(other) { other } else { one }
-}
-
 /// Lines about versions that the quota and sealing removed from a cluster.
-fn taken_of(coverage: &Value) -> Vec<String> {
-    let cluster = name(coverage);
-    let quota = &coverage["overQuota"];
-    let trimmed = quota["events"].as_u64().filter(|number| *number > 0);
-    // A sealed archive counts versions. It is recognised by its count of versions that it could not
-    // seal.
-    let is_sealed = !coverage["gone"].is_null();
-    let what = if is_sealed { "version" } else { "event" };
+fn taken_of(coverage: &Coverage) -> Vec<String> {
+    let cluster = &coverage.cluster;
+    let totals = coverage.totals.unwrap_or_default();
+    let quota = coverage.over_quota;
+    let trimmed = Some(quota.events).filter(|number| *number > 0);
     let trimmed = trimmed.map(|number| {
-        // Older archives report when the deleted events were last seen.
-        let mut before = ["observedBefore", "lastSeenBefore"].into_iter();
-        let before = before.find_map(|name| quota[name].as_str());
-        let (which, until) = if is_sealed {
-            ("the oldest first", "up to")
-        } else {
-            (
+        let (what, which, until) = match coverage.counted() {
+            Counted::Versions => ("version", "the oldest first", "up to"),
+            Counted::Events => (
+                "event",
                 "the oldest of the namespaces that took most",
                 "observed before",
-            )
+            ),
         };
-        let before = before.map(|before| format!(", {until} {before}"));
+        let before = quota.observed_before;
+        let before = before.map(|before| format!(", {until} {}", timestamp(before)));
         let before = before.unwrap_or_default();
         format!("{} deleted, {which}{before}", were(number, what))
     });
-    let gone = coverage["gone"].as_u64().filter(|gone| *gone > 0);
+    let gone = totals.gone.filter(|gone| *gone > 0);
     let gone = gone.map(|gone| {
         let versions = were(gone, "version");
         format!("{versions} not sealed, as they ended or were deleted before, or cannot be read")
     });
-    let ended = coverage["endedByRules"].as_u64().filter(|ended| *ended > 0);
+    let ended = Some(totals.ended_by_rules).filter(|ended| *ended > 0);
     let ended = ended.map(|ended| {
         let events = were(ended, "event");
         format!("{events} ended at once by rules of retention that were new then")
@@ -407,31 +387,30 @@ fn taken_of(coverage: &Value) -> Vec<String> {
     said.collect()
 }
 
-/// The retention of events, if it is known, without its start.
-fn retention(retention: &Value) -> Option<String> {
-    let seconds = |name: &str| retention[name].as_u64().map(life);
-    let (shortest, longest) = (seconds("shortestSeconds")?, seconds("longestSeconds")?);
+/// The retention of events, without its start.
+fn retention(retention: &Retention) -> String {
+    let [shortest, longest] = [retention.shortest, retention.longest].map(|it| life(it.as_secs()));
     let lives = if shortest == longest {
         longest
     } else {
         format!("{shortest} to {longest}")
     };
-    let rules = match retention["rules"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(1) => ", by 1 rule".to_owned(),
-        Some(rules) => format!(", by {rules} rules"),
+    let rules = match retention.rules {
+        0 => String::new(),
+        1 => ", by 1 rule".to_owned(),
+        rules => format!(", by {rules} rules"),
     };
-    let deleted = match retention["mirrorsDeletions"].as_bool() {
-        Some(true) => ", or until it ends at its source",
-        _ => "",
+    let deleted = if retention.mirrors_deletions {
+        ", or until it ends at its source"
+    } else {
+        ""
     };
-    let applied = match retention["applied"].as_bool() {
-        Some(false) => "; not yet applied to all that is kept",
-        _ => "",
+    let applied = if retention.applied {
+        ""
+    } else {
+        "; not yet applied to all that is kept"
     };
-    Some(format!(
-        "{lives} after an event was last observed{rules}{deleted}{applied}"
-    ))
+    format!("{lives} after an event was last observed{rules}{deleted}{applied}")
 }
 
 /// A duration in the form of the flags.
@@ -458,12 +437,9 @@ fn were(number: u64, what: &str) -> String {
 
 /// The followed parts of a cluster. A cluster that has not answered yet has none, which is shown,
 /// too.
-fn followed(coverage: &Value) -> impl Iterator<Item = &Value> {
-    static NOTHING: Value = Value::Null;
-    let all = coverage["followed"].as_array();
-    let all = all.map(Vec::as_slice).unwrap_or_default();
-    let nothing = all.is_empty().then_some(&NOTHING);
-    all.iter().chain(nothing)
+fn followed(coverage: &Coverage) -> impl Iterator<Item = Option<&Followed>> {
+    let nothing = coverage.followed.is_empty().then_some(None);
+    coverage.followed.iter().map(Some).chain(nothing)
 }
 
 fn table(
@@ -479,32 +455,39 @@ fn table(
     Table::new(columns.collect(), screen).print(rows.iter().cloned(), out)
 }
 
-fn text(value: &Value) -> Cell {
-    or(value, "<unknown>")
+const UNKNOWN: &str = "<unknown>";
+
+fn text(text: &str) -> Cell {
+    Cell::new(if text.is_empty() { UNKNOWN } else { text })
 }
 
-fn or(value: &Value, otherwise: &str) -> Cell {
-    let text = value.as_str().filter(|text| !text.is_empty());
-    Cell::new(text.unwrap_or(otherwise))
+fn namespace_of(namespace: &str) -> Cell {
+    text(if namespace.is_empty() {
+        "<all>"
+    } else {
+        namespace
+    })
+}
+
+fn moment(at: Option<UnixMillis>) -> Cell {
+    at.map_or_else(|| text(UNKNOWN), |at| text(&timestamp(at).to_string()))
 }
 
 /// Why versions may be missing. If several gaps are merged into one, also their number and total
 /// length.
-fn cause(gap: &Value) -> Cell {
-    let cause = gap["cause"].as_str().unwrap_or("<unknown>");
-    match (gap["gaps"].as_u64(), gap["missingSeconds"].as_u64()) {
-        (Some(gaps @ 2..), Some(seconds)) => {
-            Cell::new(&format!("{cause} ({gaps} gaps, together {seconds} s)"))
+fn cause(gap: &Gap) -> Cell {
+    let cause = gap.cause.name();
+    match gap.gaps {
+        0 | 1 => text(cause),
+        gaps => {
+            let seconds = gap.missing_millis() / 1000;
+            text(&format!("{cause} ({gaps} gaps, together {seconds} s)"))
         }
-        _ => Cell::new(cause),
     }
 }
 
-fn number(value: &Value) -> Cell {
-    if value.is_null() {
-        return Cell::new("<unknown>");
-    }
-    Cell::new(&value.to_string())
+fn number(number: Option<u64>) -> Cell {
+    number.map_or_else(|| text(UNKNOWN), |number| text(&number.to_string()))
 }
 
 /// A number of bytes in readable units.
@@ -520,11 +503,35 @@ fn bytes(bytes: u64) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
+    use tidings_history::Cause;
 
     use super::*;
 
-    fn printed(found: &[Value], now: &str) -> String {
+    /// What an archive says, with some of what it always says.
+    fn coverage(mut said: Value) -> Coverage {
+        let followed = said.get_mut("followed").and_then(Value::as_array_mut);
+        for followed in followed.into_iter().flatten() {
+            for time in ["since", "completeUntil"] {
+                if followed[time].is_null() {
+                    followed[time] = "2026-01-01T00:00:00Z".into();
+                }
+            }
+        }
+        let retention = said.get_mut("retention").and_then(Value::as_object_mut);
+        if let Some(retention) = retention {
+            retention.entry("eventTTLSeconds").or_insert(json!(60));
+            retention.entry("applied").or_insert(json!(true));
+        }
+        for number in ["events", "diskBytes"] {
+            if said["namespace"].is_null() && said[number].is_null() {
+                said[number] = 0.into();
+            }
+        }
+        serde_json::from_value(said).unwrap()
+    }
+
+    fn printed(found: &[Coverage], now: &str) -> String {
         let mut out = Vec::new();
         let now = (now.parse().unwrap(), true);
         print(found, now, Screen::default(), &mut out).unwrap();
@@ -536,10 +543,10 @@ mod tests {
     #[test]
     fn a_cluster_that_is_not_followed_any_more_is_named() {
         let coverage = |cluster: &str, until: &str, retention: Value| {
-            json!({
+            coverage(json!({
                 "cluster": cluster, "gaps": [], "retention": retention,
                 "followed": [{"namespace": "", "completeUntil": until, "listing": false}],
-            })
+            }))
         };
         let rules = || json!({"shortestSeconds": 60, "longestSeconds": 60});
         let well = coverage("well", "2026-01-01T00:59:00Z", rules());
@@ -554,7 +561,8 @@ mod tests {
         );
         assert!(!said.contains("Behind by"), "{said}");
         let mut with_gap = away.clone();
-        with_gap["gaps"] = json!([{"cause": "absent"}]);
+        let at = UnixMillis(0);
+        with_gap.gaps = vec![Gap::new(at, at, Cause::Absent)];
         for away in [away, with_gap] {
             let said = printed(&[well.clone(), away, sealed.clone()], now);
             assert!(!said.contains("nothing was missed"), "{said}");
@@ -570,7 +578,7 @@ mod tests {
         let coverage = |cluster: &str, identity: Value, namespaces: &[&str]| {
             let followed = namespaces.iter();
             let followed = followed.map(|name| json!({"namespace": name, "identity": identity}));
-            json!({"cluster": cluster, "followed": followed.collect::<Vec<_>>()})
+            coverage(json!({"cluster": cluster, "followed": followed.collect::<Vec<_>>()}))
         };
         let found = [
             coverage("east", "one".into(), &["", "shop"]),
@@ -608,8 +616,8 @@ mod tests {
     fn what_is_only_sealed_is_told() {
         let times = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z"});
         let found = [
-            json!({"cluster": "a", "sealedBefore": times}),
-            json!({"cluster": "b"}),
+            coverage(json!({"cluster": "a", "sealedBefore": times})),
+            coverage(json!({"cluster": "b"})),
         ];
         let said = "Sealed of a before SINCE: from 2026-01-01T00:00:00Z to 2026-01-02T00:00:00Z, \
                     read with tidings serve --archive.";
@@ -621,10 +629,10 @@ mod tests {
     fn the_same_retention_of_several_clusters_is_told_once() {
         let coverage = |cluster: &str, days: u64, applied: bool, since: Value| {
             let seconds = days * 86_400;
-            json!({"cluster": cluster, "retention": {
+            coverage(json!({"cluster": cluster, "retention": {
                 "shortestSeconds": seconds, "longestSeconds": seconds,
                 "applied": applied, "since": since,
-            }})
+            }}))
         };
         let found = [
             coverage("a", 90, true, "2026-01-01T00:00:00.5Z".into()),
@@ -650,6 +658,7 @@ mod tests {
         let followed = json!([{
             "namespace": "", "since": "2026-01-01T00:00:00Z",
             "completeUntil": "2026-03-04T05:06:07Z", "versions": 12_345,
+            "latestResourceVersion": "7",
         }]);
         let gap = json!({
             "from": "2026-02-01T00:00:00Z", "to": "2026-02-01T00:10:00Z",
@@ -662,7 +671,7 @@ mod tests {
                 "events": 678, "diskBytes": 12_000_000,
             })
         };
-        let printed = |coverage: Value| printed(&[coverage], "2026-03-04T05:11:00Z");
+        let printed = |said: Value| printed(&[self::coverage(said)], "2026-03-04T05:11:00Z");
         let with = printed(coverage(json!([gap])));
         let lines: Vec<_> = with.lines().map(str::trim_end).collect();
         assert_eq!(
@@ -680,7 +689,8 @@ mod tests {
         // If the archive is failing, it is not said that no versions are missing.
         let mut out = Vec::new();
         let now = ("2026-03-04T05:11:00Z".parse().unwrap(), false);
-        print(&[coverage(json!([]))], now, Screen::default(), &mut out).unwrap();
+        let found = self::coverage(coverage(json!([])));
+        print(&[found], now, Screen::default(), &mut out).unwrap();
         assert!(out.ends_with(b"\nNo gaps so far.\n"));
         // A namespace has no counts of the whole cluster.
         let mut of_namespace = coverage(json!([gap]));
@@ -755,9 +765,9 @@ mod tests {
                  before, or cannot be read.",
             ),
         ] {
-            let mut coverage = took;
-            coverage["cluster"] = "prod".into();
-            let found = [coverage];
+            let mut took = took;
+            took["cluster"] = "prod".into();
+            let found = [coverage(took)];
             assert_eq!(taken(&found).join("\n"), said, "{found:?}");
             let printed = printed(&found, since);
             let below = printed.split_once("so far.\n").unwrap().1;
@@ -774,7 +784,7 @@ mod tests {
         };
         let refused = |code| Err(CommandError::request("read it", "events", status(code)));
         let named = |name: &str| Some(name.to_owned());
-        let home = || (named("home"), Ok(json!({"cluster": "home"})));
+        let home = || (named("home"), Ok(coverage(json!({"cluster": "home"}))));
         for code in [401, 403] {
             let (found, notes) = readable(vec![home(), (named("edge"), refused(code))]).unwrap();
             assert_eq!(found.len(), 1);

@@ -16,6 +16,7 @@ use tidings_cli::format::{FORMATS, Format, Rows};
 use tidings_cli::printer::Printer;
 use tidings_cli::sort_key::SortKey;
 use tidings_cli::{times, values};
+use tidings_history::{ENDED_AFTER, ENDED_AT};
 
 use super::archived;
 use super::capture::CaptureFlags;
@@ -323,7 +324,7 @@ async fn tell_gaps(args: &Args, sources: &[Source]) -> bool {
         };
         is_archive = true;
         let time = (reader.filter.since, reader.filter.until);
-        if let Some(line) = gaps::line(&coverage, time) {
+        if let Some(line) = gaps::line(&coverage.gaps, time) {
             match name {
                 Some(name) => tell(&format!("{name}: {line}")),
                 None => tell(&line),
@@ -341,8 +342,8 @@ fn end(versions: &[Event]) -> Option<String> {
         let found = found.filter_map(|time| time.as_str()?.parse::<Timestamp>().ok());
         found.max()
     };
-    let ended = annotation("tidings/ended-at")?;
-    Some(match annotation("tidings/ended-after") {
+    let ended = annotation(ENDED_AT)?;
+    Some(match annotation(ENDED_AFTER) {
         Some(after) => format!(
             "ended between {}",
             gaps::period(after, ended).replace(" to ", " and ")

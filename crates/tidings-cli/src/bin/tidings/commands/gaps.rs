@@ -1,48 +1,31 @@
 //! A note about gaps within the time of the shown events.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use serde_json::Value;
-
-/// A gap in an archive's coverage.
-struct Gap {
-    from: Timestamp,
-    to: Timestamp,
-    cause: String,
-}
+use tidings_history::{Gap, timestamp};
 
 /// The note for a reader of events seen within this time, if versions may be missing in it: `a gap
 /// of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.
 pub(super) fn line(
-    coverage: &Value,
+    gaps: &[Gap],
     (since, until): (Option<Timestamp>, Option<Timestamp>),
 ) -> Option<String> {
-    let gaps = coverage["gaps"].as_array().into_iter().flatten();
-    let gaps = gaps.filter_map(read);
-    let is_within = |gap: &Gap| {
-        since.is_none_or(|since| gap.to >= since) && until.is_none_or(|until| gap.from <= until)
+    let is_within = |gap: &&Gap| {
+        since.is_none_or(|since| timestamp(gap.to) >= since)
+            && until.is_none_or(|until| timestamp(gap.from) <= until)
     };
-    let mut gaps: Vec<Gap> = gaps.filter(is_within).collect();
+    let mut gaps: Vec<&Gap> = gaps.iter().filter(is_within).collect();
     gaps.sort_by_key(|gap| gap.from);
     let last = gaps.last()?;
-    let period = period(last.from, last.to);
-    let cause = &last.cause;
+    let (from, to) = (timestamp(last.from), timestamp(last.to));
+    let (period, cause) = (period(from, to), last.cause.name());
     Some(match gaps.len() {
         1 => {
-            let long = long(last.to.duration_since(last.from));
+            let long = long(to.duration_since(from));
             format!("a gap of {long} in this time: {period} ({cause})")
         }
         number => format!(
             "{number} gaps in this time, the last {period} ({cause}); tidings coverage shows all"
         ),
-    })
-}
-
-fn read(gap: &Value) -> Option<Gap> {
-    let time = |name: &str| gap[name].as_str()?.parse().ok();
-    Some(Gap {
-        from: time("from")?,
-        to: time("to")?,
-        cause: gap["cause"].as_str()?.to_owned(),
     })
 }
 
@@ -87,16 +70,18 @@ fn long(time: SignedDuration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_history::Cause;
+    use tidings_store::UnixMillis;
 
     use super::*;
 
     #[test]
     fn a_gap_in_the_time_that_is_read_is_told_in_one_line() {
-        let gap = |from: &str, to: &str, cause: &str| json!({"from": format!("2026-11-{from}Z"), "to": format!("2026-11-{to}Z"), "cause": cause});
-        let absent = gap("28T14:27:35.123", "28T14:37:40", "absent");
-        let compacted = gap("20T23:00:00", "21T01:00:00", "compacted");
         let at = |text: &str| Some(format!("2026-11-{text}Z").parse::<Timestamp>().unwrap());
+        let millis = |text: &str| UnixMillis(at(text).unwrap().as_millisecond());
+        let gap = |from: &str, to: &str, cause| Gap::new(millis(from), millis(to), cause);
+        let absent = gap("28T14:27:35.123", "28T14:37:40", Cause::Absent);
+        let compacted = gap("20T23:00:00", "21T01:00:00", Cause::Compacted);
         for (gaps, time, expected) in [
             (vec![], (None, None), None),
             (
@@ -120,11 +105,10 @@ mod tests {
                     "2 gaps in this time, the last 2026-11-28 14:27:35 to 14:37:40 UTC (absent); tidings coverage shows all",
                 ),
             ),
-            (vec![&json!({"from": "then"})], (None, None), None),
         ] {
-            let told = line(&json!({"gaps": gaps}), time);
+            let gaps: Vec<Gap> = gaps.into_iter().cloned().collect();
+            let told = line(&gaps, time);
             assert_eq!(told.as_deref(), expected);
         }
-        assert_eq!(line(&Value::Null, (None, None)), None);
     }
 }

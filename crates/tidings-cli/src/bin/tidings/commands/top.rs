@@ -10,8 +10,9 @@ use tidings_cli::noise::{Noise, Span};
 use tidings_cli::table::{Cell, Column, Look, Screen, Table};
 use tidings_cli::time_form::TimeForm;
 use tidings_cli::times;
+use tidings_history::{Counted, timestamp};
 
-use super::archived::{self, Counted};
+use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
@@ -282,7 +283,7 @@ impl Top {
         let noises = &mut self.noises;
         let counted = archived::counts(&reader.server, (span.from, span.to), |count| {
             for (_, noise) in noises.iter_mut().filter(|(by, _)| *by == By::Reason) {
-                noise.count(&count.reason, count.hour, count.events);
+                noise.count(&count.reason, timestamp(count.hour), count.events);
             }
         });
         let Some(counted) = counted.await? else {
@@ -494,7 +495,7 @@ mod tests {
             ("events", "3 events, ", "each event once"),
             ("versions", "3 versions of events, ", "each version"),
         ] {
-            let answer = json!({"counted": counted, "counts": [
+            let answer = json!({"cluster": "prod", "counted": counted, "counts": [
                 {"hour": "2026-01-01T00:00:00Z", "reason": "BackOff", "events": 3},
             ]});
             let service = tower::service_fn(move |_: http::Request<Body>| {

@@ -6,14 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 #[cfg(feature = "objects")]
 use tidings_archive::JournalError;
-use tidings_archive::{Cause, Cluster, Past, Unsealed};
+use tidings_archive::{Cluster, Past, Unsealed};
+use tidings_history::{Cause, Coverage, Exported, Following, Taken, Versions};
 #[cfg(feature = "objects")]
 use tidings_objects::WaitingError;
+use tidings_server::FollowedCluster;
 #[cfg(feature = "objects")]
 use tidings_server::Waiting;
-use tidings_server::{
-    Ended, Exported, FollowedCluster, Following, ObservedVersion, Taken, Versions,
-};
 #[cfg(feature = "objects")]
 use tidings_store::Fault;
 use tidings_store::{BoxFuture, ReadError, UnixMillis};
@@ -26,7 +25,6 @@ const MEASURE: Duration = Duration::from_secs(30);
 
 /// A cluster's history, in the form that the server reads.
 pub(in crate::commands) struct Served {
-    name: String,
     past: Past,
     unsealed: Unsealed,
     #[cfg(feature = "objects")]
@@ -61,7 +59,6 @@ impl Served {
         measure(&past, &measured).await;
         let measuring = tokio::spawn(keep_measuring(past.clone(), Arc::clone(&measured)));
         let served = Self {
-            name: cluster.name().to_owned(),
             past,
             unsealed: cluster.unsealed(),
             #[cfg(feature = "objects")]
@@ -109,41 +106,26 @@ async fn measure(past: &Past, measured: &Mutex<Measured>) {
             let is_begun = past.is_begun(&coverage);
             let current = followed
                 .clone()
-                .filter(|(namespace, _)| is_begun && past.is_current(namespace));
-            let since = current.clone().map(|(_, position)| position.since).max();
-            let until = current.map(|(_, position)| position.covered_until());
+                .filter(|it| is_begun && past.is_current(&it.namespace));
+            let covered_since = current.clone().map(|it| it.since).max();
+            let complete_until = current.map(|it| it.complete_until).min();
+            let progress = followed.filter_map(|it| it.progress);
+            let totals = coverage.totals.unwrap_or_default();
             *measured.lock().unwrap_or_else(PoisonError::into_inner) = Measured {
-                events: coverage.events,
-                versions: followed.map(|(_, position)| position.versions).sum(),
-                stored_bytes: coverage.disk_bytes,
+                events: totals.events,
+                versions: progress.map(|it| it.versions).sum(),
+                stored_bytes: totals.disk_bytes,
                 gaps: coverage.gaps.iter().map(|gap| gap.gaps).sum(),
-                covered_since: since.map(UnixMillis),
-                kept_since: coverage.kept_since.map(UnixMillis),
+                covered_since,
+                kept_since: totals.kept_since,
                 taken: Taken {
-                    by_quota: coverage.trimmed.events,
-                    by_rules: coverage.ended_by_rules,
+                    by_quota: coverage.over_quota.events,
+                    by_rules: totals.ended_by_rules,
                 },
-                complete_until: until.min().map(UnixMillis),
+                complete_until,
             };
         }
         Err(error) => tracing::debug!(%error, "the stored events could not be counted"),
-    }
-}
-
-/// Converts versions of an event to the server's type.
-pub(in crate::commands) fn served(found: tidings_archive::Versions) -> Versions {
-    let versions = found.versions.into_iter().map(|version| ObservedVersion {
-        value: version.event,
-        source_version: version.version.to_string(),
-        observed_at: version.observed_at,
-    });
-    Versions {
-        versions: versions.collect(),
-        more: found.more,
-        ended: found.gone_at.map(|at| Ended {
-            at,
-            after: found.gone_after,
-        }),
     }
 }
 
@@ -154,37 +136,19 @@ impl tidings_server::Past for Served {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        Box::pin(async move {
-            let found = self.past.versions(key, after, limit).await?;
-            Ok(found.map(served))
-        })
+        Box::pin(self.past.versions(key, after, limit))
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>> {
-        Box::pin(async move {
-            let coverage = self.past.coverage().await?;
-            Ok(coverage.to_json(&self.name))
-        })
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+        Box::pin(self.past.coverage())
     }
 
-    fn coverage_of(
-        &self,
-        namespace: String,
-    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
-        Box::pin(async move {
-            let coverage = self.past.coverage_of(&namespace).await?;
-            Ok(Some(coverage.to_json_of(&self.name, &namespace)))
-        })
+    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
+        Box::pin(async move { self.past.coverage_of(&namespace).await.map(Some) })
     }
 
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
-        Box::pin(async move {
-            let page = self.past.export(place.as_deref()).await?;
-            Ok(page.map(|page| Exported {
-                lines: page.lines,
-                more: page.more,
-            }))
-        })
+        Box::pin(async move { self.past.export(place.as_deref()).await })
     }
 
     #[cfg(feature = "objects")]
@@ -222,7 +186,7 @@ impl tidings_server::Past for Served {
         following.clock_ahead = Some(now.clock_ahead);
         following.complete_until = measured.complete_until;
         following.received = now.versions + now.seen_before + now.ends + now.forgotten;
-        following.unsealed = self.unsealed.waiting();
+        following.pending = self.unsealed.waiting();
         let failure = self.unsealed.failure();
         following.is_older_than_sealed = failure.as_ref().is_some_and(|it| it.is_older);
         following.not_sealed = failure.map(|it| it.why);

@@ -6,6 +6,7 @@
 //! come first, may then be written twice.
 
 use serde_json::Value;
+use tidings_history::ExportLine;
 
 use super::super::archived;
 use super::super::cluster::{CommandError, Server};
@@ -22,25 +23,29 @@ pub(super) async fn copy(
     target: &mut Target,
     told: impl Fn(u64),
 ) -> Result<u64, CommandError> {
-    if let Some((first, _)) = lines {
+    let mut behind = Lines::default();
+    if let Some((first, last)) = lines {
         // Another archive may answer at the same address.
         let page = archived::export(server, &[]).await?;
-        is_continued(first, page.lines().next().unwrap_or_default())?;
+        let head = line(page.lines().next().unwrap_or_default())?;
+        is_continued(&line(&first.to_string())?, &head)?;
+        behind = Lines::behind(&line(&last.to_string())?);
     }
-    let last = lines.map(|(_, last)| last);
-    Lines::behind(last).copy(server, target, told).await
+    behind.copy(server, target, told).await
 }
 
 /// Checks that the file's first line and the export's first line are of the same archive and store.
-fn is_continued(first: &Value, head: &str) -> Result<(), CommandError> {
-    if first["store"] == line(head)?["store"] {
+fn is_continued(first: &ExportLine, head: &ExportLine) -> Result<(), CommandError> {
+    if let (ExportLine::Coverage(first), ExportLine::Coverage(head)) = (first, head)
+        && first.store == head.store
+    {
         return Ok(());
     }
     let why = "continue the export of another archive: export again without --resume";
     Err(CommandError::Usage(why.to_owned()))
 }
 
-fn line(text: &str) -> Result<Value, CommandError> {
+fn line(text: &str) -> Result<ExportLine, CommandError> {
     serde_json::from_str(text).map_err(|error| CommandError::Unreadable {
         what: "read the lines of the archive".to_owned(),
         why: error.to_string(),
@@ -60,40 +65,48 @@ struct Lines {
     has_head: bool,
 }
 
-/// The event whose version or end a line is.
-fn event(line: &Value) -> Option<String> {
-    if line["kind"] == "Deleted" {
-        return None;
-    }
-    let text = |name: &str| line[name].as_str();
-    Some(format!("{}/{}", text("namespace")?, text("name")?))
-}
-
-fn place(line: &Value) -> Place {
-    let version = &line["event"]["metadata"]["resourceVersion"];
-    let number = version.as_str().and_then(|text| text.parse().ok());
-    let epoch = line["epoch"].as_u64();
-    let is_end = line["kind"] == "End";
-    (is_end, epoch.unwrap_or(0), number.unwrap_or(0))
+/// The event whose version or end a line is, and the line's place.
+fn place(line: &ExportLine) -> Option<(String, Place)> {
+    let (namespace, name, place) = match line {
+        ExportLine::Version {
+            namespace,
+            name,
+            epoch,
+            event,
+            ..
+        } => {
+            let number = event.pointer("/metadata/resourceVersion");
+            let number = number.and_then(|text| text.as_str()?.parse().ok());
+            (namespace, name, (false, *epoch, number.unwrap_or(0)))
+        }
+        ExportLine::End {
+            namespace,
+            name,
+            resource_version,
+            ..
+        } => (namespace, name, (true, 0, *resource_version)),
+        _ => return None,
+    };
+    Some((format!("{namespace}/{name}"), place))
 }
 
 impl Lines {
     /// Selects the lines after the last line of an interrupted export.
-    fn behind(last: Option<&Value>) -> Self {
+    fn behind(last: &ExportLine) -> Self {
         Self {
-            last: last.and_then(|last| Some((event(last)?, place(last)))),
-            has_head: last.is_some(),
+            last: place(last),
+            has_head: true,
         }
     }
 
-    fn is_wanted(&self, line: &Value) -> bool {
-        if line["kind"] == "Coverage" {
+    fn is_wanted(&self, line: &ExportLine) -> bool {
+        if matches!(line, ExportLine::Coverage(_)) {
             return !self.has_head;
         }
         let Some((last, at)) = &self.last else {
             return true;
         };
-        event(line).is_none_or(|event| event != *last || place(line) > *at)
+        place(line).is_none_or(|(event, place)| event != *last || place > *at)
     }
 
     /// Copies the selected lines; returns the number of versions and ends.
@@ -112,15 +125,15 @@ impl Lines {
             let mut is_whole = false;
             query = None;
             for line in page.lines() {
-                let value = self::line(line)?;
-                if let Some(more) = value["continue"].as_str() {
-                    query = Some(("continue", more.to_owned()));
+                let read = self::line(line)?;
+                if let ExportLine::Continue { r#continue } = read {
+                    query = Some(("continue", r#continue));
                     continue;
                 }
-                is_whole |= value["kind"] == "Complete";
-                if self.is_wanted(&value) {
+                is_whole |= matches!(read, ExportLine::Complete {});
+                if self.is_wanted(&read) {
                     target.write_line(line)?;
-                    count += u64::from(event(&value).is_some());
+                    count += u64::from(place(&read).is_some());
                 }
             }
             target.flush()?;
@@ -145,31 +158,46 @@ mod tests {
 
     use super::*;
 
-    fn version(name: &str, epoch: u64, number: &str) -> Value {
-        json!({
+    const AT: &str = "2026-01-01T00:00:00Z";
+
+    fn read(value: &Value) -> ExportLine {
+        line(&value.to_string()).unwrap()
+    }
+
+    fn version(name: &str, epoch: u64, number: &str) -> ExportLine {
+        read(&json!({
             "kind": "Version", "namespace": "shop", "name": name, "epoch": epoch,
-            "event": {"metadata": {"resourceVersion": number}},
-        })
+            "observedAt": AT, "event": {"metadata": {"resourceVersion": number}},
+        }))
+    }
+
+    fn head(store: &str) -> ExportLine {
+        read(&json!({
+            "kind": "Coverage", "cluster": "prod", "form": 1, "store": store, "exportedAt": AT,
+        }))
     }
 
     #[test]
     fn an_export_of_another_archive_is_not_continued() {
-        let head = |store: &str| json!({"kind": "Coverage", "store": store, "exportedAt": store});
         let first = head("one");
-        assert!(is_continued(&first, &head("one").to_string()).is_ok());
-        let refused = is_continued(&first, &head("other").to_string()).unwrap_err();
+        assert!(is_continued(&first, &head("one")).is_ok());
+        let refused = is_continued(&first, &head("other")).unwrap_err();
         assert_eq!(refused.exit_code(), 2);
-        let unreadable = is_continued(&first, "").unwrap_err();
-        assert_eq!(unreadable.exit_code(), 1);
+        assert_eq!(line("").unwrap_err().exit_code(), 1);
     }
 
     #[test]
     fn an_export_goes_on_behind_its_last_line() {
-        let head = json!({"kind": "Coverage"});
-        let deleted = json!({"kind": "Deleted", "namespace": "shop", "name": "a"});
-        let behind = Lines::behind(Some(&deleted));
+        let head = head("one");
+        let deleted = read(&json!({
+            "kind": "Deleted", "namespace": "shop", "name": "a", "uid": "", "until": AT,
+        }));
+        let behind = Lines::behind(&deleted);
         assert!(!behind.is_wanted(&head) && behind.is_wanted(&version("a", 0, "9")));
-        let end = json!({"kind": "End", "namespace": "shop", "name": "a", "resourceVersion": "99"});
+        let end = read(&json!({
+            "kind": "End", "namespace": "shop", "name": "a", "uid": "", "resourceVersion": "99",
+            "observedAt": AT,
+        }));
         let lines = [
             head,
             version("a", 0, "9"),
@@ -178,9 +206,9 @@ mod tests {
             end,
             version("b", 0, "1"),
         ];
-        assert!(lines.iter().all(|line| Lines::behind(None).is_wanted(line)));
+        assert!(lines.iter().all(|line| Lines::default().is_wanted(line)));
         for at in 0..lines.len() {
-            let behind = Lines::behind(Some(&lines[at]));
+            let behind = Lines::behind(&lines[at]);
             let wanted: Vec<_> = lines.iter().map(|line| behind.is_wanted(line)).collect();
             // Lines of the event before the last line are not requested.
             for (other, wanted) in wanted.into_iter().enumerate() {

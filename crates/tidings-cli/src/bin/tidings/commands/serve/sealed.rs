@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use tidings_archive::Trimmed;
 use tidings_cli::times::duration_of_seconds;
 use tidings_cli::values::bytes;
+use tidings_history::{Coverage, Exported, Following, OverQuota, Versions};
 use tidings_objects::{
     LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster, WaitingSource,
 };
-use tidings_server::{Asked, Exported, FollowedCluster, Following, RunningClusters, Versions};
-use tidings_store::{BoxFuture, ReadError, UnixMillis};
+use tidings_server::{Asked, FollowedCluster, RunningClusters};
+use tidings_store::{BoxFuture, ReadError};
 use tokio::task::AbortHandle;
 
 use super::waiting::{Source, hear_first, keep_hearing};
-use crate::commands::archive::past::served;
 
 /// Polls for manifests between two polls for new clusters.
 const CLUSTERS_EVERY: u32 = 4;
@@ -253,26 +252,20 @@ impl tidings_server::Past for Past {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        Box::pin(async move {
-            let found = self.0.versions(&key, after, limit).await?;
-            Ok(found.map(served))
-        })
+        Box::pin(async move { self.0.versions(&key, after, limit).await })
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<serde_json::Value, ReadError>> {
-        Box::pin(async { Ok(self.0.coverage().to_json(self.0.name())) })
+    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+        Box::pin(async { Ok(self.0.coverage()) })
     }
 
-    fn coverage_of(
-        &self,
-        namespace: String,
-    ) -> BoxFuture<'_, Result<Option<serde_json::Value>, ReadError>> {
-        Box::pin(async move {
+    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
+        let coverage = Coverage {
             // Versions deleted for the quota are counted for all namespaces together.
-            let mut coverage = self.0.coverage().of_namespace(&namespace);
-            coverage.trimmed = Trimmed::default();
-            Ok(Some(coverage.to_json_of(self.0.name(), &namespace)))
-        })
+            over_quota: OverQuota::default(),
+            ..self.0.coverage().of_namespace(&namespace)
+        };
+        Box::pin(async { Ok(Some(coverage)) })
     }
 
     fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
@@ -282,9 +275,9 @@ impl tidings_server::Past for Past {
     fn following(&self) -> Following {
         let coverage = self.0.coverage();
         let followed = coverage.followed.iter();
-        let since = followed.clone().map(|(_, position)| position.since).max();
-        let until = followed.map(|(_, position)| position.covered_until());
-        let until = until.min();
+        let totals = coverage.totals.unwrap_or_default();
+        let since = followed.clone().map(|it| it.since).max();
+        let until = followed.map(|it| it.complete_until).min();
         let heard = self.0.heard();
         let mut following = Following::new(match &heard {
             Some(heard) if heard.failure.is_none() => "sealed and waiting",
@@ -293,21 +286,21 @@ impl tidings_server::Past for Past {
         let time = crate::clock::now();
         let now = time.as_millisecond();
         following.since_answer = self.1.as_ref().and_then(|it| it.since_answer(time));
-        following.unsealed = heard.as_ref().map(|heard| heard.versions);
+        following.pending = heard.as_ref().map(|heard| heard.versions);
         following.since_progress = until.map(|until| {
-            let since = u64::try_from(now.saturating_sub(until)).unwrap_or(0);
+            let since = u64::try_from(now.saturating_sub(until.0)).unwrap_or(0);
             Duration::from_millis(since)
         });
         let unheard = heard.and_then(|heard| heard.failure);
         let unheard = unheard.map(|why| format!("the pending versions are not known: {why}"));
         following.why = self.0.failure().or(unheard);
-        following.events = coverage.events;
-        following.versions = coverage.events;
-        following.stored_bytes = coverage.disk_bytes;
+        following.events = totals.events;
+        following.versions = totals.events;
+        following.stored_bytes = totals.disk_bytes;
         following.gaps = coverage.gaps.iter().map(|gap| gap.gaps).sum();
-        following.covered_since = since.map(UnixMillis);
-        following.kept_since = coverage.kept_since.map(UnixMillis);
-        following.complete_until = until.map(UnixMillis);
+        following.covered_since = since;
+        following.kept_since = totals.kept_since;
+        following.complete_until = until;
         following
     }
 

@@ -1,0 +1,175 @@
+//! Coverage: from when to when an archive has a cluster's events, and how much it keeps.
+
+use serde::{Deserialize, Serialize};
+use tidings_store::UnixMillis;
+
+use crate::gap::Gap;
+use crate::retention::Retention;
+use crate::wire;
+
+/// The coverage of a cluster, or of one of its namespaces.
+///
+/// Its JSON, with a `kind`, is the answer to `GET /coverage` ([`Answer`](crate::Answer)). Answers
+/// of former programs can be read, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Coverage {
+    /// The cluster's name in the archive.
+    pub cluster: String,
+    /// The namespace that the coverage is of; `None` for the whole cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// What is followed: the whole cluster, or each of several namespaces.
+    #[serde(default)]
+    pub followed: Vec<Followed>,
+    /// Gaps, in the order of their beginnings: a bounded number.
+    #[serde(default)]
+    pub gaps: Vec<Gap>,
+    /// Events or versions that were deleted to keep the quota. They are in no gap.
+    #[serde(default)]
+    pub over_quota: OverQuota,
+    /// How long events are kept; `None` if no rules are in force, as where nothing is followed.
+    /// Expired events are in no gap.
+    #[serde(default)]
+    pub retention: Option<Retention>,
+    /// If the archive continues one on object storage: the time before, which only that one covers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed_before: Option<SealedTime>,
+    /// Numbers of the whole cluster; `None` in the coverage of a namespace.
+    #[serde(flatten)]
+    pub totals: Option<Totals>,
+}
+
+impl Coverage {
+    /// Says what the numbers of this coverage count.
+    pub fn counted(&self) -> Counted {
+        // Only a sealed archive says how much it could not seal.
+        match self.totals {
+            Some(Totals { gone: Some(_), .. }) => Counted::Versions,
+            _ => Counted::Events,
+        }
+    }
+
+    /// Reduces the coverage of a cluster to what users of one namespace may see.
+    ///
+    /// Gaps and positions of other namespaces are left out, and so are numbers of the whole
+    /// cluster. `over_quota` stays as it is: the caller knows whether it is of the namespace.
+    #[must_use]
+    pub fn of_namespace(self, namespace: &str) -> Self {
+        let concerns = |of: &str| of.is_empty() || of == namespace;
+        let followed = self.followed.into_iter();
+        let followed = followed.filter(|followed| concerns(&followed.namespace));
+        let gaps = self.gaps.into_iter();
+        Self {
+            namespace: Some(namespace.to_owned()),
+            followed: followed
+                .map(|followed| Followed {
+                    progress: None,
+                    ..followed
+                })
+                .collect(),
+            gaps: gaps.filter(|gap| concerns(&gap.namespace)).collect(),
+            totals: None,
+            ..self
+        }
+    }
+}
+
+/// What the numbers of a cluster count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Counted {
+    /// Each event once, in the hour in which it was last seen.
+    #[default]
+    Events,
+    /// Each version, as a sealed archive does.
+    Versions,
+}
+
+/// Numbers of a whole cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Events that are kept, including expired ones until their space is released. A sealed archive
+    /// counts versions.
+    pub events: u64,
+    /// The hour in which the oldest event was last seen; `None` if there is no event.
+    #[serde(default, with = "wire::optional_time")]
+    pub kept_since: Option<UnixMillis>,
+    /// Bytes on disk, or of the files of a sealed archive.
+    pub disk_bytes: u64,
+    /// Events that expired at once when the rules of retention changed. They are in no gap.
+    #[serde(default)]
+    pub ended_by_rules: u64,
+    /// Of a sealed archive: versions that expired or were deleted before they were sealed, and
+    /// those that could not be read. They are in no gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<u64>,
+}
+
+/// How far a cluster, or one of its namespaces, was followed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Followed {
+    /// The followed namespace; empty for the whole cluster.
+    pub namespace: String,
+    /// The uid of the cluster's namespace `kube-system`, if it could be read.
+    #[serde(default)]
+    pub identity: Option<String>,
+    /// When following began.
+    #[serde(with = "wire::time")]
+    pub since: UnixMillis,
+    /// The time up to which nothing is missing, except in gaps. Not before [`since`](Self::since).
+    #[serde(with = "wire::time")]
+    pub complete_until: UnixMillis,
+    /// The field and label selectors of the followed events; empty for all events.
+    #[serde(default)]
+    pub selection: String,
+    /// How often the source went back to an earlier state.
+    #[serde(default)]
+    pub epoch: u64,
+    /// Whether the events that exist are being listed.
+    #[serde(default)]
+    pub listing: bool,
+    /// Numbers that tell how much is written in the whole cluster; `None` in the coverage of a
+    /// namespace.
+    #[serde(flatten)]
+    pub progress: Option<Progress>,
+}
+
+/// How far the changes of a source were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// The resourceVersion up to which everything is kept; `None` while events are being listed.
+    #[serde(default, with = "wire::optional_number")]
+    pub resource_version: Option<u64>,
+    /// The latest known resourceVersion of the source.
+    #[serde(with = "wire::number")]
+    pub latest_resource_version: u64,
+    /// Versions kept since following began.
+    pub versions: u64,
+}
+
+/// Events, or versions in a sealed archive, that were deleted to keep a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverQuota {
+    /// Their number.
+    pub events: u64,
+    /// The time before which all of them were observed; `None` if there are none. Former programs
+    /// named the time before which they were last seen.
+    #[serde(default, alias = "lastSeenBefore", with = "wire::optional_time")]
+    pub observed_before: Option<UnixMillis>,
+}
+
+/// The time that was sealed before an archive began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SealedTime {
+    /// When following began.
+    #[serde(with = "wire::time")]
+    pub since: UnixMillis,
+    /// The time up to which everything is sealed.
+    #[serde(with = "wire::time")]
+    pub until: UnixMillis,
+}
