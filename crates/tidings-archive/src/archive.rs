@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kube::Client;
-use tidings_history::{Coverage, Ended, Exported, Versions};
+use tidings_history::Following;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{Fault, NewRecord, ReadError, Store, UnixMillis, WriteError};
+use tidings_store::{Fault, NewRecord, ReadError, Store, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::clocks::Clocks;
-use crate::follow::follower::{Rules, State};
+use crate::follow::follower::Rules;
+use crate::history::ClusterHistory;
 use crate::keep::continued::{self, Continued, Continues, new_identity};
-use crate::keep::coverage;
 use crate::keep::expiry::{self, Expiry};
-use crate::keep::export;
 use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
 use crate::keep::keeper::{KeepError, KeepFor, Keeper};
@@ -34,7 +33,6 @@ use crate::keep::sweep;
 use crate::keep::unsealed::{JournalError, Unsealed};
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
-use crate::version::record::Record;
 
 /// The interval of checks of the quota.
 const LOOK: Duration = Duration::from_secs(30);
@@ -103,37 +101,6 @@ impl ClusterOptions {
             store: EmbeddedOptions::default(),
         }
     }
-}
-
-/// The state of following a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Following {
-    /// `watching` when all is well.
-    pub state: &'static str,
-    /// What is wrong, if something is.
-    pub why: Option<String>,
-    /// Time since the last progress; `None` if the cluster is not followed.
-    pub since_progress: Option<Duration>,
-    /// Versions kept since the archive was started.
-    pub versions: u64,
-    /// Versions that were observed again; they are kept once.
-    pub seen_before: u64,
-    /// Ends at the source that were noted.
-    pub ends: u64,
-    /// Observations of events that were deleted here.
-    pub forgotten: u64,
-    /// Events that were too large to be kept.
-    pub too_large: u64,
-    /// Events that could not be read.
-    pub unreadable: u64,
-    /// Records that were damaged, and replaced.
-    pub damaged: u64,
-    /// Events that were deleted to keep the quota.
-    pub over_quota: u64,
-    /// By how much the clock is ahead of what the followed clusters say in their answers, if it is:
-    /// then expiry is delayed for a day at most.
-    pub clock_ahead: Duration,
 }
 
 /// Why a cluster's folder could not be opened.
@@ -523,14 +490,22 @@ impl Cluster {
         })
     }
 
-    /// Older versions, coverage and exports.
-    pub fn past(&self) -> Past {
-        Past {
+    /// All versions, coverage and exports. Numbers that have to be counted are 0 in
+    /// [`following`](tidings_history::History::following).
+    pub fn history(&self) -> ClusterHistory {
+        ClusterHistory {
             name: self.name.clone(),
             identity: self.identity.clone(),
             keeper: Arc::clone(&self.keeper),
             progress: self.progress.clone(),
+            counted: watch::channel(Following::default()).1,
         }
+    }
+
+    /// Returns the history with numbers that are counted before this returns, and every half minute
+    /// while it is held. Needs a tokio runtime.
+    pub async fn counted_history(&self) -> ClusterHistory {
+        self.history().counting().await
     }
 
     /// The versions that wait to be sealed, if the options say that they do.
@@ -546,194 +521,4 @@ impl Cluster {
         while self.tasks.join_next().await.is_some() {}
         self.keeper.store.close().await;
     }
-}
-
-/// In the place where a page of versions continues: the bits that count the versions of a record,
-/// which has some hundreds at most.
-const COUNT_BITS: u32 = 16;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
-
-/// Bytes at which a page of versions ends: the answer is made from the whole page at once.
-const VERSIONS_BYTES_MAX: usize = 1 << 20;
-
-/// What an archive knows about a cluster in addition to the newest versions of its events.
-#[derive(Clone)]
-pub struct Past {
-    name: String,
-    identity: String,
-    keeper: Arc<Keeper>,
-    progress: Vec<Arc<Progress>>,
-}
-
-impl Past {
-    /// Versions of the event under a key (`namespace/name`), the newest first, after `after`, which
-    /// is [`Versions::more`] of the previous page. A page ends at `limit` versions or 1 MiB. `None`
-    /// if there is no such event.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn versions(
-        &self,
-        key: Bytes,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Option<Versions>, ReadError> {
-        if keys::is_own(&key) {
-            return Ok(None);
-        }
-        let Some(found) = self.keeper.store.get(key.clone()).await? else {
-            return Ok(None);
-        };
-        let newest = decode(&found.value)?;
-        let id = keys::id(&newest.newest.uid, &key);
-        let mut page = Versions {
-            ended: newest.gone.map(|gone| Ended {
-                at: UnixMillis(gone.observed_at),
-                after: gone.not_before.map(UnixMillis),
-            }),
-            ..Versions::default()
-        };
-        // Records are numbered, the newest last. A page ends before a version of a record, counted
-        // from the record's oldest, since newer versions may be added.
-        let (mut number, mut left) = match after {
-            Some(after) => (after >> COUNT_BITS, Some(after & COUNT_MASK)),
-            None => (newest.chunks, None),
-        };
-        let mut record = Some(newest);
-        let mut bytes = 0;
-        loop {
-            let found = match record.take() {
-                Some(newest) if newest.chunks == number => Some(newest),
-                _ => self.chunk(&id, number).await?,
-            };
-            // An expired chunk is gone, and so are those before it.
-            let Some(found) = found else {
-                return Ok(Some(page));
-            };
-            let total = found.count();
-            let wanted = left.take().unwrap_or(total).min(total);
-            // One at a time: each may have the maximum length of an event.
-            let versions = found.versions().zip((0..total).rev());
-            for (version, at) in versions {
-                let version = version.map_err(damaged)?;
-                if at >= wanted {
-                    continue;
-                }
-                if page.versions.len() >= limit || bytes >= VERSIONS_BYTES_MAX {
-                    page.more = Some(number << COUNT_BITS | (at + 1) & COUNT_MASK);
-                    return Ok(Some(page));
-                }
-                bytes += version.event.len();
-                page.versions.push(version);
-            }
-            match number.checked_sub(1) {
-                Some(before) => number = before,
-                None => return Ok(Some(page)),
-            }
-        }
-    }
-
-    async fn chunk(&self, id: &[u8], number: u64) -> Result<Option<Record>, ReadError> {
-        let chunk = self.keeper.store.get(keys::chunk(id, number)).await?;
-        chunk.map(|chunk| decode(&chunk.value)).transpose()
-    }
-
-    /// The times that are covered, and gaps.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn coverage(&self) -> Result<Coverage, ReadError> {
-        coverage::read(&self.keeper, &self.name).await
-    }
-
-    /// What of the coverage concerns a namespace: its gaps and those of the whole cluster, what
-    /// retention ends, and what the quota took of it; no numbers of the whole cluster.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn coverage_of(&self, namespace: &str) -> Result<Coverage, ReadError> {
-        coverage::read_of(&self.keeper, &self.name, namespace).await
-    }
-
-    /// The coverage for frequent requests: `kept_since` may be earlier until the space of expired
-    /// events is released.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn counted(&self) -> Result<Coverage, ReadError> {
-        coverage::counted(&self.keeper, &self.name).await
-    }
-
-    /// A page of everything that is kept, as the lines of an export. The first page has no place
-    /// and begins with the cluster's coverage; the next begins at [`Exported::more`]. A place is
-    /// `NUMBER/namespace/name`, where 0 means all of that event. `None` if the text is not a place.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn export(&self, place: Option<&str>) -> Result<Option<Exported>, ReadError> {
-        let head = match place {
-            None => export::head(&self.keeper, &self.name, &self.identity).await?,
-            Some(_) => Vec::new(),
-        };
-        let page = export::page(&self.keeper, place).await?;
-        Ok(page.map(|mut page| {
-            page.lines.splice(..0, head);
-            page
-        }))
-    }
-
-    /// Whether the position of a namespace, or of the whole cluster if it is empty, says how far
-    /// the cluster is followed now: one that is not followed any more stays where it was. If
-    /// nothing is followed, all of them do.
-    pub fn is_current(&self, namespace: &str) -> bool {
-        let mut followed = self.progress.iter();
-        self.progress.is_empty() || followed.any(|progress| progress.namespace == namespace)
-    }
-
-    /// Whether everything that is followed has a position in this coverage. If not, the cluster has
-    /// not answered yet, or not for one of several namespaces: of that one nothing is covered.
-    pub fn is_begun(&self, coverage: &Coverage) -> bool {
-        let has_position = |namespace: &str| {
-            let mut followed = coverage.followed.iter();
-            followed.any(|found| found.namespace == namespace)
-        };
-        let mut followed = self.progress.iter();
-        followed.all(|progress| has_position(&progress.namespace))
-    }
-
-    /// The state of following: of the selection in the worst state.
-    pub fn following(&self) -> Following {
-        let now = self.keeper.clock.steady();
-        let worst = self.progress.iter().max_by_key(|progress| {
-            let (state, _) = progress.state();
-            (!matches!(state, State::Watching), progress.since(now))
-        });
-        let (state, why) = worst.map_or((State::NotFollowed, None), |worst| worst.state());
-        let count = |counter: &std::sync::atomic::AtomicU64| {
-            counter.load(std::sync::atomic::Ordering::Relaxed)
-        };
-        let counters = &self.keeper.counters;
-        Following {
-            state: state.name(),
-            why,
-            since_progress: worst.map(|worst| worst.since(now)),
-            versions: count(&counters.versions),
-            seen_before: count(&counters.seen_before),
-            ends: count(&counters.ends),
-            forgotten: count(&counters.forgotten),
-            too_large: count(&counters.too_large),
-            unreadable: count(&counters.unreadable),
-            damaged: count(&counters.damaged),
-            over_quota: count(&counters.over_quota),
-            clock_ahead: Duration::from_millis(count(&counters.clock_ahead)),
-        }
-    }
-}
-
-fn decode(value: &Bytes) -> Result<Record, ReadError> {
-    Record::decode(value).map_err(damaged)
-}
-
-fn damaged(error: crate::version::record::Damaged) -> ReadError {
-    Fault::Corrupt(error.to_string()).into()
 }

@@ -3,13 +3,14 @@
 //! A [`Cluster`] is a folder and a client. It lists and watches the events of the client's cluster,
 //! writes every version it observes into the folder's store, and continues from its position when
 //! it is opened again. Nothing is changed in the cluster. [`Cluster::store`] has the newest version
-//! of each event, as an API server serves it; [`Cluster::past`] has the older versions and the
+//! of each event, as an API server serves it; [`Cluster::history`] has the older versions and the
 //! covered times.
 //!
 //! ```no_run
 //! use std::path::Path;
 //!
 //! use tidings_archive::{Cluster, ClusterOptions};
+//! use tidings_history::History;
 //! use tidings_store::ListRequest;
 //!
 //! # async fn follow() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,12 +21,12 @@
 //!
 //! let page = cluster.store().list(ListRequest::prefix("shop/").limit(1)).await?;
 //! if let Some(event) = page.records.into_iter().next() {
-//!     let found = cluster.past().versions(event.key, None, 100).await?;
+//!     let found = cluster.history().versions(event.key, None, 100).await?;
 //!     for version in found.unwrap_or_default().versions {
 //!         println!("{} at {:?}", version.number, version.observed_at);
 //!     }
 //! }
-//! for gap in cluster.past().coverage().await?.gaps {
+//! for gap in cluster.history().coverage(None).await?.gaps {
 //!     println!("from {:?} to {:?}: {}", gap.from, gap.to, gap.cause.name());
 //! }
 //! cluster.close().await;
@@ -62,14 +63,16 @@ mod follow;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod history;
 mod keep;
 #[cfg(test)]
 mod simulation;
 mod source;
 mod version;
 
-pub use archive::{Cluster, ClusterError, ClusterOptions, Following, Past, import};
+pub use archive::{Cluster, ClusterError, ClusterOptions, import};
 pub use clocks::Clocks;
+pub use history::ClusterHistory;
 pub use keep::commits::Commit;
 pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
 pub use keep::import::{ImportError, Imported};

@@ -30,6 +30,7 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// The cluster's name in the archive.
+    #[serde(default)]
     pub cluster: String,
     /// What is counted.
     #[serde(default)]

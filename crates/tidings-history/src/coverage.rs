@@ -14,7 +14,8 @@ use crate::wire;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Coverage {
-    /// The cluster's name in the archive.
+    /// The cluster's name in the archive. An export need not have it.
+    #[serde(default)]
     pub cluster: String,
     /// The namespace that the coverage is of; `None` for the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,8 @@
 //! A [`Version`] is one state of an event at its source. [`Coverage`] says from when to when an
 //! archive has the versions of a cluster, with each [`Gap`] in which some may be missing, and how
 //! long events are kept ([`Retention`]). [`Following`] is the state of following the cluster now.
+//! [`History`] is the contract of whoever keeps all of this: an archive on a disk, or one on object
+//! storage.
 //!
 //! Types with serde's traits are answers of an archive's API, and the lines of its exports: a
 //! server writes them, and clients read what it wrote into the same types. The crate has no input
@@ -23,6 +25,7 @@ mod coverage;
 mod export;
 mod following;
 mod gap;
+mod history;
 mod retention;
 mod version;
 mod wire;
@@ -32,6 +35,10 @@ pub use coverage::{Counted, Coverage, Followed, OverQuota, Progress, SealedTime,
 pub use export::{EXPORT_FORM, ExportHead, ExportLine, Exported};
 pub use following::{Following, Taken};
 pub use gap::{Cause, Gap, StoredGap, stored_gaps};
+pub use history::{
+    Capabilities, History, ListOrder, Numbers, ObjectRequests, Pending, PendingVersions, Reads,
+    Unwatched,
+};
 pub use retention::Retention;
 pub use version::{ENDED_AFTER, ENDED_AT, Ended, OBSERVED_AT, Version, Versions};
 pub use wire::timestamp;

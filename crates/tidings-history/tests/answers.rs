@@ -49,7 +49,6 @@ fn an_answer_of_a_former_program_is_read() {
     let text = text.replace(r#""8""#, r#""eight""#);
     let coverage: Coverage = serde_json::from_str(&text).unwrap();
     assert_eq!(coverage.followed[0].progress, None);
-    assert!(serde_json::from_str::<Coverage>(r#"{"followed": []}"#).is_err());
 }
 
 #[test]

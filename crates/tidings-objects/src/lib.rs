@@ -59,7 +59,7 @@ pub use forged::Forged;
 pub use manifest::{File, Manifest, OverQuota, Removed, Rollup};
 pub use place::{Place, PlaceError};
 pub use reader::{
-    AskError, Asked, HearError, HeardOf, LookError, ReadOptions, Reader, SealedCluster,
+    AskError, HearError, HeardOf, LookError, ReadOptions, Reader, SealedCluster, SealedHistory,
     WaitingSource,
 };
 pub use row::Unreadable;

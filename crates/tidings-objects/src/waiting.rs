@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidings_archive::{Cluster, JournalError, Part, Position, Unsealed};
-use tidings_history::{Gap, stored_gaps};
+use tidings_history::{Gap, Pending, PendingVersions, stored_gaps};
+use tidings_store::{BoxFuture, Fault, ReadError};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -109,6 +110,22 @@ impl Waiting {
         let (cluster, writer) = (Arc::clone(&self.cluster), self.writer.to_string());
         let made = spawn_blocking(move || make(&cluster, writer, from, part));
         Ok(Some(made.await.map_err(|_| WaitingError::Panicked)??))
+    }
+}
+
+impl PendingVersions for Waiting {
+    fn pending(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Pending, ReadError>> {
+        Box::pin(async move {
+            if !self.is_known() {
+                return Ok(Pending::NotSealed);
+            }
+            match self.file(from, to).await {
+                Ok(Some(file)) => Ok(Pending::File(file)),
+                Ok(None) => Ok(Pending::Sealed),
+                Err(WaitingError::Journal(JournalError::Read(error))) => Err(error),
+                Err(error) => Err(Fault::Storage(Arc::new(error)).into()),
+            }
+        })
     }
 }
 

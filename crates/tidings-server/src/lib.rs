@@ -95,7 +95,7 @@ pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
-pub use api::followed::{Asked, FollowedCluster, Past, Waiting};
+pub use api::followed::FollowedCluster;
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;
 pub use api::server::ApiServer;

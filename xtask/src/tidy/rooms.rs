@@ -57,7 +57,7 @@ const ROOMS: [(&str, &[Rank]); 11] = [
     (
         "crates/tidings-archive/src",
         &[
-            &[("archive", &["archive.rs", "fuzzing.rs"])],
+            &[("archive", &["archive.rs", "history.rs", "fuzzing.rs"])],
             &[("source", &["source/"])],
             &[("follow", &["follow/"])],
             &[("keep", &["keep/"])],

@@ -364,8 +364,8 @@ impl Unsealed {
         Ok(is_there.then_some(part))
     }
 
-    /// Cuts the journal. Nothing is committed meanwhile: what the positions say is kept has an entry
-    /// before the cut, and nothing else has.
+    /// Cuts the journal. Nothing is committed meanwhile: what the positions say is kept has an
+    /// entry before the cut, and nothing else has.
     async fn cut(&self, journal: &Journal) -> Result<Cut, ReadError> {
         let _guard = journal.gate.write().await;
         Ok(Cut {

@@ -5,6 +5,7 @@ use std::path::Path;
 use kube::ResourceExt;
 use tidings_api::codec;
 use tidings_archive::{Cluster, Selection};
+use tidings_history::History;
 use tidings_testing::free_port;
 
 use crate::support::{Source, follow, names, open, options, until, versions};
@@ -27,13 +28,13 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
     for round in 2..8 {
         // One of them before the archive starts, which sees only the last version.
         let archive = open(&kept, &source).await;
-        let past = archive.past();
+        let history = archive.history();
         for (name, versions) in &mut ledger {
             versions.push(version(&source.count(name, round).await));
         }
         let (last, expected) = ledger.last_key_value().unwrap();
         until(async || {
-            let found = versions(&past, last).await?;
+            let found = versions(&history, last).await?;
             (found.first() == expected.last()).then_some(())
         })
         .await;
@@ -48,16 +49,16 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
         }
     }
     let archive = open(&kept, &source).await;
-    let past = archive.past();
+    let history = archive.history();
     for (name, expected) in &ledger {
         until(async || {
-            let mut found = versions(&past, name).await?;
+            let mut found = versions(&history, name).await?;
             found.reverse();
             (found == *expected).then_some(())
         })
         .await;
     }
-    let coverage = past.coverage().await.unwrap();
+    let coverage = history.coverage(None).await.unwrap();
     assert_eq!(coverage.gaps, [], "nothing was missed");
     assert_eq!(coverage.totals.unwrap().events, 20);
     let followed = &coverage.followed[0];
@@ -78,8 +79,8 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     std::fs::copy(first.join("tokens.csv"), second.join("tokens.csv")).unwrap();
     source.create("web").await;
     let mut archive = open(&kept, &source).await;
-    let past = archive.past();
-    until(async || versions(&past, "web").await).await;
+    let history = archive.history();
+    until(async || versions(&history, "web").await).await;
     source.server.shutdown().await;
 
     let other = Source::start(&second, port).await;
@@ -88,7 +89,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
         other.create(&format!("foreign.{number}")).await;
     }
     let why = until(async || {
-        let following = past.following();
+        let following = history.following();
         following.why.filter(|_| following.state == "other cluster")
     })
     .await;
@@ -96,8 +97,8 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     // The same after a restart of the archive.
     archive.close().await;
     archive = follow(&kept, &other).await;
-    let past = archive.past();
-    until(async || (past.following().state == "other cluster").then_some(())).await;
+    let history = archive.history();
+    until(async || (history.following().state == "other cluster").then_some(())).await;
     assert_eq!(names(&*archive.store()).await, ["shop/web"]);
     archive.close().await;
     other.server.shutdown().await;
@@ -105,13 +106,13 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     let source = Source::start(&first, port).await;
     let counted = source.count("web", 2).await;
     let archive = open(&kept, &source).await;
-    let past = archive.past();
+    let history = archive.history();
     until(async || {
-        let found = versions(&past, "web").await?;
+        let found = versions(&history, "web").await?;
         (found.first() == Some(&version(&counted))).then_some(())
     })
     .await;
-    assert_eq!(past.coverage().await.unwrap().gaps, []);
+    assert_eq!(history.coverage(None).await.unwrap().gaps, []);
     archive.close().await;
     source.server.shutdown().await;
 }
@@ -130,12 +131,15 @@ async fn an_event_is_kept_as_it_was_when_it_is_gone_and_its_name_is_used_again()
     let folder = tempfile::tempdir().unwrap();
     let source = Source::start(&folder.path().join("source"), 0).await;
     let archive = open(&folder.path().join("archive"), &source).await;
-    let (past, store) = (archive.past(), archive.store());
+    let (history, store) = (archive.history(), archive.store());
     let elder = source.create("web").await;
     let counted = source.count("web", 2).await;
     source.delete("web").await;
     until(async || {
-        let versions = past.versions("shop/web".into(), None, 9).await.unwrap()?;
+        let versions = history
+            .versions("shop/web".into(), None, 9)
+            .await
+            .unwrap()?;
         versions.ended
     })
     .await;
@@ -166,9 +170,12 @@ async fn an_event_is_kept_as_it_was_when_it_is_gone_and_its_name_is_used_again()
     assert_eq!(new.uid(), younger.uid().unwrap());
     let created = elder.creation_timestamp().unwrap().0.as_second();
     assert_eq!(kept.creation_timestamp.unwrap().seconds, Some(created));
-    let found = versions(&past, &elder_name).await.unwrap();
+    let found = versions(&history, &elder_name).await.unwrap();
     assert_eq!(found, [version(&counted), version(&elder)]);
-    assert_eq!(versions(&past, "web").await.unwrap(), [version(&younger)]);
+    assert_eq!(
+        versions(&history, "web").await.unwrap(),
+        [version(&younger)]
+    );
     archive.close().await;
     source.server.shutdown().await;
 }
@@ -185,9 +192,9 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     for count in 1..200 {
         source.count("web", count).await;
     }
-    let past = archive.past();
+    let history = archive.history();
     let all = until(async || {
-        versions(&past, "web")
+        versions(&history, "web")
             .await
             .filter(|found| found.len() == 200)
     });
@@ -202,12 +209,11 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     source.count("web", 1000).await;
     let last = version(&source.count("other", 2).await);
     until(async || {
-        let found = versions(&past, "other").await?;
+        let found = versions(&history, "other").await?;
         (found.first() == Some(&last)).then_some(())
     })
     .await;
     assert_eq!(names(&*store).await, ["shop/other"]);
-    assert_eq!(past.following().forgotten, 1);
     archive.close().await;
     source.server.shutdown().await;
 }
@@ -228,18 +234,18 @@ async fn a_namespace_that_never_answered_is_not_covered() {
     };
     let opened = Cluster::open(&kept, &source.client, of(&["shop"])).await;
     let archive = opened.unwrap();
-    let past = archive.past();
-    until(async || (past.following().state == "watching").then_some(())).await;
-    assert!(past.is_begun(&past.coverage().await.unwrap()));
+    let history = archive.history();
+    until(async || (history.following().state == "watching").then_some(())).await;
+    let counted = archive.counted_history().await.following();
+    assert!(counted.covered_since.is_some());
     archive.close().await;
     source.server.shutdown().await;
     // The source is away when another namespace is followed, too.
     let opened = Cluster::open(&kept, &source.client, of(&["shop", "other"])).await;
     let archive = opened.unwrap();
-    let past = archive.past();
-    let coverage = past.coverage().await.unwrap();
-    assert!(past.is_current("shop") && past.is_current("other"));
-    assert!(!past.is_begun(&coverage), "{:?}", coverage.followed);
+    let history = archive.counted_history().await;
+    assert_eq!(history.coverage(None).await.unwrap().followed.len(), 1);
+    assert_eq!(history.following().covered_since, None);
     archive.close().await;
 }
 
@@ -255,26 +261,26 @@ async fn a_cluster_followed_from_now_on_is_not_listed() {
     from_now.from_now = true;
     let opened = Cluster::open(&kept, &source.client, from_now).await;
     let archive = opened.unwrap();
-    let past = archive.past();
-    until(async || (past.following().state == "watching").then_some(())).await;
+    let history = archive.history();
+    until(async || (history.following().state == "watching").then_some(())).await;
     let changed = version(&source.count("changed", 2).await);
     source.delete("ended").await;
     let new = version(&source.create("new").await);
-    until(async || (versions(&past, "new").await? == [new]).then_some(())).await;
+    until(async || (versions(&history, "new").await? == [new]).then_some(())).await;
     let store = archive.store();
     assert_eq!(
         names(&*store).await,
         ["shop/changed", "shop/ended", "shop/new"]
     );
-    assert_eq!(versions(&past, "changed").await, Some(vec![changed]));
-    assert_eq!(past.coverage().await.unwrap().gaps, []);
+    assert_eq!(versions(&history, "changed").await, Some(vec![changed]));
+    assert_eq!(history.coverage(None).await.unwrap().gaps, []);
     archive.close().await;
     // From then on it continues where it was.
     source.create("meanwhile").await;
     let archive = open(&kept, &source).await;
     let store = archive.store();
     until(async || (names(&*store).await.len() == 4).then_some(())).await;
-    assert_eq!(archive.past().coverage().await.unwrap().gaps, []);
+    assert_eq!(archive.history().coverage(None).await.unwrap().gaps, []);
     archive.close().await;
     source.server.shutdown().await;
 }

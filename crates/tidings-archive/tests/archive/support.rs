@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use tidings_archive::{Cluster, ClusterOptions, Past};
-use tidings_history::Versions;
+use tidings_archive::{Cluster, ClusterHistory, ClusterOptions};
+use tidings_history::{History, Versions};
 use tidings_server::Running;
 use tidings_store::{ListRequest, Store};
 use tidings_testing::serving;
@@ -61,8 +61,8 @@ impl Source {
 /// Follows with short waits; it has begun to watch when this returns.
 pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
     let cluster = follow(folder, source).await;
-    let past = cluster.past();
-    until(async || (past.following().state == "watching").then_some(())).await;
+    let history = cluster.history();
+    until(async || (history.following().state == "watching").then_some(())).await;
     cluster
 }
 
@@ -95,11 +95,11 @@ pub(crate) async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// All versions of an event, in pages, as its name's counts and source versions, the newest first.
-pub(crate) async fn versions(past: &Past, name: &str) -> Option<Vec<u64>> {
+pub(crate) async fn versions(history: &ClusterHistory, name: &str) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let page: Versions = past
+        let page: Versions = history
             .versions(format!("shop/{name}").into(), after, 10)
             .await
             .unwrap()?;

@@ -28,6 +28,12 @@ pub trait WaitingSource: Send + Sync + 'static {
     /// Returns what [`Waiting::file`](crate::Waiting::file) of the writing store gives, or why it
     /// cannot.
     fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Option<Bytes>, String>>;
+
+    /// The address of that archive, where the cluster's events can be watched; `None`, which is the
+    /// default, if it is not known.
+    fn address(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why the archive gave no usable answer about pending versions.
@@ -58,7 +64,7 @@ pub enum AskError {
 
 /// The source of pending versions of one cluster, and how the last request ended.
 pub(super) struct Listening {
-    source: Arc<dyn WaitingSource>,
+    pub(super) source: Arc<dyn WaitingSource>,
     folder: Arc<Folder>,
     cluster: Arc<str>,
     pub(super) bytes_max: u64,

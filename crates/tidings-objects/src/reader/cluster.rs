@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use object_store::Error;
 use parking_lot::{Mutex, RwLock};
+use tidings_history::ObjectRequests;
 use tidings_store::{At, ReadError, Revision};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -55,18 +56,6 @@ pub enum LookError {
         /// The cluster's name.
         cluster: String,
     },
-}
-
-/// Counts of the requests to object storage for a cluster, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Asked {
-    /// Number of requests.
-    pub requests: u64,
-    /// Number of requests that failed.
-    pub failed: u64,
-    /// Bytes of files that were read.
-    pub bytes: u64,
 }
 
 /// One cluster of a sealed archive; see the module documentation.
@@ -175,9 +164,9 @@ impl Sealed {
     }
 
     /// Returns the counts of requests to object storage.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn requests(&self) -> ObjectRequests {
         let counters = &self.fetch.counters;
-        Asked {
+        ObjectRequests {
             requests: counters.requests.load(Ordering::Relaxed),
             failed: counters.failed.load(Ordering::Relaxed),
             bytes: counters.bytes.load(Ordering::Relaxed),

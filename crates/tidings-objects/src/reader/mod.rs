@@ -6,7 +6,7 @@
 //!
 //! The modules, each of which uses those after it:
 //!
-//! - `served` and `store`: what a server needs;
+//! - `history`, `served` and `store`: what a server needs;
 //! - `watched`: the changes that watchers get;
 //! - `hear` and `cluster`: the newest view;
 //! - `ask`: requests for pending versions;
@@ -27,6 +27,7 @@ mod footer;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod hear;
+mod history;
 mod leaf;
 mod list;
 mod names;
@@ -46,8 +47,9 @@ mod watched;
 use std::sync::Arc;
 
 pub use ask::{AskError, WaitingSource};
-pub use cluster::{Asked, LookError};
+pub use cluster::LookError;
 pub use hear::HearError;
+pub use history::SealedHistory;
 pub use served::{HeardOf, SealedCluster};
 
 use cluster::Sealed;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use tidings_history::{Coverage, OverQuota, Totals, Versions};
+use tidings_history::{Coverage, ObjectRequests, OverQuota, Totals, Versions};
 use tidings_store::{At, ReadError, Store, UnixMillis};
 
-use super::cluster::{Asked, LookError, Sealed};
+use super::ask::WaitingSource;
+use super::cluster::{LookError, Sealed};
 use super::hear::HearError;
 use super::store::{self, SealedStore};
 use super::view::View;
@@ -131,8 +132,13 @@ impl SealedCluster {
     }
 
     /// Returns the counts of requests to object storage.
-    pub fn asked(&self) -> Asked {
-        self.0.asked()
+    pub fn requests(&self) -> ObjectRequests {
+        self.0.requests()
+    }
+
+    /// Returns the source of pending versions, if there is one.
+    pub(super) fn source(&self) -> Option<&dyn WaitingSource> {
+        self.0.listening.as_ref().map(|it| &*it.source)
     }
 }
 

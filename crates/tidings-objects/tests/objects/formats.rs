@@ -19,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tidings_api::codec;
-use tidings_history::Cause;
+use tidings_history::{Cause, History as _};
 use tidings_objects::{
     Place, ReadOptions, Reader, SealOptions, Waiting, WaitingSource, check, newest,
 };
@@ -167,7 +167,7 @@ async fn opens(packed: &[u8]) {
     for record in listed(&*cluster.store(), &ListRequest::default(), 500).await {
         let (namespace, name) = id(&record);
         let key = format!("{namespace}/{name}").into();
-        let versions = cluster.past().versions(key, None, 500).await;
+        let versions = cluster.history().versions(key, None, 500).await;
         for version in versions.unwrap().unwrap().versions {
             let event = codec::decode_stored(&version.event, version.number).unwrap();
             let uid = event.metadata.unwrap().uid.unwrap();
@@ -177,7 +177,7 @@ async fn opens(packed: &[u8]) {
     let all = expected.iter();
     let all = all.map(|((uid, _, number), message)| ((uid.clone(), *number), message.clone()));
     assert_eq!(found, all.collect());
-    let coverage = cluster.past().coverage().await.unwrap();
+    let coverage = cluster.history().coverage(None).await.unwrap();
     let [followed] = &coverage.followed[..] else {
         panic!("{:?}", coverage.followed);
     };

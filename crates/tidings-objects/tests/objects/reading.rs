@@ -19,6 +19,8 @@ use object_store::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tidings_api::codec;
+use tidings_archive::ClusterHistory;
+use tidings_history::History as _;
 use tidings_objects::{Place, ReadOptions, Reader, SealOptions, SealedCluster, newest};
 use tidings_store::clock::Clock;
 use tidings_store::{
@@ -351,7 +353,7 @@ pub(crate) async fn latest_records(
 /// Makes the same requests to the archive and to the reader, and compares the answers.
 pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     let cluster = world.open().await;
-    let (hot, past) = (cluster.store(), cluster.past());
+    let (hot, past) = (cluster.store(), cluster.history());
     let (hot, cold) = (&*hot, &*sealed.store());
     let object = |name: &str, kind: Option<&str>, namespace: Option<&str>| ObjectSelector::Name {
         name: name.to_owned(),
@@ -477,21 +479,16 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
 
 /// The versions of an event, by pages of several sizes. Those that were observed before its name
 /// was used again may have it, or not.
-async fn same_versions(past: &tidings_archive::Past, sealed: &SealedCluster, key: &Bytes) {
+async fn same_versions(past: &ClusterHistory, sealed: &SealedCluster, key: &Bytes) {
     let nameless = |value: &Bytes| {
         let mut event = codec::decode_stored(value, 0).unwrap();
         event.metadata.as_mut().unwrap().name = None;
         event
     };
-    let found = past
-        .versions(key.clone(), None, 10_000)
-        .await
-        .unwrap()
-        .unwrap();
-    let expected = found
-        .versions
-        .iter()
-        .map(|it| (it.order(), it.observed_at, nameless(&it.event)));
+    let found = past.versions(key.clone(), None, 10_000).await;
+    let found = found.unwrap().unwrap().versions;
+    let expected = found.iter();
+    let expected = expected.map(|it| (it.order(), it.observed_at, nameless(&it.event)));
     let expected: Vec<_> = expected.collect();
     for limit in [2, 500] {
         let (mut all, mut after) = (Vec::new(), None);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidings_archive::Cluster;
-use tidings_history::{Cause, Gap};
+use tidings_history::{Cause, Gap, History};
 use tidings_objects::{
     ContinueError, FolderError, Manifest, Place, SealError, SealOptions, Sealer, check, newest,
 };
@@ -432,7 +432,7 @@ async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
     assert_eq!(coverage.followed[0].since.0, began);
     // The archive itself covers what it has.
     let cluster = new.open().await;
-    let coverage = cluster.past().coverage().await.unwrap();
+    let coverage = cluster.history().coverage(None).await.unwrap();
     assert_eq!(coverage.followed[0].since.0, begun_anew);
     let sealed = coverage.sealed_before.unwrap();
     assert_eq!((sealed.since.0, sealed.until.0), (began, ended));
@@ -468,7 +468,7 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     for is_taken in [true, false] {
         assert_eq!(new.take_over(&place).await.unwrap(), is_taken);
         let cluster = new.open().await;
-        let coverage = cluster.past().coverage().await.unwrap();
+        let coverage = cluster.history().coverage(None).await.unwrap();
         assert_eq!(
             (
                 coverage.followed[0].since.0,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, PostParams};
 use tidings_archive::{Cluster, ClusterOptions};
+use tidings_history::History;
 use tidings_objects::{ContinueError, SealError, SealOptions, Sealer, check, newest, take_over};
 use tidings_store::clock::Clock;
 use tidings_testing::serving;
@@ -105,7 +106,7 @@ async fn what_is_observed_meanwhile_waits_for_the_next_time() {
     let mut options = ClusterOptions::new("prod");
     options.seal = true;
     let cluster = Cluster::open(&kept, &client, options).await.unwrap();
-    let past = cluster.past();
+    let past = cluster.history();
     let observe = async |number: u64| {
         let name = format!("web.{number}");
         let event = serving::event(&name);

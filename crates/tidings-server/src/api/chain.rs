@@ -287,7 +287,8 @@ async fn allowed(
     (began, gone): (Instant, Gone),
 ) -> Response {
     if let Some(followed) = &server.followed {
-        if followed.is_sealed && (info.changes_events() || info.deletes_events()) {
+        let is_change = info.changes_events() || info.deletes_events();
+        if is_change && !followed.history.capabilities().delete {
             return Status::sealed(&followed.name).into_response();
         }
         if info.changes_events() {

@@ -106,11 +106,14 @@ fn documents(verbs: &str) -> Documents {
 
 /// The documents of a server.
 fn documents_of(server: &ApiServer) -> &'static Documents {
-    match &server.followed {
-        Some(followed) if followed.is_sealed && followed.past.is_watched() => &SENT_WATCHED,
-        Some(followed) if followed.is_sealed => &SENT_SEALED,
-        Some(_) => &SENT_READ_ONLY,
-        None => &SENT,
+    let Some(followed) = &server.followed else {
+        return &SENT;
+    };
+    let can = followed.history.capabilities();
+    match (can.delete, can.watch) {
+        (true, _) => &SENT_READ_ONLY,
+        (false, Ok(())) => &SENT_WATCHED,
+        (false, Err(_)) => &SENT_SEALED,
     }
 }
 

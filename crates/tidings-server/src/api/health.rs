@@ -58,7 +58,7 @@ pub(crate) async fn all(
     Extension(user): Extension<User>,
 ) -> Response {
     let following = server.followed.as_ref().map(|followed| {
-        let now = followed.past.following();
+        let now = followed.history.following();
         following_line(&followed.name, &now, &user)
     });
     let mut found = Vec::new();

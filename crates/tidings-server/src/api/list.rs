@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
+use tidings_history::ListOrder;
 use tidings_store::{At, ListRequest};
 
 use super::body::event_response;
@@ -80,11 +81,10 @@ pub(crate) async fn list(
     let form = call.form(if watched { Answer::Watch } else { Answer::List })?;
     let options = ListOptions::parse(call.api, &call.info.query, call.info.is_watch_path)?;
     if options.watch {
-        let sealed = server.followed.as_ref().filter(|it| it.is_sealed);
-        if let Some(followed) = sealed.filter(|it| !it.past.is_watched()) {
-            let (name, past) = (&followed.name, &followed.past);
-            let (address, option) = (past.watched_at(), past.watched_with());
-            return Err(Status::unwatched(name, address.as_deref(), option));
+        if let Some(followed) = &server.followed
+            && let Err(unwatched) = followed.history.capabilities().watch
+        {
+            return Err(Status::unwatched(&followed.name, &unwatched));
         }
         return watch::watch(server, call, options).await;
     }
@@ -155,7 +155,7 @@ async fn stream_list(
     }
     let pages = pages(&server, &call, &options).await?;
     let mut response = streamed::answer(&server, &call, form, pages).await?;
-    if server.is_sealed() {
+    if server.capabilities().lists == ListOrder::Object {
         let objects = HeaderValue::from_static("objects");
         response.headers_mut().insert(ORDER, objects);
     }

@@ -14,6 +14,7 @@ pub(crate) mod encoded;
 pub(crate) mod followed;
 mod frame;
 pub(crate) mod health;
+mod history;
 pub(crate) mod limits;
 mod list;
 mod list_writer;
@@ -27,7 +28,6 @@ mod openapi;
 pub(crate) mod options;
 mod pages;
 mod passed;
-mod past;
 pub(crate) mod random;
 pub(crate) mod remaining;
 mod review;
@@ -72,7 +72,7 @@ pub fn router(server: Arc<ApiServer>) -> Router {
                 .delete(|server, call| apart(server, call, delete::delete)),
         );
         if server.followed.is_some() {
-            api = at(api, &format!("{one}/versions"), get(past::versions));
+            api = at(api, &format!("{one}/versions"), get(history::versions));
         }
         for watched in [
             "events",
@@ -113,10 +113,10 @@ pub fn router(server: Arc<ApiServer>) -> Router {
     // An archive has one page of metrics for all clusters, at its root.
     let api = match server.followed {
         Some(_) => api
-            .route("/coverage", get(past::coverage))
-            .route("/counts", get(past::counts))
-            .route("/export", get(past::export))
-            .route("/waiting", get(past::waiting)),
+            .route("/coverage", get(history::coverage))
+            .route("/counts", get(history::counts))
+            .route("/export", get(history::export))
+            .route("/waiting", get(history::waiting)),
         None => api.route("/metrics", get(metrics::metrics)),
     };
     let api = api

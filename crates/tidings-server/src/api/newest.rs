@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_history::Numbers;
 use tidings_store::{
     ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
 };
@@ -114,7 +115,10 @@ pub(crate) async fn list(
     };
     let mut response = streamed::answer(server, call, form, newest).await?;
     let headers = response.headers_mut();
-    let value = if server.is_sealed() { SEALED } else { "true" };
+    let value = match server.capabilities().numbers {
+        Numbers::Source => SEALED,
+        Numbers::Store => "true",
+    };
     headers.insert(HEADER, HeaderValue::from_static(value));
     Ok(response)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_pb::api::core::v1::Event;
+use tidings_history::Capabilities;
 use tidings_store::{BoxFuture, Revision, Store, UnixMillis};
 use tokio::sync::watch;
 
@@ -115,11 +116,11 @@ impl ApiServer {
             name,
             store_identity,
             store,
-            past,
+            history,
+            pending,
             access,
             pass_through,
             passed_user,
-            is_sealed,
         } = cluster;
         let reviews_tokens = access.is_some();
         Self {
@@ -146,10 +147,10 @@ impl ApiServer {
             followed: Some(Followed {
                 name,
                 store_identity,
-                past,
+                history,
+                pending,
                 pass_through,
                 passed_user,
-                is_sealed,
                 reviews_tokens,
                 number,
             }),
@@ -211,11 +212,12 @@ impl ApiServer {
         followed.is_some_and(|followed| followed.pass_through.is_some())
     }
 
-    /// Whether the events are sealed, so that they are not deleted.
-    pub(crate) fn is_sealed(&self) -> bool {
-        self.followed
-            .as_ref()
-            .is_some_and(|followed| followed.is_sealed)
+    /// What can be done with the events of a followed cluster, or with a server's own.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let followed = self.followed.as_ref();
+        followed.map_or_else(Capabilities::default, |followed| {
+            followed.history.capabilities()
+        })
     }
 
     /// The store's identity for continue tokens; empty if there is only one store.

@@ -1,13 +1,14 @@
 //! Requests to the store for lists and watches.
 
 use tidings_api::selector::{SelectedObject, Selector};
+use tidings_history::ListOrder;
 use tidings_store::{ListRequest, ObjectSelector, Revision};
 
 use crate::api::server::ApiServer;
 use crate::http::status::Status;
 
-/// The first request of a list or watch to a server's store. A store of sealed events finds objects
-/// by name rather than by uid, if both are given.
+/// The first request of a list or watch to a server's store. Where lists are in the order of
+/// objects, these are found by name rather than by uid, if both are given.
 pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selector) -> ListRequest {
     let fields = &selector.fields;
     let namespace = if namespace.is_empty() {
@@ -19,7 +20,8 @@ pub(crate) fn request_to(server: &ApiServer, namespace: &str, selector: &Selecto
         ("", _) => String::new(),
         (namespace, name) => format!("{namespace}/{}", name.unwrap_or_default()),
     };
-    let by_name = fields.object_by_name().filter(|_| server.is_sealed());
+    let by_name = fields.object_by_name();
+    let by_name = by_name.filter(|_| server.capabilities().lists == ListOrder::Object);
     ListRequest {
         object: by_name.or_else(|| fields.object()).map(indexed),
         ..ListRequest::prefix(prefix)

@@ -209,7 +209,7 @@ impl Clusters {
         let table = self.table();
         let served = table.clusters.values().filter_map(|served| {
             let followed = served.server.followed.as_ref()?;
-            Some((served.name.clone(), followed.past.following()))
+            Some((served.name.clone(), followed.history.following()))
         });
         let missing = self.missing.read();
         let missing = missing

@@ -5,11 +5,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidings_history::Following;
+use tidings_history::{Following, ObjectRequests};
 use tidings_store::UnixMillis;
 
 use super::clusters::{Clusters, Served};
-use crate::api::followed::Asked;
 use crate::metrics::Text;
 
 /// Appends the metrics of all clusters. A missing cluster has only those about its following.
@@ -18,7 +17,7 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     let clusters = clusters.all();
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref();
-        followed.map(|followed| (served.name.clone(), followed.past.following()))
+        followed.map(|followed| (served.name.clone(), followed.history.following()))
     };
     let all: Vec<(String, Following)> = clusters.iter().filter_map(of).collect();
     let mut write = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Following) -> Value| {
@@ -201,9 +200,9 @@ fn write_each(
 fn write_asked(clusters: &[Arc<Served>], text: &mut Text) {
     let of = |served: &Arc<Served>| {
         let followed = served.server.followed.as_ref()?;
-        Some((served.name.clone(), followed.past.asked()?))
+        Some((served.name.clone(), followed.history.requests()?))
     };
-    let all: Vec<(String, Asked)> = clusters.iter().filter_map(of).collect();
+    let all: Vec<(String, ObjectRequests)> = clusters.iter().filter_map(of).collect();
     if all.is_empty() {
         return;
     }
@@ -211,7 +210,7 @@ fn write_asked(clusters: &[Arc<Served>], text: &mut Text) {
         (
             "tidings_objects_requests_total",
             "Requests to the object storage for the cluster.",
-            (|asked| asked.requests) as fn(&Asked) -> u64,
+            (|asked| asked.requests) as fn(&ObjectRequests) -> u64,
         ),
         (
             "tidings_objects_failed_requests_total",

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 use tidings_core::validate::{FieldError, FieldErrors, Quoted, bounded_text};
+use tidings_history::Unwatched;
 use tidings_store::{Fault, ReadError, WriteError};
 
 use crate::http::warnings::warn;
@@ -285,12 +286,12 @@ impl Status {
         ))
     }
 
-    /// 405: the cluster of sealed events is not followed, so it cannot be watched here. `option` is
-    /// the option with which this server could be watched.
-    pub(crate) fn unwatched(cluster: &str, address: Option<&str>, option: Option<&str>) -> Self {
+    /// 405: the events of the cluster cannot be watched here, but may be elsewhere.
+    pub(crate) fn unwatched(cluster: &str, unwatched: &Unwatched) -> Self {
         let cluster = Quoted(cluster);
+        let address = unwatched.address.as_ref();
         let at = address.map_or_else(String::new, |address| format!(": {address}"));
-        let with = option.map_or_else(String::new, |option| {
+        let with = unwatched.option.map_or_else(String::new, |option| {
             format!(", and so can this server if it is started with {option}")
         });
         Self::not_allowed(format_args!(

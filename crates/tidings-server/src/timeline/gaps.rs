@@ -67,7 +67,7 @@ impl Gaps {
         {
             return Ok(gaps);
         }
-        let coverage = followed.past.coverage().await?;
+        let coverage = followed.history.coverage(None).await?;
         let gaps = coverage.gaps.into_iter().map(|gap| Gap {
             cluster: visible.source.name.clone(),
             from: gap.from.0,

@@ -17,6 +17,7 @@ use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, OwnedBrief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
+use tidings_history::{Numbers, Reads};
 use tidings_store::{
     BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
 };
@@ -30,7 +31,7 @@ use crate::http::status::Status;
 const PARTS_MAX: usize = 32;
 /// Maximum parts in a store without an index by time, where each part skips all events as old as
 /// the range.
-const PARTS_MAX_SEALED: usize = 8;
+const PARTS_MAX_REMOTE: usize = 8;
 /// Minimum length of a part, in milliseconds.
 const PART_MIN: i64 = 60_000;
 /// Maximum queries for one cluster: namespaces times objects or reasons.
@@ -42,7 +43,7 @@ const LOOKUPS_MAX: usize = 8;
 const NAMESPACES_APART: usize = 4;
 /// Events in a page of the store. In a sealed archive, each page reads the same parts of files.
 const PAGE: usize = 1000;
-const PAGE_SEALED: usize = 8000;
+const PAGE_REMOTE: usize = 8000;
 /// The number of events as which a page with fewer counts if it was not full, because the store has
 /// skipped others.
 const SHORT_PAGE: usize = 500;
@@ -53,7 +54,7 @@ const SOON: i64 = 6 * 3_600_000;
 /// Pages that are read, and held, concurrently. In a sealed archive they are read one after the
 /// other, because all of them read the same parts of files, which are cached after the first.
 const AT_ONCE: usize = 2;
-const AT_ONCE_SEALED: usize = 1;
+const AT_ONCE_REMOTE: usize = 1;
 /// Maximum bytes of events read for one answer, as stored.
 const BYTES_MAX: usize = 64 << 20;
 /// Maximum memory of the selected events.
@@ -186,11 +187,14 @@ pub(super) async fn range(
     let (mut bytes, mut room) = (BYTES_MAX, EVENT_MEMORY_MAX);
     for (cluster, visible) in clusters.iter().enumerate() {
         let server = &visible.source.server;
-        // The revisions of sealed events are those of their sources.
-        let (begun, at_once) = if server.is_sealed() {
-            (0, AT_ONCE_SEALED)
-        } else {
-            (server.store.revision(), AT_ONCE)
+        let can = server.capabilities();
+        let begun = match can.numbers {
+            Numbers::Source => 0,
+            Numbers::Store => server.store.revision(),
+        };
+        let at_once = match can.reads {
+            Reads::Remote => AT_ONCE_REMOTE,
+            Reads::Local => AT_ONCE,
         };
         let mut reading = Reading {
             store: &*server.store,
@@ -327,11 +331,10 @@ impl Reading<'_> {
     ) -> Result<bool, Status> {
         let filters = self.filters;
         let Queries { requests, of } = Queries::of(visible, filters);
-        let is_sealed = visible.source.server.is_sealed();
-        let (parts_max, page) = if is_sealed {
-            (PARTS_MAX_SEALED, PAGE_SEALED)
-        } else {
-            (PARTS_MAX, PAGE)
+        let reads = visible.source.server.capabilities().reads;
+        let (parts_max, page) = match reads {
+            Reads::Remote => (PARTS_MAX_REMOTE, PAGE_REMOTE),
+            Reads::Local => (PARTS_MAX, PAGE),
         };
         let parts = |spans: &[(i64, i64)]| -> Vec<Part> {
             let parts = spans.iter().flat_map(|(since, until)| {
@@ -360,7 +363,7 @@ impl Reading<'_> {
         };
         let mut free = limit - kept;
         let mut end = to;
-        if is_sealed && !filters.texts.is_empty() {
+        if reads == Reads::Remote && !filters.texts.is_empty() {
             // As a rule, few events contain a text, so the whole range is read once. That reads no
             // more events than are read for each part of the range.
             let mut whole = parts(&[(from, to)]);
@@ -626,7 +629,7 @@ mod tests {
             }
         }
         assert_eq!(parts_of((0, i64::MAX), 1000, PARTS_MAX), 1);
-        let of_sealed = |queries| parts_of((0, i64::MAX), queries, PARTS_MAX_SEALED);
-        assert_eq!([of_sealed(1), of_sealed(3), of_sealed(9)], [8, 2, 1]);
+        let of_remote = |queries| parts_of((0, i64::MAX), queries, PARTS_MAX_REMOTE);
+        assert_eq!([of_remote(1), of_remote(3), of_remote(9)], [8, 2, 1]);
     }
 }

@@ -17,11 +17,14 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings_history::{Coverage, Ended, Exported, Followed, Following, Version, Versions};
+use tidings_history::{
+    Capabilities, Coverage, Ended, Exported, Followed, Following, History, Pending,
+    PendingVersions, Version, Versions,
+};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, Authenticator, ClusterError, FollowedCluster, Past, RunningClusters,
-    StartError, StartOptions, Token, User, Waiting, router, start_clusters,
+    ApiOptions, ApiServer, Authenticator, ClusterError, FollowedCluster, RunningClusters,
+    StartError, StartOptions, Token, User, router, start_clusters,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -40,7 +43,11 @@ struct Known {
     why: Option<&'static str>,
 }
 
-impl Past for Known {
+impl History for Known {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     /// Five versions of the existing event, one per second.
     fn versions(
         &self,
@@ -74,7 +81,7 @@ impl Past for Known {
         .boxed()
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+    fn coverage(&self, namespace: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>> {
         let followed = Followed {
             since: UnixMillis(1_767_225_600_000),
             ..Followed::default()
@@ -83,11 +90,11 @@ impl Past for Known {
             followed: vec![followed],
             ..Coverage::default()
         };
+        let coverage = match namespace {
+            Some(namespace) => coverage.of_namespace(&namespace),
+            None => coverage,
+        };
         async { Ok(coverage) }.boxed()
-    }
-
-    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
-        async move { Ok(Some(self.coverage().await?.of_namespace(&namespace))) }.boxed()
     }
 
     /// An export of one line for each of three places.
@@ -106,16 +113,6 @@ impl Past for Known {
         async { Ok(Some(page)) }.boxed()
     }
 
-    /// Entries from number 3 on are pending.
-    fn waiting(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Waiting, ReadError>> {
-        let waiting = match from {
-            0..3 => Waiting::Sealed,
-            _ if self.why.is_some() => Waiting::NotSealed,
-            _ => Waiting::File(format!("{from} {to:?}").into_bytes()),
-        };
-        async { Ok(waiting) }.boxed()
-    }
-
     fn following(&self) -> Following {
         let mut following = Following::new("watching");
         following.since_progress = Some(Duration::from_millis(3400));
@@ -127,6 +124,18 @@ impl Past for Known {
         following.not_sealed = self.why.map(|_| "taken".to_owned());
         following.is_older_than_sealed = self.why.is_some();
         following
+    }
+}
+
+impl PendingVersions for Known {
+    /// Entries from the third on wait.
+    fn pending(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Pending, ReadError>> {
+        let pending = match from {
+            0..3 => Pending::Sealed,
+            _ if self.why.is_some() => Pending::NotSealed,
+            _ => Pending::File(format!("{from} {to:?}").into_bytes()),
+        };
+        async { Ok(pending) }.boxed()
     }
 }
 
@@ -167,11 +176,13 @@ pub(crate) async fn cluster_with(
             .oneshot(request.body(Body::from(body)).unwrap());
         assert_eq!(created.await.unwrap().status(), 201);
     }
-    let past = Arc::new(Known {
+    let history = Arc::new(Known {
         store: Arc::clone(&store),
         why,
     });
-    FollowedCluster::new(name, store, past)
+    let mut followed = FollowedCluster::new(name, store, history.clone());
+    followed.pending = Some(history);
+    followed
 }
 
 pub(crate) struct Archive {

@@ -12,8 +12,8 @@ use http::Method;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tidings_api::codec::{decode_stored, encode_stored};
-use tidings_history::{Coverage, Exported, Following, Version, Versions};
-use tidings_server::{ApiOptions, FollowedCluster, Past, ReviewError, Reviewer, start_timeline};
+use tidings_history::{Capabilities, Coverage, Following, History, Version, Versions};
+use tidings_server::{ApiOptions, FollowedCluster, ReviewError, Reviewer, start_timeline};
 use tidings_store::{BoxFuture, Fault, NewRecord, ReadError, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -249,7 +249,11 @@ impl Repeating {
     }
 }
 
-impl Past for Repeating {
+impl History for Repeating {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     fn versions(
         &self,
         _: Bytes,
@@ -283,12 +287,8 @@ impl Past for Repeating {
         Box::pin(ready(Ok(Some(page))))
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+    fn coverage(&self, _: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>> {
         Box::pin(ready(Ok(Coverage::default())))
-    }
-
-    fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
-        Box::pin(ready(Ok(None)))
     }
 
     fn following(&self) -> Following {
@@ -307,7 +307,7 @@ async fn how_often_an_event_repeated_is_told_by_all_of_its_versions() {
         let mut prod = cluster("prod", &["a.1"]).await;
         let stored = prod.store.get(Bytes::from_static(b"shop/a.1")).await;
         let stored = stored.unwrap().unwrap().value;
-        prod.past = Arc::new(Repeating::of(&stored, number, unreadable));
+        prod.history = Arc::new(Repeating::of(&stored, number, unreadable));
         let archive = Archive::start(vec![prod]).await;
         let admin = archive.to_root(&token("t-admin")).await;
         let event = admin

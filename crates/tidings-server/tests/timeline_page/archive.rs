@@ -13,11 +13,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings_history::{Cause, Coverage, Exported, Following, Gap, Version, Versions};
+use tidings_history::{Capabilities, Cause, Coverage, Following, Gap, History, Version, Versions};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    ApiOptions, ApiServer, Authenticator, FollowedCluster, Past, RunningClusters, StartOptions,
-    Token, User, router, start_clusters, start_timeline,
+    ApiOptions, ApiServer, Authenticator, FollowedCluster, RunningClusters, StartOptions, Token,
+    User, router, start_clusters, start_timeline,
 };
 use tidings_store::memory::MemoryStore;
 use tidings_store::{BoxFuture, ReadError, Store, UnixMillis};
@@ -53,7 +53,11 @@ struct Known {
     versions: Vec<Bytes>,
 }
 
-impl Past for Known {
+impl History for Known {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     fn versions(
         &self,
         _: Bytes,
@@ -82,16 +86,12 @@ impl Past for Known {
         async move { Ok(found) }.boxed()
     }
 
-    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
+    fn coverage(&self, _: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>> {
         let coverage = Coverage {
             gaps: self.gaps.clone(),
             ..Coverage::default()
         };
         async { Ok(coverage) }.boxed()
-    }
-
-    fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
-        async { Ok(None) }.boxed()
     }
 
     fn following(&self) -> Following {

@@ -30,7 +30,11 @@ fn who_may_not_watch_is_told_what_can_be_watched() {
             ", and so can this server if it is started with --waiting",
         ),
     ] {
-        let status = Status::unwatched("prod", address, option);
+        let unwatched = Unwatched {
+            address: address.map(str::to_owned),
+            option,
+        };
+        let status = Status::unwatched("prod", &unwatched);
         assert_eq!(status.code(), StatusCode::METHOD_NOT_ALLOWED);
         assert_eq!(status.message(), format!("{begun}{end}"));
     }

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tidings_history::Following;
+use tidings_history::{Counted, Following};
 use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
 
 use super::super::read::{self, Part};
@@ -102,7 +102,7 @@ pub(super) fn following(caller: &Caller) -> Vec<Followed<'_>> {
 /// A cluster's state of following; `None` for a server's own events.
 fn following_of(visible: &Visible) -> Option<Following> {
     let followed = visible.source.server.followed.as_ref();
-    followed.map(|followed| followed.past.following())
+    followed.map(|followed| followed.history.following())
 }
 
 fn is_live(following: Option<&Following>) -> bool {
@@ -112,10 +112,9 @@ fn is_live(following: Option<&Following>) -> bool {
 /// The counts of a cluster, if all of it is visible.
 fn kept(visible: &Visible, following: Option<&Following>) -> Option<Kept> {
     let following = following.filter(|_| visible.namespaces.is_none())?;
-    let followed = visible.source.server.followed.as_ref();
-    let is_sealed = followed.is_some_and(|followed| followed.is_sealed);
+    let counted = visible.source.server.capabilities().counted;
     Some(Kept {
-        events: (!is_sealed).then_some(following.events),
+        events: (counted == Counted::Events).then_some(following.events),
         versions: following.versions,
         bytes: following.stored_bytes,
         since: following.covered_since.map(|since| since.0),

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
+use tidings_history::History;
 use tidings_store::Record;
 use tokio::time::timeout_at;
 
 use super::super::read::{self, brief};
 use super::super::rules::repeats::{Repeats, Told, repeats};
 use super::super::visible::Visible;
-use crate::api::followed::Past;
 use crate::clock;
 use crate::http::status::Status;
 use crate::http::stored::Key;
@@ -80,8 +80,8 @@ pub(super) async fn versions(
     let Some(followed) = &visible.source.server.followed else {
         return Ok(only());
     };
-    let past = &*followed.past;
-    let Some(observed) = past.versions(key.bytes(), None, VERSIONS_MAX).await? else {
+    let history = &*followed.history;
+    let Some(observed) = history.versions(key.bytes(), None, VERSIONS_MAX).await? else {
         return Ok(only());
     };
     let mut versions = Vec::with_capacity(observed.versions.len());
@@ -106,7 +106,7 @@ pub(super) async fn versions(
     }
     versions.reverse();
     let repeats = match observed.more {
-        Some(older) => all_repeats(past, key, (&versions, older), first).await,
+        Some(older) => all_repeats(history, key, (&versions, older), first).await,
         None => None,
     };
     Ok(Newest {
@@ -128,7 +128,7 @@ fn plain(key: &Key, value: Bytes) -> Result<Record, Status> {
 
 /// The event's repeats by its newest versions and those after them, within the bounds.
 async fn all_repeats(
-    past: &dyn Past,
+    history: &dyn History,
     key: &Key,
     (newest, older): (&[ShownVersion], u64),
     first: i64,
@@ -146,7 +146,7 @@ async fn all_repeats(
         if limit == 0 || bytes >= READ_BYTES_MAX {
             break;
         }
-        let page = past.versions(key.bytes(), Some(after), limit);
+        let page = history.versions(key.bytes(), Some(after), limit);
         let page = match timeout_at(end, page).await {
             Ok(Ok(page)) => page.unwrap_or_default(),
             Ok(Err(error)) => {

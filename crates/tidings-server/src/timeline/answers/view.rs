@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use futures::future::try_join3;
 use serde::Serialize;
+use tidings_history::Counted;
 use tidings_store::Count;
 
 use super::super::ahead;
@@ -127,14 +128,15 @@ pub(in super::super) async fn view(
     // The pages of the store are released.
     held.shrink(read.bytes() + DRAWING);
     let mut clusters = caller.clusters.iter();
-    let is_sealed = clusters.any(|cluster| cluster.source.server.is_sealed());
+    let counts_events =
+        clusters.all(|cluster| cluster.source.server.capabilities().counted == Counted::Events);
     let drawing = move || {
         let events: Vec<_> = read.seen(range).collect();
         let (rates, total) = if let Some((counts, types)) = counts {
             let counted = counted(&counts, &types, range, by_reason);
             let rates = rates(counted, range, step(range, HOUR));
             // A sealed archive counts versions, not events.
-            (rates, (!is_sealed).then(|| totals::total(&counts, range)))
+            (rates, counts_events.then(|| totals::total(&counts, range)))
         } else {
             let total = events.iter().filter(|event| event.brief.last < range.1);
             let total = read.complete.then(|| total.count() as u64);

@@ -7,7 +7,6 @@ mod connected;
 mod import;
 mod kubeconfigs;
 pub(super) mod opened;
-pub(super) mod past;
 #[cfg(feature = "objects")]
 mod sealing;
 mod source;
@@ -39,8 +38,7 @@ use super::terminal::output;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
 use connected::{Connected, Refused};
-use opened::{Opened, OpenedError};
-use past::Served;
+use opened::{Opened, OpenedError, to_serve};
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
 use source::Source;
@@ -558,7 +556,7 @@ async fn serve_opened(
     opened: Opened,
 ) -> Result<(Connected, Cluster, FollowedCluster), OpenedError> {
     let (source, cluster) = opened?;
-    let served = Served::of(&cluster, source.as_ref()).await;
+    let served = to_serve(&cluster, source.as_ref()).await;
     Ok((connected(setting, source.as_ref()), cluster, served))
 }
 

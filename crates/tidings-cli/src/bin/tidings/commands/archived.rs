@@ -166,7 +166,14 @@ async fn coverage_of(server: &Server, namespace: &str) -> Result<Coverage, Comma
             format!("/coverage?{}", query.finish())
         }
     };
-    get(server, &path, WHAT).await
+    let coverage: Coverage = get(server, &path, WHAT).await?;
+    if coverage.cluster.is_empty() {
+        return Err(CommandError::Unreadable {
+            what: WHAT.to_owned(),
+            why: "it names no cluster".to_owned(),
+        });
+    }
+    Ok(coverage)
 }
 
 /// The clusters of an archive that are not followed as configured, each with the message of the

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::Cluster;
+use tidings_history::History;
 use tidings_server::{ApiOptions, RunningTimeline};
 
 use super::archive::clusters::Defaults;
 use super::archive::hint;
-use super::archive::opened::open_all;
-use super::archive::past::Served;
+use super::archive::opened::{open_all, to_serve};
 use super::capture::Capture;
 use super::cluster::{CommandError, tell};
 use super::data_dir;
@@ -133,7 +133,7 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     let mut served = Vec::with_capacity(many);
     for (_, opened) in open_all(data_dir, &defaults, settings, many).await {
         let (source, cluster) = opened.map_err(|error| -> Box<dyn Error> { error })?;
-        served.push(Served::of(&cluster, source.as_ref()).await);
+        served.push(to_serve(&cluster, source.as_ref()).await);
         followed.push(cluster);
     }
     let page = tidings_server::start_timeline(args.port, served, ApiOptions::default()).await?;
@@ -170,7 +170,7 @@ async fn complain(clusters: &[Cluster]) {
     loop {
         tokio::time::sleep(LOOK).await;
         for (cluster, told) in clusters.iter().zip(&mut told) {
-            let why = cluster.past().following().why;
+            let why = cluster.history().following().why;
             if why != *told {
                 // The server's message is untrusted.
                 let words = why.as_deref().unwrap_or("followed again");

@@ -1,11 +1,13 @@
-//! Opens the stores of clusters, and follows the clusters.
+//! Opens the stores of clusters, follows the clusters, and makes the server's view of each.
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use tidings_archive::Cluster;
 use tidings_cli::clusters::ClusterSetting;
+use tidings_server::FollowedCluster;
 
 use super::clusters::{self, ClusterError, Defaults};
 #[cfg(feature = "objects")]
@@ -77,4 +79,32 @@ pub(in crate::commands) async fn open_all(
         .buffered(OPENED_AT_ONCE)
         .collect()
         .await
+}
+
+/// Makes the server's view of a cluster.
+pub(in crate::commands) async fn to_serve(
+    cluster: &Cluster,
+    source: Option<&Source>,
+) -> FollowedCluster {
+    let history = Arc::new(cluster.counted_history().await);
+    let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), history);
+    cluster
+        .store_identity()
+        .clone_into(&mut followed.store_identity);
+    #[cfg(feature = "objects")]
+    {
+        followed.pending = Some(Arc::new(tidings_objects::Waiting::of(cluster)));
+    }
+    followed.pass_through = source.and_then(|source| source.pass_through.clone());
+    followed.passed_user = source.and_then(|source| source.passed_user.clone());
+    if let Some(source) = source.filter(|source| source.is_asked) {
+        if let Err(why) = source.verified {
+            tracing::warn!(
+                cluster = followed.name,
+                "no token of a caller is sent to the cluster, and its users are refused: {why}"
+            );
+        }
+        followed.access = Some(Arc::new(source.reviewer()));
+    }
+    followed
 }

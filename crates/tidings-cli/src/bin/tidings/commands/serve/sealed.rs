@@ -6,20 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::join_all;
 use tidings_cli::times::duration_of_seconds;
 use tidings_cli::values::bytes;
-use tidings_history::{Coverage, Exported, Following, OverQuota, Versions};
 use tidings_objects::{
-    LookError, Place, PlaceError, ReadOptions, Reader, SealedCluster, WaitingSource,
+    LookError, Place, PlaceError, ReadOptions, Reader, SealedHistory, WaitingSource,
 };
-use tidings_server::{Asked, FollowedCluster, RunningClusters};
-use tidings_store::{BoxFuture, ReadError};
+use tidings_server::{FollowedCluster, RunningClusters};
+use tidings_store::clock::SystemClock;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
-use super::waiting::{Source, hear_first, keep_hearing};
+use super::waiting::Source;
 
+/// The option without which sealed archives cannot be watched.
+const WAITING_FROM: &str = "--archive-waiting-from";
+/// Maximum wait for the first pending versions.
+const FIRST: Duration = Duration::from_secs(5);
 /// Polls for manifests between two polls for new clusters.
 const CLUSTERS_EVERY: u32 = 4;
 
@@ -74,8 +77,7 @@ pub(super) struct Sealed {
 
 /// A cluster that is served.
 struct Known {
-    cluster: SealedCluster,
-    source: Option<Arc<Source>>,
+    history: Arc<SealedHistory>,
     hearing: Option<AbortHandle>,
 }
 
@@ -123,7 +125,8 @@ impl SealedFlags {
 impl Sealed {
     /// The known clusters, in the server's form.
     pub(super) fn followed(&self) -> Vec<FollowedCluster> {
-        self.clusters.values().map(followed).collect()
+        let known = self.clusters.values();
+        known.map(|known| followed(&known.history)).collect()
     }
 
     /// Searches for new clusters, and returns them.
@@ -135,10 +138,15 @@ impl Sealed {
                 continue;
             }
             let source = self.waiting.as_ref();
-            let source = source.map(|(file, _)| Arc::new(Source::new(&name, file)));
-            let asked = source.clone().map(|it| it as Arc<dyn WaitingSource>);
-            match self.reader.open_with(&name, asked).await {
-                Ok(cluster) => new.push((name, cluster, source)),
+            let source = source.map(|(file, _)| {
+                let source: Arc<dyn WaitingSource> = Arc::new(Source::new(&name, file));
+                source
+            });
+            match self.reader.open_with(&name, source).await {
+                Ok(cluster) => {
+                    let clock = Arc::new(SystemClock);
+                    new.push(Arc::new(SealedHistory::new(cluster, clock, WAITING_FROM)));
+                }
                 Err(error) => {
                     let why = error.to_string();
                     if before.get(&name) != Some(&why) {
@@ -148,25 +156,20 @@ impl Sealed {
                 }
             }
         }
-        // Pending versions are served from the first request on, if they arrive in time.
-        let first = new.iter().filter_map(|(_, cluster, source)| {
-            let source = source.as_ref()?;
-            Some(hear_first(cluster, source))
-        });
-        join_all(first).await;
-        let new = new.into_iter().map(|(name, cluster, source)| {
-            let hearing = source.clone().zip(self.waiting.as_ref());
-            let hearing = hearing.map(|(source, (_, interval))| {
-                let hearing = keep_hearing(cluster.clone(), source, *interval);
+        if self.waiting.is_some() {
+            // Pending versions are served from the first request on, if they arrive in time. The
+            // task asks again.
+            join_all(new.iter().map(|history| timeout(FIRST, history.hear()))).await;
+        }
+        let new = new.into_iter().map(|history| {
+            let hearing = self.waiting.as_ref().map(|(_, interval)| {
+                let (history, interval) = (Arc::clone(&history), *interval);
+                let hearing = async move { history.keep_hearing(interval).await };
                 tokio::spawn(hearing).abort_handle()
             });
-            let known = Known {
-                cluster,
-                source,
-                hearing,
-            };
-            let followed = followed(&known);
-            self.clusters.insert(name, known);
+            let followed = followed(&history);
+            let name = history.cluster().name().to_owned();
+            self.clusters.insert(name, Known { history, hearing });
             followed
         });
         Ok(new.collect())
@@ -180,7 +183,7 @@ impl Sealed {
             tokio::time::sleep(self.interval).await;
             looks = looks.wrapping_add(1);
             let known = self.clusters.values();
-            let known = known.map(|known| known.cluster.clone());
+            let known = known.map(|known| known.history.cluster().clone());
             let look = known.map(|cluster| async move {
                 let was_well = cluster.failure().is_none();
                 let name = cluster.name().to_owned();
@@ -230,99 +233,9 @@ impl Sealed {
 }
 
 /// Converts a cluster to the server's form.
-fn followed(
-    Known {
-        cluster, source, ..
-    }: &Known,
-) -> FollowedCluster {
-    let past = Arc::new(Past(cluster.clone(), source.clone()));
-    let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), past);
+fn followed(history: &Arc<SealedHistory>) -> FollowedCluster {
+    let cluster = history.cluster();
+    let mut followed = FollowedCluster::new(cluster.name(), cluster.store(), history.clone());
     cluster.identity().clone_into(&mut followed.store_identity);
-    followed.is_sealed = true;
     followed
-}
-
-/// The history of a sealed cluster, in the form that the server reads.
-struct Past(SealedCluster, Option<Arc<Source>>);
-
-impl tidings_server::Past for Past {
-    fn versions(
-        &self,
-        key: Bytes,
-        after: Option<u64>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>> {
-        Box::pin(async move { self.0.versions(&key, after, limit).await })
-    }
-
-    fn coverage(&self) -> BoxFuture<'_, Result<Coverage, ReadError>> {
-        Box::pin(async { Ok(self.0.coverage()) })
-    }
-
-    fn coverage_of(&self, namespace: String) -> BoxFuture<'_, Result<Option<Coverage>, ReadError>> {
-        let coverage = Coverage {
-            // Versions deleted for the quota are counted for all namespaces together.
-            over_quota: OverQuota::default(),
-            ..self.0.coverage().of_namespace(&namespace)
-        };
-        Box::pin(async { Ok(Some(coverage)) })
-    }
-
-    fn export(&self, _: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn following(&self) -> Following {
-        let coverage = self.0.coverage();
-        let followed = coverage.followed.iter();
-        let totals = coverage.totals.unwrap_or_default();
-        let since = followed.clone().map(|it| it.since).max();
-        let until = followed.map(|it| it.complete_until).min();
-        let heard = self.0.heard();
-        let mut following = Following::new(match &heard {
-            Some(heard) if heard.failure.is_none() => "sealed and waiting",
-            _ => "sealed",
-        });
-        let time = crate::clock::now();
-        let now = time.as_millisecond();
-        following.since_answer = self.1.as_ref().and_then(|it| it.since_answer(time));
-        following.pending = heard.as_ref().map(|heard| heard.versions);
-        following.since_progress = until.map(|until| {
-            let since = u64::try_from(now.saturating_sub(until.0)).unwrap_or(0);
-            Duration::from_millis(since)
-        });
-        let unheard = heard.and_then(|heard| heard.failure);
-        let unheard = unheard.map(|why| format!("the pending versions are not known: {why}"));
-        following.why = self.0.failure().or(unheard);
-        following.events = totals.events;
-        following.versions = totals.events;
-        following.stored_bytes = totals.disk_bytes;
-        following.gaps = coverage.gaps.iter().map(|gap| gap.gaps).sum();
-        following.covered_since = since;
-        following.kept_since = totals.kept_since;
-        following.complete_until = until;
-        following
-    }
-
-    fn is_watched(&self) -> bool {
-        let source = self.1.as_ref();
-        source.is_some_and(|source| source.was_answered())
-    }
-
-    fn watched_at(&self) -> Option<String> {
-        self.1.as_ref().and_then(|source| source.address())
-    }
-
-    fn watched_with(&self) -> Option<&'static str> {
-        self.1.is_none().then_some("--archive-waiting-from")
-    }
-
-    fn asked(&self) -> Option<Asked> {
-        let asked = self.0.asked();
-        Some(Asked {
-            requests: asked.requests,
-            failed: asked.failed,
-            bytes: asked.bytes,
-        })
-    }
 }

@@ -1,16 +1,13 @@
-//! Requests pending versions from the archive that follows the clusters, with one task for each
-//! cluster.
+//! Requests pending versions from the archive that follows the clusters.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::AsyncReadExt;
 use http::Request;
-use jiff::Timestamp;
 use kube::Client;
-use tidings_objects::{SealedCluster, WaitingSource};
+use tidings_objects::WaitingSource;
 use tidings_store::BoxFuture;
 
 use crate::commands::cluster::{ClusterFlags, with_sources};
@@ -18,8 +15,6 @@ use crate::commands::connection;
 
 /// Maximum bytes read of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Maximum wait for the first answer.
-const FIRST: Duration = Duration::from_secs(5);
 
 /// A cluster at the archive that follows it.
 pub(super) struct Source {
@@ -28,7 +23,6 @@ pub(super) struct Source {
     /// The client of the kubeconfig as of the last successful request.
     client: Mutex<Option<Client>>,
     address: Mutex<Option<String>>,
-    answered_at: Mutex<Option<Timestamp>>,
 }
 
 impl Source {
@@ -38,24 +32,7 @@ impl Source {
             kubeconfig: kubeconfig.to_owned(),
             client: Mutex::default(),
             address: Mutex::default(),
-            answered_at: Mutex::default(),
         }
-    }
-
-    /// Whether all pending versions were ever received.
-    pub(super) fn was_answered(&self) -> bool {
-        lock(&self.answered_at).is_some()
-    }
-
-    /// The time since all pending versions were last received.
-    pub(super) fn since_answer(&self, now: Timestamp) -> Option<Duration> {
-        let at = *lock(&self.answered_at);
-        at.map(|at| now.duration_since(at).try_into().unwrap_or_default())
-    }
-
-    /// The archive's address in the kubeconfig, as of the last request.
-    pub(super) fn address(&self) -> Option<String> {
-        lock(&self.address).clone()
     }
 
     async fn client(&self) -> Result<Client, String> {
@@ -106,39 +83,13 @@ impl WaitingSource for Source {
             answer
         })
     }
+
+    /// The archive's address in the kubeconfig, as of the last request.
+    fn address(&self) -> Option<String> {
+        lock(&self.address).clone()
+    }
 }
 
 fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Requests pending versions once, with a short timeout; the task asks again.
-pub(super) async fn hear_first(cluster: &SealedCluster, source: &Source) {
-    let heard = tokio::time::timeout(FIRST, cluster.hear()).await;
-    if let Ok(Ok(())) = heard {
-        *lock(&source.answered_at) = Some(crate::clock::now());
-    }
-}
-
-/// Requests pending versions at intervals, and logs when there is no answer.
-pub(super) async fn keep_hearing(cluster: SealedCluster, source: Arc<Source>, interval: Duration) {
-    let mut was_well = true;
-    loop {
-        let heard = cluster.hear().await;
-        let name = cluster.name();
-        match &heard {
-            Ok(()) => {
-                *lock(&source.answered_at) = Some(crate::clock::now());
-                if !was_well {
-                    tracing::info!(cluster = name, "the pending versions are known again");
-                }
-            }
-            Err(error) if was_well => {
-                tracing::warn!(cluster = name, %error, "the pending versions are not known");
-            }
-            Err(_) => {}
-        }
-        was_well = heard.is_ok();
-        tokio::time::sleep(interval).await;
-    }
 }

@@ -10,14 +10,14 @@ use http::{StatusCode, header};
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_history::{
-    Answer as HistoryAnswer, Count, Counted, Counts, ENDED_AFTER, ENDED_AT, Ended, ExportLine,
-    OBSERVED_AT, Version, timestamp,
+    Answer as HistoryAnswer, Count, Counts, ENDED_AFTER, ENDED_AT, Ended, ExportLine, OBSERVED_AT,
+    Pending, Version, timestamp,
 };
 use tidings_store::{CountsRequest, UnixMillis};
 
 use super::body::{encoded, table_rows};
 use super::call::Call;
-use super::followed::{Followed, Waiting};
+use super::followed::Followed;
 use super::list_writer::ListWriter;
 use crate::api::server::ApiServer;
 use crate::http::continuation::Continuation;
@@ -58,7 +58,7 @@ pub(crate) async fn versions(
     let key = call.key();
     let revision = server.store.revision();
     let page = followed
-        .past
+        .history
         .versions(key.bytes(), after.transpose()?, limit)
         .await?
         .ok_or_else(|| Status::not_found(call.api, &key.name))?;
@@ -150,18 +150,10 @@ pub(crate) async fn coverage(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
-    let past = &followed(&server)?.past;
-    let coverage = match info
-        .asked_namespace()
-        .filter(|namespace| !namespace.is_empty())
-    {
-        None => past.coverage().await?,
-        Some(namespace) => {
-            let coverage = past.coverage_of(namespace.to_owned()).await?;
-            coverage
-                .ok_or_else(|| Status::bad_request("there is no coverage of a namespace here"))?
-        }
-    };
+    let namespace = info.asked_namespace();
+    let namespace = namespace.filter(|namespace| !namespace.is_empty());
+    let history = &followed(&server)?.history;
+    let coverage = history.coverage(namespace.map(str::to_owned)).await?;
     let answer = serde_json::to_value(HistoryAnswer::Coverage(coverage));
     let mut json = format!("{:#}", answer.map_err(Status::internal)?);
     json.push('\n');
@@ -200,11 +192,7 @@ pub(crate) async fn counts(
     let cluster = followed(&server)?;
     let answer = HistoryAnswer::Counts(Counts {
         cluster: cluster.name.clone(),
-        counted: if cluster.is_sealed {
-            Counted::Versions
-        } else {
-            Counted::Events
-        },
+        counted: cluster.history.capabilities().counted,
         counts: counts.collect(),
         r#continue: more,
     });
@@ -220,7 +208,7 @@ pub(crate) async fn export(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let exported = followed(&server)?;
-    if exported.is_sealed {
+    if !exported.history.capabilities().export {
         return Err(Status::unexported(&exported.name));
     }
     let query = &info.query;
@@ -229,7 +217,7 @@ pub(crate) async fn export(
         Some(token) => Some(read_token(token, PLACE, &server)?),
         None => from,
     };
-    let page = exported.past.export(place).await?;
+    let page = exported.history.export(place).await?;
     let wrong = "from is the namespace and the name of an event, as shop/web-0.17a3f0c1";
     let page = page.ok_or_else(|| Status::bad_request(wrong))?;
     let mut lines = page.lines;
@@ -253,16 +241,21 @@ pub(crate) async fn waiting(
         number.transpose().map_err(wrong)
     };
     let from = entry(params::FROM)?.unwrap_or(0);
-    match asked.past.waiting(from, entry(params::TO)?).await? {
-        Waiting::File(file) => {
+    let to = entry(params::TO)?;
+    let pending = match &asked.pending {
+        Some(pending) => pending.pending(from, to).await?,
+        None => Pending::NotSealed,
+    };
+    match pending {
+        Pending::File(file) => {
             let form = [(header::CONTENT_TYPE, "application/vnd.apache.parquet")];
             Ok((form, file).into_response())
         }
-        Waiting::Sealed => {
+        Pending::Sealed => {
             let why = "Some of these versions are sealed: the newest manifest says up to which.";
             Err(Status::expired(why, None))
         }
-        Waiting::NotSealed => Err(Status::not_sealed(&asked.name)),
+        _ => Err(Status::not_sealed(&asked.name)),
     }
 }
 

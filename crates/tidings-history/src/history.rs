@@ -1,0 +1,190 @@
+//! The contract of whoever keeps a cluster's history, and what such a keeper can do.
+
+use bytes::Bytes;
+use tidings_store::{BoxFuture, ReadError};
+
+use crate::coverage::{Counted, Coverage};
+use crate::export::Exported;
+use crate::following::Following;
+use crate::version::Versions;
+
+/// The history of one cluster's events, as it is kept, to read. The newest version of each event is
+/// in a [`Store`](tidings_store::Store) beside it.
+pub trait History: Send + Sync + 'static {
+    /// Says what can be done with this cluster's events. The answer may change: a sealed archive can
+    /// be watched from the first pending versions on.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Returns the state of following. Health checks and metrics call it often, so it must not
+    /// block.
+    fn following(&self) -> Following;
+
+    /// Reads versions of the event under a key (`namespace/name`), newest first. `None`: there is
+    /// no such event.
+    ///
+    /// A page ends at `limit` versions, or once they have about a megabyte, as an answer is made of
+    /// the whole page. `after` is [`Versions::more`] of the page before.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn versions(
+        &self,
+        key: Bytes,
+        after: Option<u64>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>>;
+
+    /// Reads the coverage of the cluster, or of a namespace. The latter says nothing about other
+    /// namespaces, and has no number of the whole cluster.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn coverage(&self, namespace: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>>;
+
+    /// Reads a page of everything that is kept, as lines of an export
+    /// ([`ExportLine`](crate::ExportLine)). `None`: the text is no place.
+    ///
+    /// The first page has no place; the next begins at [`Exported::more`]. `0/NAMESPACE/NAME` is
+    /// the place where an event begins. Default: `None`, for histories without
+    /// [`Capabilities::export`].
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        drop(place);
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Counts requests to an object storage since the start; `None`, which is the default, if the
+    /// history is not on one.
+    fn requests(&self) -> Option<ObjectRequests> {
+        None
+    }
+}
+
+/// What can be done with a cluster's events.
+///
+/// ```
+/// use tidings_history::{Capabilities, Counted};
+///
+/// let followed = Capabilities::default();
+/// assert!(followed.delete && followed.export && followed.watch.is_ok());
+/// assert_eq!(followed.counted, Counted::Events);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Whether events can be deleted. Default: yes.
+    pub delete: bool,
+    /// Whether events can be watched, or where else. Default: they can.
+    pub watch: Result<(), Unwatched>,
+    /// Whether everything can be exported. Default: yes.
+    pub export: bool,
+    /// What counts count. Default: events.
+    pub counted: Counted,
+    /// The order of lists. Default: by key.
+    pub lists: ListOrder,
+    /// What the resourceVersion of an event in a list is of. Default: of the store.
+    pub numbers: Numbers,
+    /// Where reads go. Default: to this machine.
+    pub reads: Reads,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            delete: true,
+            watch: Ok(()),
+            export: true,
+            counted: Counted::Events,
+            lists: ListOrder::Key,
+            numbers: Numbers::Store,
+            reads: Reads::Local,
+        }
+    }
+}
+
+impl Capabilities {
+    /// Makes the capabilities of files on object storage, which are only read.
+    pub fn of_files(watch: Result<(), Unwatched>) -> Self {
+        Self {
+            delete: false,
+            watch,
+            export: false,
+            counted: Counted::Versions,
+            lists: ListOrder::Object,
+            numbers: Numbers::Source,
+            reads: Reads::Remote,
+        }
+    }
+}
+
+/// Where events can be watched that cannot be watched here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unwatched {
+    /// The address of the archive that follows the cluster, if that is known.
+    pub address: Option<String>,
+    /// The option with which the server would have to be started; `None` if it was.
+    pub option: Option<&'static str>,
+}
+
+/// The order of the events in lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListOrder {
+    /// By namespace and name of the event.
+    Key,
+    /// By namespace, kind and name of the object that the event is about. Objects are found by
+    /// their names, not by their uids alone.
+    Object,
+}
+
+/// What the resourceVersion of an event in a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Of the store: lists, watches and events are numbered alike.
+    Store,
+    /// Of the event's source.
+    Source,
+}
+
+/// Where reads go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// To memory or a disk of this machine.
+    Local,
+    /// To another machine: few large reads are better than many small ones.
+    Remote,
+}
+
+/// Versions that are pending: they wait to be sealed into an object storage.
+pub trait PendingVersions: Send + Sync + 'static {
+    /// Makes a file of pending versions: those of the feed's entries from a number on, and before
+    /// `to` if that is given.
+    ///
+    /// # Errors
+    /// The feed cannot be read, or the file cannot be made.
+    fn pending(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Pending, ReadError>>;
+}
+
+/// Pending versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pending {
+    /// A Parquet file of them.
+    File(Vec<u8>),
+    /// Some of the entries are sealed, and are not known any more.
+    Sealed,
+    /// Nothing of the cluster is sealed.
+    NotSealed,
+}
+
+/// Requests to an object storage since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectRequests {
+    /// Requests.
+    pub requests: u64,
+    /// Requests that were not answered as they should be.
+    pub failed: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+}
