@@ -30,7 +30,7 @@ use crate::keep::retention::{self, Outcome};
 use crate::keep::sealed_before::SealedBefore;
 use crate::keep::served::ServedStore;
 use crate::keep::sweep;
-use crate::keep::unsealed::{JournalError, Unsealed};
+use crate::keep::unsealed::Unsealed;
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 
@@ -151,9 +151,7 @@ pub async fn import(
     let store = open_store(folder, &options.name, options.store).await?;
     identity(&store).await?;
     let mut keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
-    keeper.journal = Journal::open(&keeper, false)
-        .await
-        .map_err(ClusterError::from)?;
+    keeper.journal = Journal::open(&keeper, false).await?;
     let imported = import::import(&keeper, lines, told).await;
     store.close().await;
     imported
@@ -170,15 +168,11 @@ impl From<ClusterError> for ImportError {
     }
 }
 
-impl From<JournalError> for ClusterError {
-    fn from(error: JournalError) -> Self {
+impl From<KeepError> for ClusterError {
+    fn from(error: KeepError) -> Self {
         match error {
-            JournalError::Read(error) => error.into(),
-            JournalError::Write(error) => error.into(),
-            // Nothing is said to be sealed here.
-            error @ JournalError::NotGiven { .. } => {
-                Self::Read(Fault::Corrupt(error.to_string()).into())
-            }
+            KeepError::Read(error) => error.into(),
+            KeepError::Write(error) => error.into(),
         }
     }
 }
@@ -400,11 +394,7 @@ impl Cluster {
         &mut self,
         continued: &Continued,
     ) -> Result<Continues, ClusterError> {
-        let begun = continued::begin(&self.keeper, &self.identity, continued).await;
-        let begun = begun.map_err(|error| match error {
-            KeepError::Read(error) => ClusterError::from(error),
-            KeepError::Write(error) => error.into(),
-        })?;
+        let begun = continued::begin(&self.keeper, &self.identity, continued).await?;
         if let Continues::As(identity) = &begun {
             self.identity.clone_from(identity);
         }

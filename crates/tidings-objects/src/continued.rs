@@ -45,6 +45,9 @@ pub enum ContinueError {
     /// The cluster's store could not be read or written.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// The feed of pending versions could not be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Reading a file panicked; the log says how.
     #[error("reading a file panicked")]
     Panicked,
@@ -64,12 +67,6 @@ pub enum ContinueError {
         /// The cluster's name.
         cluster: String,
     },
-}
-
-impl From<JournalError> for ContinueError {
-    fn from(error: JournalError) -> Self {
-        Self::Cluster(error.into())
-    }
 }
 
 /// Lets a cluster's data folder continue an archive that another folder began.

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use tidings_history::{Cause, Gap};
-use tidings_store::{Fault, NewRecord, ReadError, Store, Write};
+use tidings_store::{NewRecord, ReadError, Store, Write};
 
 use super::commits::{Commit, Commits};
 use super::coverage::positions;
@@ -17,7 +17,6 @@ use super::keeper::{KeepError, Keeper};
 use super::own::{json, parse};
 use super::position::{Position, gap};
 use super::sealed_before::SealedBefore;
-use super::unsealed::JournalError;
 use super::{gaps, keys};
 
 /// Maximum versions beyond the positions that are known to be sealed.
@@ -147,19 +146,6 @@ pub(crate) async fn begin(
         journal.begin_anew(keeper).await?;
     }
     Ok(Continues::As(identity))
-}
-
-impl From<JournalError> for KeepError {
-    fn from(error: JournalError) -> Self {
-        match error {
-            JournalError::Read(error) => error.into(),
-            JournalError::Write(error) => error.into(),
-            // Nothing is said to be sealed here.
-            error @ JournalError::NotGiven { .. } => {
-                Self::Read(Fault::Corrupt(error.to_string()).into())
-            }
-        }
-    }
 }
 
 /// The identity of a store: random.

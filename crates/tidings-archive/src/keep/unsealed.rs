@@ -57,7 +57,7 @@ pub struct Part {
 impl Journal {
     /// The journal of a store, if it has one or is to be sealed. Then what was kept before goes
     /// into it, once.
-    pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Option<Self>, JournalError> {
+    pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Option<Self>, KeepError> {
         let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
         if mark.is_none() && !seal {
             return Ok(None);
@@ -74,7 +74,7 @@ impl Journal {
     }
 
     /// Finds out what waits.
-    async fn count(&mut self, keeper: &Keeper) -> Result<(), JournalError> {
+    async fn count(&mut self, keeper: &Keeper) -> Result<(), ReadError> {
         let mut after = None;
         loop {
             let page = entries(keeper, after).await?;
@@ -91,7 +91,7 @@ impl Journal {
     }
 
     /// Puts everything that is kept into the journal once more, whose mark was taken away.
-    pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), JournalError> {
+    pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let next = self.next.load(Ordering::Relaxed);
         *self.kept() = Kept::new(next);
         self.waiting.store(0, Ordering::Relaxed);
@@ -100,16 +100,10 @@ impl Journal {
 
     /// Puts everything that is kept into the journal. The mark comes last: until then it is begun
     /// anew, over what is there.
-    async fn enlist(&self, keeper: &Keeper) -> Result<(), JournalError> {
+    async fn enlist(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let first = self.next.load(Ordering::Relaxed);
         let begun = Bytes::from_static(keys::UNSEALED);
-        keeper
-            .delete_below(&begun)
-            .await
-            .map_err(|error| match error {
-                KeepError::Read(error) => JournalError::Read(error),
-                KeepError::Write(error) => JournalError::Write(error),
-            })?;
+        keeper.delete_below(&begun).await?;
         let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
         loop {
             let request = ListRequest::default().after(after).limit(PAGE);
