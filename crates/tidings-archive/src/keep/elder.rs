@@ -112,7 +112,6 @@ impl Keeper {
         slot.is_changed = true;
         let expires_at = slot.expires_at;
         let Ok(mut event) = codec::decode_stored(&record.newest.event, 0) else {
-            batch.damaged += 1;
             return Ok(());
         };
         let renamed_to = keys::event(namespace, &name);
@@ -124,7 +123,6 @@ impl Keeper {
         let renamed = codec::encode_stored(&mut event);
         batch.bytes += renamed.len();
         let Ok((record, chunk)) = record.renamed(renamed) else {
-            batch.damaged += 1;
             return Ok(());
         };
         if let Some(chunk) = chunk {

@@ -94,8 +94,6 @@ pub(crate) struct Counters {
     pub(crate) forgotten: AtomicU64,
     pub(crate) too_large: AtomicU64,
     pub(crate) unreadable: AtomicU64,
-    pub(crate) damaged: AtomicU64,
-    pub(crate) over_quota: AtomicU64,
     /// By how many milliseconds the clock is ahead of what clusters say, if it is.
     pub(crate) clock_ahead: AtomicU64,
 }
@@ -175,7 +173,6 @@ pub(super) struct Batch {
     seen_before: u64,
     ends: u64,
     forgotten: u64,
-    pub(super) damaged: u64,
     /// Versions that are not kept.
     not_kept: NotKept,
 }
@@ -378,7 +375,6 @@ impl Keeper {
         Counters::add(&counters.seen_before, batch.seen_before);
         Counters::add(&counters.ends, batch.ends);
         Counters::add(&counters.forgotten, batch.forgotten);
-        Counters::add(&counters.damaged, batch.damaged);
         let not_kept = &batch.not_kept;
         Counters::add(&counters.too_large, not_kept.number(Cause::TooLarge));
         Counters::add(&counters.unreadable, not_kept.number(Cause::Unreadable));
@@ -624,7 +620,6 @@ impl Keeper {
             if found.is_some() && record.is_none() {
                 let key = String::from_utf8_lossy(key);
                 tracing::error!(%key, "a record is damaged, and is replaced");
-                batch.damaged += 1;
             }
             batch.bytes += found.as_ref().map_or(0, |found| found.value.len());
             let slot = Slot {

@@ -7,8 +7,6 @@
 //! A step reads everything that is kept once, and what is kept of a namespace that has to give up
 //! to four times. It follows a growth of a tenth of the quota.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_api::codec;
@@ -421,8 +419,6 @@ pub(super) async fn delete(
         Err(error) if is_of_others(&error) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let counter = &keeper.counters.over_quota;
-    counter.fetch_add(number, Ordering::Relaxed);
     let bytes: u64 = records.iter().map(|record| record.value.len() as u64).sum();
     let left = keeper.delete_left(&chunks.left, &revisions).await;
     Ok(Some(
