@@ -393,6 +393,7 @@ impl Series {
         false
     }
 
+    /// Returns counts of the series since the start.
     pub fn stats(&self) -> SeriesStats {
         SeriesStats {
             cache: self.open.stats(),
