@@ -34,7 +34,7 @@ use crate::keep::unsealed::Unsealed;
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 
-/// The interval of checks of the quota.
+/// The interval in which the quota is checked.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// How a cluster is followed.
@@ -43,46 +43,46 @@ const LOOK: Duration = Duration::from_secs(30);
 pub struct ClusterOptions {
     /// The cluster's name in the archive.
     pub name: String,
-    /// The followed events, all by default. Each selection has its own watch.
+    /// The followed events, by default all. Each selection has a watch of its own.
     pub selections: Vec<Selection>,
     /// How long an event is kept after it was last observed. Default: 90 days.
     pub keep_for: KeepFor,
     /// Identifies the rules of `keep_for`: if it differs from the last start, they are applied to
     /// everything that is kept, soon after this start. Default: empty.
     pub rules: String,
-    /// What coverage says of the times that `keep_for` gives. Default: nothing.
+    /// What coverage reports about the times of `keep_for`. Default: nothing.
     pub lives: Option<Lives>,
-    /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose the
-    /// events that were observed first. Default: no limit.
+    /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose their
+    /// events in the order in which these were observed. Default: no limit.
     ///
-    /// So that their space is released, segments of the store have at most a 32nd of it, or 4 MiB
-    /// if that is more, also if [`store`](Self::store) says otherwise.
+    /// With a quota, segments of the store have at most a 32nd of it, or 4 MiB if that is more,
+    /// whatever [`store`](Self::store) says. The store releases space by whole segments.
     pub quota: Option<u64>,
-    /// Whether an event that ends at the source is deleted here, too. Default: no.
+    /// Whether an event that ends at the source is deleted here too. Default: no.
     pub mirror_deletions: bool,
-    /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once they do, they do so for
-    /// good. Default: no.
+    /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once this was set, versions
+    /// always wait. Default: no.
     pub seal: bool,
-    /// Whether a cluster that was not followed before is followed from now on, without a list of
-    /// the events that it has. Default: no.
+    /// For a cluster that was not followed before: whether only what is written from now on is
+    /// kept, without a list of the events that exist. Default: no.
     pub from_now: bool,
-    /// What tells the authorities from others by which the cluster's certificate is verified. A
-    /// cluster whose identity, the uid of `kube-system`, cannot be read, and which has none of the
-    /// former ones, may be another: it is listed anew, with a gap. Default: not known.
+    /// Texts that identify the authorities of the cluster's certificate. A cluster may be another
+    /// one if its identity, the uid of `kube-system`, cannot be read, and it has none of the
+    /// earlier authorities: then it is listed again, with a gap. Default: not known.
     pub authorities: Vec<String>,
     /// Events per page of a list. Default: 250.
     pub page: u32,
     /// The first and the longest delay before a failed request is repeated. Default: 250 ms and 30
     /// s.
     pub retry: (Duration, Duration),
-    /// The clocks of the clusters that the process follows. Default: that of this one alone.
+    /// The times of the clusters that the process follows. Default: that of this cluster alone.
     pub clocks: Arc<Clocks>,
     /// The store's options.
     pub store: EmbeddedOptions,
 }
 
 impl ClusterOptions {
-    /// The defaults for a cluster of this name.
+    /// Returns the defaults for a cluster of this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -121,7 +121,7 @@ pub enum ClusterError {
     Panicked,
 }
 
-/// The identity of a store, created if it has none.
+/// Reads the identity of a store, which is created if there is none.
 async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
     let key = Bytes::from_static(keys::IDENTITY);
     let found = store.get(key.clone()).await?;
@@ -136,10 +136,10 @@ async fn identity(store: &EmbeddedStore) -> Result<String, ClusterError> {
 
 /// Imports the lines of an export into a cluster's folder, which is created if it does not exist.
 /// `told` is called from time to time with the counts so far. Reading the lines blocks the caller.
-/// An import that ended early, for whatever reason, can be repeated from the beginning.
+/// If an import ended early, for any reason, it can be repeated from the beginning.
 ///
 /// # Errors
-/// Those of the store; [`ImportError`] says what in the export cannot be read, or why it does not
+/// Errors of the store; [`ImportError`] says what in the export cannot be read, or why it does not
 /// belong in this folder.
 pub async fn import(
     folder: &Path,
@@ -183,26 +183,26 @@ async fn open_store(
     options: EmbeddedOptions,
 ) -> Result<Arc<EmbeddedStore>, ClusterError> {
     let folder = folder.to_owned();
-    // What the store logs, which knows of no cluster, names it.
+    // The store does not know its cluster, so the span adds the name to its log lines.
     let span = tracing::error_span!("store", cluster);
     let opened = spawn_blocking(move || span.in_scope(|| EmbeddedStore::open(folder, options)));
     let store = opened.await.map_err(|_| ClusterError::Panicked)??;
     Ok(Arc::new(store))
 }
 
-/// Applies the rules and the quota.
+/// The task that applies the retention rules and the quota.
 struct Retaining {
     name: String,
     keeper: Arc<Keeper>,
     rules: String,
     quota: Option<u64>,
-    /// The time until space is released.
+    /// Pause until space may have been released.
     pause: Duration,
 }
 
 impl Retaining {
     async fn run(self) {
-        // Side by side: on a full disk no rules are applied until the quota has made room.
+        // Both at once: on a full disk the rules cannot be applied until the quota has made room.
         tokio::join!(self.apply_rules(), self.keep_quota());
     }
 
@@ -230,7 +230,7 @@ impl Retaining {
                 Err(error) => {
                     tracing::warn!(cluster, %error, "changed rules are not applied yet");
                     match error {
-                        // What is over was deleted. There is more room when its space is released.
+                        // What has expired was deleted. There is room once its space is released.
                         KeepError::Write(WriteError::Fault(Fault::NoSpace)) => self.pause.max(LOOK),
                         _ => LOOK,
                     }
@@ -261,7 +261,7 @@ impl Retaining {
     }
 }
 
-/// Watches over the ends that the store writes by the clock, until it is told to stop.
+/// Checks the store's expiry by the clock, until it is told to stop.
 async fn keep_expiring(
     stopped: watch::Receiver<bool>,
     cluster: String,
@@ -290,7 +290,7 @@ async fn keep_expiring(
     }
 }
 
-/// Finds ends that happened while nothing was followed, whenever a gap has ended.
+/// Finds the events that ended during a gap, whenever one has ended.
 async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
     loop {
         match sweep::sweep(&keeper).await {
@@ -335,7 +335,7 @@ impl Cluster {
     /// from the stored position. Needs a tokio runtime.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn open(
         folder: &Path,
         client: &Client,
@@ -346,11 +346,11 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Opens the cluster's folder without following the cluster. Events end at their stored time:
-    /// rules and quota have no effect.
+    /// Opens the cluster's folder without following the cluster. Events expire at their stored
+    /// time; the rules and the quota have no effect.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
         let mut stored = options.store;
@@ -364,7 +364,7 @@ impl Cluster {
         let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
         keeper.journal = Journal::open(&keeper, options.seal).await?;
         if let Err(error) = keeper.delete_all_left().await {
-            // On a full disk, say: the next start does it.
+            // The disk may be full, for example. The next start deletes them.
             tracing::warn!(%error, "older versions of deleted events are not deleted yet");
         }
         if let Some(believed) = expiry::believed(&keeper).await? {
@@ -383,13 +383,13 @@ impl Cluster {
         })
     }
 
-    /// Lets the cluster continue an archive on object storage where it ends: what is sealed there
-    /// is not sealed again, and what the folder has of its own is sealed behind it. A folder that
-    /// was not followed yet begins there. One that sealed elsewhere is not touched. Until the
-    /// archive names this store it may be done again; following begins later.
+    /// Lets the cluster continue an archive on object storage where it ends. What is sealed there
+    /// is not sealed again, and the folder's own versions are sealed after it. A folder that was
+    /// not followed yet begins at that position. A folder that sealed elsewhere is not changed.
+    /// Until the archive names this store, this may be repeated. Following begins later.
     ///
     /// # Errors
-    /// Those of the store; nothing was done.
+    /// Errors of the store. Nothing was changed.
     pub async fn continue_from(
         &mut self,
         continued: &Continued,
@@ -460,19 +460,19 @@ impl Cluster {
         self.tasks.spawn(until(self.stop.subscribe(), sweeping));
     }
 
-    /// The cluster's name.
+    /// Returns the cluster's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The identity of the store in which resourceVersions are valid: random, created with the
-    /// store.
+    /// Returns the identity of the store in which resourceVersions are valid. It is random, and
+    /// created with the store.
     pub fn store_identity(&self) -> &str {
         &self.identity
     }
 
-    /// The events as an API server serves them: the newest version of each, under its name. The
-    /// only possible write is a delete, which removes all versions of an event.
+    /// Returns the events as an API server serves them: the newest version of each, under its name.
+    /// The only possible write is a delete, which removes all versions of an event.
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(ServedStore {
             keeper: Arc::clone(&self.keeper),
@@ -480,8 +480,8 @@ impl Cluster {
         })
     }
 
-    /// All versions, coverage and exports. Numbers that have to be counted are 0 in
-    /// [`following`](tidings_history::History::following).
+    /// Returns the history: all versions, coverage and exports. Numbers that have to be counted are
+    /// 0 in [`following`](tidings_history::History::following).
     pub fn history(&self) -> ClusterHistory {
         ClusterHistory {
             name: self.name.clone(),
@@ -498,7 +498,7 @@ impl Cluster {
         self.history().counting().await
     }
 
-    /// The versions that wait to be sealed, if the options say that they do.
+    /// Returns the versions that wait to be sealed, if the options say that they do.
     pub fn unsealed(&self) -> Unsealed {
         Unsealed {
             keeper: Arc::clone(&self.keeper),

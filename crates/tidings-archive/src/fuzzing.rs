@@ -1,4 +1,5 @@
-//! What comes from a source, and from disk, for the fuzz targets: built with `--cfg fuzzing` only.
+//! Readers of bytes from a source and from disk, for the fuzz targets; built only with `--cfg
+//! fuzzing`.
 
 use bytes::{Bytes, BytesMut};
 use tidings_api::codec::Api;
@@ -12,8 +13,7 @@ use crate::source::wire;
 use crate::version::delta::{delta, restore};
 use crate::version::record::{self, Record};
 
-/// Reads the bytes as a page of a list, as what a watch sent so far, and as an answer that says
-/// what is wrong.
+/// Reads the bytes as a page of a list, as the messages of a watch, and as an error answer.
 pub fn answers(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(bytes);
     for api in [Api::Core, Api::Events] {
@@ -25,7 +25,7 @@ pub fn answers(bytes: &[u8]) {
 }
 
 /// Reads the bytes as a record of an event's versions, and as the archive's own records. What can
-/// be read is read again from what is written of it.
+/// be read must be the same after it is written and read again.
 pub fn kept(bytes: &[u8]) {
     let value = Bytes::copy_from_slice(bytes);
     if let Ok(record) = Record::decode(&value) {

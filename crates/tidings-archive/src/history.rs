@@ -21,12 +21,12 @@ use crate::version::record::{Damaged, Record};
 /// Interval at which the kept events, versions and bytes are counted.
 const MEASURE: Duration = Duration::from_secs(30);
 
-/// In the place where a page of versions continues: the bits that count the versions of a record,
-/// which has some hundreds at most.
+/// Number of bits that count the versions of a record, in the place where a page of versions
+/// continues. A record has at most some hundreds.
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// Bytes at which a page of versions ends: the answer is made from the whole page at once.
+/// Bytes at which a page of versions ends, because an answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
 
 /// The history of a followed cluster. Cheap to clone.
@@ -36,15 +36,16 @@ pub struct ClusterHistory {
     pub(crate) identity: String,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) progress: Vec<Arc<Progress>>,
-    /// The numbers that have to be counted; zeros if nothing counts them.
+    /// The numbers that have to be counted; zeros unless something counts them.
     pub(crate) counted: watch::Receiver<Following>,
 }
 
 impl ClusterHistory {
-    /// Counts what is kept, now and every half minute as long as this history is held.
+    /// Counts what is kept now, and every half minute while this history is held.
     pub(crate) async fn counting(mut self) -> Self {
         let (sender, counted) = watch::channel(Following::default());
-        // Before it is served: a number that begins at zero would look like one that grows.
+        // The first count is made before anything is served: a number that begins at zero would
+        // look like one that grows.
         self.measure(&sender).await;
         let history = self.clone();
         self.counted = counted;
@@ -84,8 +85,8 @@ impl ClusterHistory {
             }),
             ..Versions::default()
         };
-        // Records are numbered, the newest last. A page ends before a version of a record, counted
-        // from the record's oldest, since newer versions may be added.
+        // Records are numbered, the newest last. A page ends before a version of a record. The
+        // version is counted from the record's oldest, since newer ones may be added.
         let (mut number, mut left) = match after {
             Some(after) => (after >> COUNT_BITS, Some(after & COUNT_MASK)),
             None => (newest.chunks, None),
@@ -97,13 +98,14 @@ impl ClusterHistory {
                 Some(newest) if newest.chunks == number => Some(newest),
                 _ => self.chunk(&id, number).await?,
             };
-            // An expired chunk is gone, and so are those before it.
+            // If a chunk has expired, those before it have too.
             let Some(found) = found else {
                 return Ok(Some(page));
             };
             let total = found.count();
             let wanted = left.take().unwrap_or(total).min(total);
-            // One at a time: each may have the maximum length of an event.
+            // Versions are decoded one at a time, because each may have the maximum length of an
+            // event.
             let versions = found.versions().zip((0..total).rev());
             for (version, at) in versions {
                 let version = version.map_err(damaged)?;
@@ -129,16 +131,17 @@ impl ClusterHistory {
         chunk.map(|chunk| decode(&chunk.value)).transpose()
     }
 
-    /// Whether the position of a namespace, or of the whole cluster if it is empty, says how far
-    /// the cluster is followed now: one that is not followed any more stays where it was. If
-    /// nothing is followed, all of them do.
+    /// Returns whether the position of a namespace, or of the whole cluster if it is empty, is the
+    /// present one. A position that is not followed any more does not change. If nothing is
+    /// followed, all count as present.
     fn is_current(&self, namespace: &str) -> bool {
         let mut followed = self.progress.iter();
         self.progress.is_empty() || followed.any(|progress| progress.namespace == namespace)
     }
 
-    /// Whether everything that is followed has a position in this coverage. If not, the cluster has
-    /// not answered yet, or not for one of several namespaces: of that one nothing is covered.
+    /// Returns whether everything that is followed has a position in this coverage. If not, the
+    /// cluster has not answered yet, or not for one of several namespaces, of which nothing is
+    /// covered.
     fn is_begun(&self, coverage: &Coverage) -> bool {
         let has_position = |namespace: &str| {
             let mut followed = coverage.followed.iter();
@@ -158,7 +161,7 @@ impl ClusterHistory {
             }
         };
         let followed = coverage.followed.iter();
-        // Of several namespaces that are followed now, what holds for all.
+        // If several namespaces are followed, these numbers hold for all of them.
         let is_begun = self.is_begun(&coverage);
         let current = followed
             .clone()
@@ -188,7 +191,7 @@ impl History for ClusterHistory {
         Capabilities::default()
     }
 
-    /// The state of the selection in the worst state.
+    /// The state of the selection that is in the worst state.
     fn following(&self) -> Following {
         let now = self.keeper.clock.steady();
         let worst = self.progress.iter().max_by_key(|progress| {

@@ -48,7 +48,7 @@
 //! # Limits
 //!
 //! - A source that was restored from a backup is detected if it is behind the position at the next
-//!   request. One that has caught up by then is not.
+//!   request. A source that has caught up by then is not detected.
 //! - Another cluster at the same address is refused if the uid of the namespace `kube-system` can
 //!   be read in both.
 //! - Only one process can open a folder. Two archives of a cluster need two folders.

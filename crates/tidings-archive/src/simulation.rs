@@ -1,8 +1,8 @@
-//! A source that acts at random, and an archive of it that is killed at random, and whose folder is
-//! replaced by a copy of an earlier step at random: every version that the source wrote is kept
+//! A source that acts at random, and an archive that is killed at random, and whose folder is
+//! replaced by a copy of an earlier step at random. Every version that the source wrote is kept
 //! once or lies in a reported gap, and no gap is reported where nothing could be missed.
 //!
-//! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 30); a failure names its seed.
+//! `TIDINGS_ARCHIVE_RUNS` sets the number of seeds (default 30). A failure prints its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,7 +38,7 @@ struct Written {
     at: i64,
 }
 
-/// An API server over etcd.
+/// A source like an API server over etcd.
 #[derive(Clone, Debug)]
 struct Source {
     identity: &'static str,
@@ -47,7 +47,8 @@ struct Source {
     history: Vec<Written>,
     /// Changes up to this version are forgotten.
     compacted: u64,
-    /// Numbers of uids and of writes; going back to an earlier state does not reset them.
+    /// Counters of uids and of writes. They are not reset when the source goes back to an earlier
+    /// state.
     uids: u64,
     writes: i32,
 }
@@ -126,18 +127,18 @@ struct Run {
     clock: ManualClock,
     source: Source,
     ledger: Ledger,
-    /// Before the source went back.
+    /// The state to which the source can go back.
     backup: Option<Source>,
-    /// It went back and was not asked since. It writes nothing until it is asked, because a source
-    /// that has caught up by then looks as if it never went back.
+    /// Whether the source went back and was not asked since. It writes nothing until it is asked,
+    /// because a source that has caught up by then looks as if it never went back.
     went_back: bool,
-    /// The list that is being read.
+    /// The state of the list that is being read.
     listing: Option<Source>,
-    /// The watch has died, which the archive has not noticed.
+    /// Whether the watch has died without the archive noticing it.
     is_dead: bool,
-    /// When the archive was begun.
+    /// When the archive began.
     since: Option<i64>,
-    /// Its version.
+    /// The version up to which the archive has read.
     reached: Option<u64>,
     copies: Vec<Copy>,
 }
@@ -145,13 +146,13 @@ struct Run {
 /// A copy of the archive's folder.
 struct Copy {
     folder: TempDir,
-    /// The version up to which it may have read.
+    /// The version up to which the copied archive may have read.
     reached: u64,
-    /// The versions that it has.
+    /// The versions in the copy.
     kept: BTreeSet<(String, u64, i32)>,
 }
 
-/// Copies that there are at most.
+/// Maximum number of copies.
 const COPIES: usize = 3;
 
 impl Run {
@@ -173,7 +174,7 @@ impl Run {
             self.random.u64(..6)
         };
         if !self.went_back {
-            // Other objects are written, too.
+            // Other objects of the cluster are written too.
             self.source.version += self.random.u64(..3);
         }
         for _ in 0..writes {
@@ -196,8 +197,7 @@ impl Run {
             1 => self.backup = Some(self.source.clone()),
             2 => {
                 if let Some(backup) = self.backup.take() {
-                    // Versions that were taken back before the archive reached them cannot be known
-                    // to it.
+                    // The archive cannot know versions that were lost before it reached them.
                     let listing = self.listing.as_ref().map(|listing| listing.version);
                     let reached = self.reached.or(listing);
                     if reached.is_some_and(|reached| reached <= backup.version) {
@@ -214,8 +214,8 @@ impl Run {
                         ..backup
                     };
                     self.went_back = true;
-                    // To a copy that had read more the source looks as if it never went back, once
-                    // it has written as much again.
+                    // If a copy had read more, the source looks to it as if it never went back,
+                    // once the source has written as much again.
                     let version = self.source.version;
                     self.copies.retain(|copy| copy.reached <= version);
                 }
@@ -248,8 +248,7 @@ impl Run {
         });
     }
 
-    /// The folder is lost, and a copy is put in its place. What only the lost one had is not known
-    /// any more.
+    /// Replaces the folder by a copy. What only the lost folder had is no longer expected.
     fn restore(&mut self) -> Option<TempDir> {
         if self.copies.is_empty() || self.random.u8(..3) > 0 {
             return None;
@@ -282,9 +281,9 @@ impl Run {
         Some(failure)
     }
 
-    /// One step of the follower.
+    /// Takes one step of the follower.
     async fn step(&mut self, follower: &mut Follower, keeper: &Keeper, calm: bool) {
-        // A request takes some time.
+        // Each request takes some time.
         self.pass(1);
         let now = self.now();
         if !calm
@@ -316,7 +315,7 @@ impl Run {
                 (Vec::new(), commit)
             }
             Step::List { token, limit } => {
-                // All pages of a list are of one version.
+                // All pages of a list have the same version.
                 let listed = match (self.listing.take(), &token) {
                     (Some(listed), Some(_)) => listed,
                     _ => self.source.clone(),
@@ -349,7 +348,7 @@ impl Run {
             }
             Step::Watch { after } => {
                 if self.is_dead {
-                    // The source answers on other connections.
+                    // The source still answers on other connections.
                     if self.random.u8(..4) == 0 {
                         follower.closed();
                         return;
@@ -364,7 +363,7 @@ impl Run {
                     return;
                 } else {
                     follower.alive();
-                    // From now on it sends nothing any more.
+                    // From now on the watch sends nothing more.
                     self.is_dead = !calm && self.random.u8(..16) == 0;
                     let behind = self.source.history.iter();
                     let behind = behind.filter(|written| written.version > after);
@@ -426,8 +425,7 @@ fn open(folder: &Path, clock: &ManualClock) -> Keeper {
     Keeper::new(store, Arc::new(clock.clone()), keep_for, false)
 }
 
-/// Another namespace, whose events say that they are of the year 2999, and take more than the
-/// quota.
+/// Another namespace, whose events state the year 2999 and use more than the quota.
 struct Storm {
     random: fastrand::Rng,
     version: u64,
@@ -468,7 +466,8 @@ impl Storm {
         kept.await.unwrap();
         let disk_bytes = keeper.store.stats().await.unwrap().disk_bytes;
         let mut quota = Quota::new(disk_bytes / 10 * 9);
-        // It may be kept by what was deleted before, and is not released yet.
+        // The cluster may be within its quota because of what was deleted before, and is not
+        // released yet.
         quota.keep(keeper).await.unwrap();
     }
 
@@ -478,8 +477,8 @@ impl Storm {
     }
 }
 
-/// The clock is set 500 days ahead, which the cluster's answers do not say, and is corrected after
-/// some minutes.
+/// Sets the clock 500 days ahead, while the cluster's answers have the right time, and corrects it
+/// after some minutes.
 async fn set_ahead_and_back(keeper: &Keeper, clock: &ManualClock) {
     let ahead = 500 * 24 * 3_600_000;
     let said = clock.now();
@@ -493,7 +492,7 @@ async fn set_ahead_and_back(keeper: &Keeper, clock: &ManualClock) {
     keeper.store.believe_until(None);
 }
 
-/// All kept versions, but for those of the storm.
+/// Returns all kept versions, except those of the storm.
 async fn kept(keeper: &Keeper) -> Vec<(u64, (String, u64, i32))> {
     let page = keeper.store.list(ListRequest::default()).await.unwrap();
     let mut all = Vec::new();
@@ -531,7 +530,7 @@ async fn run(seed: u64) {
         reached: None,
         copies: Vec::new(),
     };
-    // A third of the sources never forget.
+    // A third of the sources never forget anything.
     let calm_source = seed.is_multiple_of(3);
     let rules = Rules {
         page: 4,
@@ -559,7 +558,7 @@ async fn run(seed: u64) {
                 set_ahead_and_back(&keeper, &clock).await;
             }
         }
-        // The archive is killed, and absent for a while.
+        // The archive is killed, and does not run for a while.
         let has = kept(&keeper).await.into_iter().map(|(_, version)| version);
         let has = has.collect();
         keeper.store.close().await;
@@ -632,7 +631,7 @@ async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
     }
 }
 
-/// Events that exist at the source have no end, and all others have one.
+/// Checks that events which exist at the source have no end, and all others have one.
 async fn judge_ends(run: &Run, keeper: &Keeper, seed: u64) {
     sweep::sweep(keeper).await.unwrap();
     let live = run.source.live.values();

@@ -10,7 +10,7 @@ use crate::wire;
 /// The coverage of a cluster, or of one of its namespaces.
 ///
 /// Its JSON, with a `kind`, is the answer to `GET /coverage` ([`Answer`](crate::Answer)). Answers
-/// of former programs can be read, too.
+/// of earlier versions can be read too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Coverage {
@@ -33,7 +33,8 @@ pub struct Coverage {
     /// Expired events are in no gap.
     #[serde(default)]
     pub retention: Option<Retention>,
-    /// If the archive continues one on object storage: the time before, which only that one covers.
+    /// If the archive continues one on object storage: the earlier time, which only that archive
+    /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_before: Option<SealedTime>,
     /// Numbers of the whole cluster; `None` in the coverage of a namespace.
@@ -44,7 +45,7 @@ pub struct Coverage {
 impl Coverage {
     /// Says what the numbers of this coverage count.
     pub fn counted(&self) -> Counted {
-        // Only a sealed archive says how much it could not seal.
+        // Only a sealed archive states how much was not sealed.
         match self.totals {
             Some(Totals { gone: Some(_), .. }) => Counted::Versions,
             _ => Counted::Events,
@@ -53,8 +54,9 @@ impl Coverage {
 
     /// Reduces the coverage of a cluster to what users of one namespace may see.
     ///
-    /// Gaps and positions of other namespaces are left out, and so are numbers of the whole
-    /// cluster. `over_quota` stays as it is: the caller knows whether it is of the namespace.
+    /// Gaps and positions of other namespaces are left out, and so are the numbers of the whole
+    /// cluster. `over_quota` is not changed, since the caller knows whether it belongs to the
+    /// namespace.
     #[must_use]
     pub fn of_namespace(self, namespace: &str) -> Self {
         let concerns = |of: &str| of.is_empty() || of == namespace;
@@ -102,8 +104,8 @@ pub struct Totals {
     /// Events that expired at once when the rules of retention changed. They are in no gap.
     #[serde(default)]
     pub ended_by_rules: u64,
-    /// Of a sealed archive: versions that expired or were deleted before they were sealed, and
-    /// those that could not be read. They are in no gap.
+    /// For a sealed archive: versions that expired or were deleted before they were sealed, and
+    /// versions that could not be read. They are in no gap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<u64>,
 }
@@ -158,8 +160,8 @@ pub struct Progress {
 pub struct OverQuota {
     /// Their number.
     pub events: u64,
-    /// The time before which all of them were observed; `None` if there are none. Former programs
-    /// named the time before which they were last seen.
+    /// The time before which all of them were observed; `None` if there are none. In answers of
+    /// earlier versions, the time before which they were last seen.
     #[serde(default, alias = "lastSeenBefore", with = "wire::optional_time")]
     pub observed_before: Option<UnixMillis>,
 }

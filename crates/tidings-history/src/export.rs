@@ -52,7 +52,7 @@ pub enum ExportLine {
         name: String,
         /// Its uid; empty if it has none.
         uid: String,
-        /// Until when the archive does not fetch it again.
+        /// Until when the archive does not keep it again, even if its source has it.
         #[serde(with = "wire::time")]
         until: UnixMillis,
     },
@@ -107,9 +107,9 @@ pub enum ExportLine {
 impl ExportLine {
     /// Appends the line and a line feed.
     pub fn write(&self, out: &mut Vec<u8>) {
-        // Texts, numbers and times can always be written.
+        // Writing texts, numbers and times as JSON cannot fail.
         let line = match self {
-            // The keys of these are in the order of their names.
+            // The keys of these lines are in alphabetical order.
             Self::Coverage(_) | Self::Continue { .. } => {
                 serde_json::to_value(self).unwrap_or_default().to_string()
             }
@@ -123,7 +123,7 @@ impl ExportLine {
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Whole lines.
+    /// Complete lines.
     pub lines: Vec<u8>,
     /// The place of the next page, if there is one.
     pub more: Option<String>,

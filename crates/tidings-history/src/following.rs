@@ -13,7 +13,7 @@ pub struct Following {
     pub state: &'static str,
     /// Time since the cluster last answered, or since it is tried; `None` if it is not followed.
     pub since_progress: Option<Duration>,
-    /// The problem, in one line; `None` if there is none. Shown to authenticated users only.
+    /// What is wrong, in one line; `None` if nothing is. Shown to authenticated users only.
     pub why: Option<String>,
     /// Events that are kept.
     pub events: u64,
@@ -30,7 +30,7 @@ pub struct Following {
     pub not_kept: Vec<(&'static str, u64)>,
     /// When following began, if that is known.
     pub covered_since: Option<UnixMillis>,
-    /// About when the oldest event that is kept was last seen, if there is one.
+    /// About when the oldest kept event was last seen, if there is one.
     pub kept_since: Option<UnixMillis>,
     /// Events that were deleted before their retention was over, since the folder was made; `None`
     /// for a sealed archive.
@@ -40,8 +40,9 @@ pub struct Following {
     pub clock_ahead: Option<Duration>,
     /// The time up to which nothing is missing, except in gaps, if that is known.
     pub complete_until: Option<UnixMillis>,
-    /// About how many versions are pending: they wait to be sealed into an object storage. `None`
-    /// if the cluster never was sealed. Of a sealed archive, pending versions that are shown.
+    /// About how many versions are pending, that is, wait to be sealed into an object storage.
+    /// `None` if the cluster was never sealed. For a sealed archive, the number of pending versions
+    /// that it shows.
     pub pending: Option<u64>,
     /// Why the last attempt to seal pending versions failed, in one line; `None` if it did not, or
     /// none was made. Shown to authenticated users only.
@@ -51,8 +52,8 @@ pub struct Following {
     pub is_older_than_sealed: bool,
     /// Bytes of the newest manifest of the cluster's sealed archive; 0 if that is not known.
     pub manifest_bytes: u64,
-    /// Of a sealed archive that asks for pending versions: time since the last answer; `None` if it
-    /// does not ask, or was not answered yet.
+    /// For a sealed archive that asks for pending versions, the time since the last answer; `None`
+    /// if it does not ask, or was never answered.
     pub since_answer: Option<Duration>,
 }
 

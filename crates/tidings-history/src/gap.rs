@@ -16,7 +16,7 @@ pub enum Cause {
     Unreachable,
     /// The source has forgotten what was written before it was read.
     Compacted,
-    /// The source went back to an earlier state, from a backup, say.
+    /// The source went back to an earlier state, for example from a backup.
     Rewound,
     /// Another cluster answered at the address, or may have done so.
     OtherCluster,
@@ -34,7 +34,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Its name in answers, metrics and records, such as `other-cluster`.
+    /// Returns the cause's name in answers, metrics and records, such as `other-cluster`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
@@ -53,7 +53,7 @@ impl Cause {
 
 /// A period in which versions may be missing.
 ///
-/// Its JSON is that of answers: times in RFC 3339. Records and manifests have [`StoredGap`].
+/// Its JSON is as in answers, with times in RFC 3339. Records and manifests use [`StoredGap`].
 ///
 /// ```
 /// use tidings_history::{Cause, Gap};
@@ -121,7 +121,7 @@ impl Gap {
     pub fn joined(self, other: &Self) -> Self {
         let from = self.from.min(other.from);
         let to = self.to.max(other.to);
-        // The time that both have counts once.
+        // The time that both gaps have in common counts once.
         let both = self.to.min(other.to).0 - self.from.max(other.from).0;
         let missing = self.missing_millis() + other.missing_millis() - both.max(0);
         Self {
@@ -238,7 +238,7 @@ pub mod stored_gaps {
     /// Writes the gaps as a list of [`StoredGap`].
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// Errors of the serializer.
     pub fn serialize<S: Serializer>(gaps: &[Gap], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(gaps.iter().map(StoredGap::from))
     }
@@ -246,7 +246,7 @@ pub mod stored_gaps {
     /// Reads a list of [`StoredGap`].
     ///
     /// # Errors
-    /// Those of the deserializer.
+    /// Errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Gap>, D::Error> {
         let gaps = Vec::<StoredGap>::deserialize(from)?;
         Ok(gaps.into_iter().map(Gap::from).collect())
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(newer, Cause::Unknown);
     }
 
-    /// Records and manifests of former programs have no number of joined gaps.
+    /// Records and manifests of earlier versions have no number of joined gaps.
     #[test]
     fn stored_gaps_are_written_as_they_were_and_read_without_what_is_newer() {
         let text =

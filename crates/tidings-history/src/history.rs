@@ -1,4 +1,4 @@
-//! The contract of whoever keeps a cluster's history, and what such a keeper can do.
+//! The contract of a cluster's history, and what can be done with it.
 
 use bytes::Bytes;
 use tidings_store::{BoxFuture, ReadError};
@@ -8,18 +8,18 @@ use crate::export::Exported;
 use crate::following::Following;
 use crate::version::Versions;
 
-/// The history of one cluster's events, as it is kept, to read. The newest version of each event is
-/// in a [`Store`](tidings_store::Store) beside it.
+/// Reads the kept history of one cluster's events. The newest version of each event is in a
+/// [`Store`](tidings_store::Store) beside it.
 pub trait History: Send + Sync + 'static {
-    /// Says what can be done with this cluster's events. The answer may change: a sealed archive can
-    /// be watched from the first pending versions on.
+    /// Returns what can be done with this cluster's events. The answer may change: a sealed archive
+    /// can be watched once there are pending versions.
     fn capabilities(&self) -> Capabilities;
 
     /// Returns the state of following. Health checks and metrics call it often, so it must not
     /// block.
     fn following(&self) -> Following;
 
-    /// Reads versions of the event under a key (`namespace/name`), newest first. `None`: there is
+    /// Reads versions of the event with a key (`namespace/name`), newest first. `None` if there is
     /// no such event.
     ///
     /// A page ends at `limit` versions, or once they have about a megabyte, as an answer is made of
@@ -34,18 +34,18 @@ pub trait History: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Option<Versions>, ReadError>>;
 
-    /// Reads the coverage of the cluster, or of a namespace. The latter says nothing about other
-    /// namespaces, and has no number of the whole cluster.
+    /// Reads the coverage of the cluster, or of a namespace. That of a namespace has nothing about
+    /// other namespaces, and no numbers of the whole cluster.
     ///
     /// # Errors
     /// The history cannot be read.
     fn coverage(&self, namespace: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>>;
 
     /// Reads a page of everything that is kept, as lines of an export
-    /// ([`ExportLine`](crate::ExportLine)). `None`: the text is no place.
+    /// ([`ExportLine`](crate::ExportLine)). `None` if the text is not a place.
     ///
-    /// The first page has no place; the next begins at [`Exported::more`]. `0/NAMESPACE/NAME` is
-    /// the place where an event begins. Default: `None`, for histories without
+    /// The first page has no place, and the next begins at [`Exported::more`]. The events from one
+    /// on begin at the place `0/NAMESPACE/NAME`. Default: `None`, for histories without
     /// [`Capabilities::export`].
     ///
     /// # Errors
@@ -76,17 +76,17 @@ pub trait History: Send + Sync + 'static {
 pub struct Capabilities {
     /// Whether events can be deleted. Default: yes.
     pub delete: bool,
-    /// Whether events can be watched, or where else. Default: they can.
+    /// Whether events can be watched, or else where they can. Default: yes.
     pub watch: Result<(), Unwatched>,
     /// Whether everything can be exported. Default: yes.
     pub export: bool,
-    /// What counts count. Default: events.
+    /// What the numbers of counts mean. Default: events.
     pub counted: Counted,
     /// The order of lists. Default: by key.
     pub lists: ListOrder,
-    /// What the resourceVersion of an event in a list is of. Default: of the store.
+    /// What the resourceVersion of an event in a list is. Default: one of the store.
     pub numbers: Numbers,
-    /// Where reads go. Default: to this machine.
+    /// What reads use. Default: this machine.
     pub reads: Reads,
 }
 
@@ -105,7 +105,7 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    /// Makes the capabilities of files on object storage, which are only read.
+    /// Returns the capabilities of files on object storage, which can only be read.
     pub fn of_files(watch: Result<(), Unwatched>) -> Self {
         Self {
             delete: false,
@@ -119,12 +119,12 @@ impl Capabilities {
     }
 }
 
-/// Where events can be watched that cannot be watched here.
+/// Where events can be watched, if not here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unwatched {
     /// The address of the archive that follows the cluster, if that is known.
     pub address: Option<String>,
-    /// The option with which the server would have to be started; `None` if it was.
+    /// The option that the server lacks for it; `None` if it has the option.
     pub option: Option<&'static str>,
 }
 
@@ -138,43 +138,43 @@ pub enum ListOrder {
     Object,
 }
 
-/// What the resourceVersion of an event in a list is of.
+/// What the resourceVersion of an event in a list is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Of the store: lists, watches and events are numbered alike.
+    /// A number of the store, the same for lists, watches and events.
     Store,
-    /// Of the event's source.
+    /// The event's resourceVersion at its source.
     Source,
 }
 
-/// Where reads go.
+/// What reads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// To memory or a disk of this machine.
+    /// Memory or a disk of this machine.
     Local,
-    /// To another machine: few large reads are better than many small ones.
+    /// Another machine: few large reads are better than many small ones.
     Remote,
 }
 
-/// Versions that are pending: they wait to be sealed into an object storage.
+/// Gives the pending versions of a cluster, which wait to be sealed into an object storage.
 pub trait PendingVersions: Send + Sync + 'static {
-    /// Makes a file of pending versions: those of the feed's entries from a number on, and before
-    /// `to` if that is given.
+    /// Makes a file of the pending versions in the feed's entries from a number on, and before `to`
+    /// if that is given.
     ///
     /// # Errors
     /// The feed cannot be read, or the file cannot be made.
     fn pending(&self, from: u64, to: Option<u64>) -> BoxFuture<'_, Result<Pending, ReadError>>;
 }
 
-/// Pending versions.
+/// The answer to a request for pending versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pending {
-    /// A Parquet file of them.
+    /// The versions as a Parquet file.
     File(Vec<u8>),
-    /// Some of the entries are sealed, and are not known any more.
+    /// Some of the entries are sealed, and are no longer known here.
     Sealed,
-    /// Nothing of the cluster is sealed.
+    /// Nothing of the cluster was ever sealed.
     NotSealed,
 }
 
@@ -183,7 +183,7 @@ pub enum Pending {
 pub struct ObjectRequests {
     /// Requests.
     pub requests: u64,
-    /// Requests that were not answered as they should be.
+    /// Requests that failed, or had an unexpected answer.
     pub failed: u64,
     /// Bytes that were read.
     pub bytes: u64,

@@ -23,10 +23,10 @@ pub struct Retention {
     /// Number of rules that can match events of the cluster.
     #[serde(default)]
     pub rules: usize,
-    /// Whether all kept events have the expiry of these rules. If not, they are being applied.
+    /// Whether all kept events have the expiry that these rules give. If not, the rules are still
+    /// being applied.
     pub applied: bool,
-    /// Since when all kept events have it, if that is known. Former rules may have expired events
-    /// sooner before.
+    /// Since when that is so, if it is known. Earlier rules may have expired events sooner before.
     #[serde(default, with = "wire::optional_time")]
     pub since: Option<UnixMillis>,
     /// Whether events are also deleted when they end at their source.

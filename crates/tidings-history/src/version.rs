@@ -11,8 +11,8 @@ pub const OBSERVED_AT: &str = "tidings/observed-at";
 /// Annotation of an event's newest version: when the archive noted the event's end at its source,
 /// in RFC 3339 with milliseconds.
 pub const ENDED_AT: &str = "tidings/ended-at";
-/// Annotation of an event's newest version: until when the event existed at least, if it ended
-/// while its source was not followed. In RFC 3339 with milliseconds.
+/// Annotation of an event's newest version: the last time at which the event is known to have
+/// existed, if it ended while its source was not followed. In RFC 3339 with milliseconds.
 pub const ENDED_AFTER: &str = "tidings/ended-after";
 
 /// A version of an event. Within a cluster, `uid`, `epoch` and `number` identify it.
@@ -35,7 +35,7 @@ pub const ENDED_AFTER: &str = "tidings/ended-after";
 pub struct Version {
     /// `metadata.uid` of the event.
     pub uid: Arc<str>,
-    /// How often the source had gone back to an earlier state, such as a backup.
+    /// How often the source went back to an earlier state, such as a backup, before this version.
     pub epoch: u64,
     /// The event's resourceVersion at its source.
     pub number: u64,
@@ -46,7 +46,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Returns epoch and number, by which the versions of an event are ordered at its source.
+    /// Returns the epoch and the number. In this order the source wrote the versions of an event.
     pub fn order(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }

@@ -1,5 +1,5 @@
-//! Answers and lines of exports as archives have written them: they are read, and written byte for
-//! byte.
+//! Answers and lines of exports as archives wrote them: they can be read, and are written again
+//! byte for byte.
 
 use tidings_history::{Answer, Coverage, ExportLine};
 use tidings_store::UnixMillis;
@@ -28,7 +28,7 @@ fn the_coverage_of_a_namespace_is_a_part_of_that_of_the_cluster() {
     assert_eq!(answered(all.of_namespace("shop")).unwrap(), text);
 }
 
-/// Former programs wrote less.
+/// Earlier versions of the program wrote fewer fields.
 #[test]
 fn an_answer_of_a_former_program_is_read() {
     let text = r#"{"kind": "Coverage", "cluster": "prod", "events": 3, "diskBytes": 7,
@@ -45,7 +45,7 @@ fn an_answer_of_a_former_program_is_read() {
     let progress = coverage.followed[0].progress.unwrap();
     assert_eq!((progress.resource_version, progress.versions), (Some(8), 5));
     assert_eq!(coverage.totals.unwrap().events, 3);
-    // A number that cannot be read is none, and no other.
+    // A number that cannot be read counts as missing, and not as another number.
     let text = text.replace(r#""8""#, r#""eight""#);
     let coverage: Coverage = serde_json::from_str(&text).unwrap();
     assert_eq!(coverage.followed[0].progress, None);

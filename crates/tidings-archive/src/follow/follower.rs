@@ -1,4 +1,4 @@
-//! The state machine.
+//! The state machine that follows one source.
 //!
 //! ```text
 //!            ┌────────────── failed: wait, then ask again ◀──────────────┐
@@ -10,64 +10,64 @@
 //!            │                         Listing ◀──────────────────────────┘
 //!            └── another cluster: refused, asked again now and then
 //! ```
-//! ¹ At the first contact, if only what is written from then on is to be kept, it is watched at
-//! once.
+//! ¹ At the first contact, if only later writes are to be kept, the watch begins at once.
 //!
-//! Before each watch the source is asked for its identity and resourceVersion, so that another
-//! cluster behind the address, and one that went back to an earlier state, are detected before any
-//! of their events is kept. One that shows no identity, and whose certificate is verified by none
-//! of the former authorities, may be another cluster or the same: it is listed, and the gap says
-//! why. No epoch begins unless its version is less, too: if it is the same, none of its events is
-//! doubled; if it is another, its events have other uids. Observed events are committed together
-//! with the position after them; the machine continues from that position only when the commit is
-//! done. A gap is reported when the list that ends it is complete, and only if the source has
-//! forgotten the versions in between, or may be another one.
+//! Before each watch, the source is asked for its identity and resourceVersion. So another cluster
+//! at the address is detected before any of its events is kept, and so is a source that went back
+//! to an earlier state. A source without an identity, and with a certificate of none of the earlier
+//! authorities, may be another cluster or the same. It is listed, with a gap that says why. A new
+//! epoch begins only if its version is also less than before. If it is the same cluster, none of
+//! its events is duplicated; if it is another one, its events have other uids. Observed events are
+//! committed together with the position after them, and the machine continues from that position
+//! only after the commit. A gap is reported when the list that ends it is complete, and only if the
+//! source has forgotten the versions in between, or may be another one.
 //!
-//! kube-apiserver sends no bookmarks in a watch of events, and its version grows with every object
-//! of the cluster. So what it says before a watch is also how far a watch that says nothing has
-//! come: otherwise the position of a quiet cluster would be forgotten there although nothing was
-//! missed. A watch that stays silent is replaced after some minutes for that.
+//! kube-apiserver sends no bookmarks in a watch of events, while its version grows with every
+//! object of the cluster. So a watch that sends nothing counts as having reached the version that
+//! the source stated before it. Otherwise the source would forget the position of a quiet cluster,
+//! although nothing was missed. For this, a silent watch is replaced after some minutes.
 
 use tidings_history::{Cause, Gap};
 
 use crate::follow::backoff::Backoff;
 use crate::keep::position::{self, Position, Unswept};
 
-/// Options of following; times in milliseconds.
+/// Options for following. Times are in milliseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// Events per page of a list.
     pub(crate) page: u32,
     /// The first and the longest delay before a failed request is repeated.
     pub(crate) retry: (i64, i64),
-    /// The interval at which another cluster behind the address is asked again for its identity.
+    /// The interval in which another cluster at the address is asked for its identity again.
     pub(crate) refused: i64,
-    /// The source rounds times down to a second, and clocks differ a little: a gap begins this much
-    /// before the last observation.
+    /// A gap begins this much before the last observation, since the source rounds times down to
+    /// seconds, and clocks differ a little.
     pub(crate) slack: i64,
-    /// Whether the first contact with a source lists nothing: its events that are not written again
-    /// are not kept.
+    /// Whether nothing is listed at the first contact. Existing events are then kept only if they
+    /// are written again.
     pub(crate) from_now: bool,
     /// The selectors of the followed events. An event that is not in a list has ended only if the
     /// previous list had the same selectors.
     pub(crate) selection: String,
-    /// What tells the authorities from others by which the source's certificate is verified; empty
-    /// if that is not known.
+    /// Texts that identify the authorities of the source's certificate; empty if they are not
+    /// known.
     pub(crate) authorities: Vec<String>,
 }
 
-/// If a source forgets what follows a list within this time, it is listed again with increasing
-/// delays: every list would be read in vain.
+/// If a source forgets what follows a list within this time, the delays before the next lists grow:
+/// every list would be useless.
 const SETTLED: i64 = 60_000;
 
 /// The longest delay that a source may ask for: it remembers changes for minutes only.
 const RETRY_AFTER_MAX: i64 = 60_000;
 
-/// What is said of a source that may be another one.
+/// The message about a source that may be another one.
 const DOUBTFUL: &str = "it may be another cluster: other authorities than before verify its \
                         certificate, and the uid of kube-system cannot be compared";
 
-/// No known source keeps an event for longer, unless its list has an older one.
+/// The longest time for which known sources keep an event. It is longer if a list has an older
+/// event.
 const LIFE_MIN: i64 = 25 * 3_600_000;
 
 /// What to do next.
@@ -87,7 +87,7 @@ pub(crate) enum Step {
         /// The version.
         after: u64,
     },
-    /// Do nothing until this time.
+    /// Wait until this time, and then ask again.
     Wait {
         /// In milliseconds since 1970.
         until: i64,
@@ -101,11 +101,11 @@ pub(crate) enum Failure {
     Expired,
     /// The source has not reached the version: it went back.
     FromTheFuture,
-    /// Not allowed (401, 403).
+    /// The request is not allowed (401, 403).
     Forbidden(String),
-    /// A page has too many bytes.
+    /// A page of the list has too many bytes.
     TooLarge,
-    /// Anything else: unreachable, busy, or not understood.
+    /// Any other failure: the source is unreachable or busy, or its answer cannot be understood.
     Other {
         why: String,
         /// The delay that the source asks for, in milliseconds; a minute at most is granted.
@@ -154,10 +154,10 @@ impl State {
 pub(crate) struct Commit {
     pub(crate) position: Position,
     pub(crate) gap: Option<Gap>,
-    /// If the events are of a list after a gap, when that list was requested: events that are not
+    /// If the events are from the list that ends a gap: when it was requested. Events that are not
     /// in it have ended.
     pub(crate) listed_at: Option<i64>,
-    /// Ends that remain to be found from now on.
+    /// From now on, events that ended during a gap have to be found.
     pub(crate) unswept: Option<Unswept>,
 }
 
@@ -172,12 +172,13 @@ impl Commit {
     }
 }
 
-/// A source's answer to [`Step::Ask`].
+/// The source's answer to [`Step::Ask`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The uid of its namespace `kube-system`, where it may be read.
+    /// The uid of the namespace `kube-system`, if the follower may read it.
     pub(crate) identity: Option<String>,
-    /// When it was asked for, in milliseconds since 1970: the version has what was written before.
+    /// When the request was sent, in milliseconds since 1970. The version includes everything that
+    /// was written before.
     pub(crate) asked: i64,
     /// Its current version.
     pub(crate) version: u64,
@@ -190,14 +191,14 @@ pub(crate) struct Page {
     pub(crate) version: u64,
     /// The continue token, if there are more pages.
     pub(crate) token: Option<String>,
-    /// When the oldest of its events was last seen.
+    /// When the oldest event of the page was last seen.
     pub(crate) oldest: Option<i64>,
-    /// Whether it has an event whose name cannot be read: an event that is not in the list may be
-    /// that one.
+    /// Whether the page has an event whose name cannot be read. An event that is not in the list
+    /// may be this one.
     pub(crate) has_unnamed: bool,
 }
 
-/// The first page of a list: the state of the whole list is from between these times.
+/// The times of a list's first page. The state of the list is from between them.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     /// When it was requested: versions written before are in the list, unless they were replaced.
@@ -211,12 +212,12 @@ struct Begun {
     has_unnamed: bool,
 }
 
-/// What the source said of itself beside the current watch, and when it was asked.
+/// The version that the source stated on another connection than the watch, and when it was asked.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: i64,
     version: u64,
-    /// It was asked before the watch was opened, which has sent nothing since.
+    /// It was asked before the watch was opened, and the watch has sent nothing since.
     is_before_all: bool,
 }
 
@@ -225,17 +226,16 @@ enum Phase {
     Asking,
     Listing {
         token: Option<String>,
-        /// Its first page, once it has arrived.
+        /// The times of the list's first page, once it has arrived.
         begun: Option<Begun>,
     },
     Watching,
-    /// Then ask again.
+    /// Waits until this time, and then asks again.
     Waiting(i64),
 }
 
-/// Whether a source whose identity cannot be compared may be another one: no authority verifies it
-/// that verified the former one. Authorities are replaced now and then, usually with both at the
-/// same time in between.
+/// Whether a source whose identity cannot be compared may be another one: none of its authorities
+/// is among the earlier ones. When authorities are replaced, usually both are in use for some time.
 fn may_be_another(position: &Position, answer: &Answer, authorities: &[String]) -> bool {
     let is_known = position.identity.is_some() && answer.identity.is_some();
     let former = &position.authorities;
@@ -243,32 +243,33 @@ fn may_be_another(position: &Position, answer: &Answer, authorities: &[String]) 
     !(is_known || former.is_empty() || authorities.is_empty() || is_any_left)
 }
 
-/// See the module documentation.
+/// The state machine for one selection of one source.
 #[derive(Debug)]
 pub(crate) struct Follower {
     rules: Rules,
     namespace: String,
-    /// As it is in the store; `None` if nothing is.
+    /// The position in the store; `None` if there is none.
     position: Option<Position>,
     phase: Phase,
     state: State,
     /// The error, if there is one.
     why: Option<String>,
-    /// The source went back, and this is not committed yet: by the next request it may have caught
-    /// up.
+    /// The source went back, and this is not committed yet. The next request may find that it has
+    /// caught up.
     went_back: bool,
-    /// The last commit failed. This is the state until one succeeds.
+    /// Whether the last commit failed. This is reported until a commit succeeds.
     unwritten: bool,
-    /// Part of the current list may have been read before.
+    /// Whether part of the current list may have been read before.
     repeats: bool,
-    /// `None` once the watch has sent everything that was written before.
+    /// What the source stated; `None` once the watch has sent everything that was written before
+    /// that.
     asked: Option<Asked>,
     /// The first failure since the source was last followed.
     trouble: Option<Cause>,
     /// When the latest list was complete.
     listed_at: Option<i64>,
     retry: Backoff,
-    /// Delays of lists that would be read in vain.
+    /// Delays of lists that would be useless.
     relist: Backoff,
     /// Maximum events of the next page.
     page: u32,
@@ -311,7 +312,7 @@ impl Follower {
         self.position.as_ref()
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub(crate) fn step(&self) -> Step {
         match &self.phase {
             Phase::Asking => Step::Ask,
@@ -330,14 +331,14 @@ impl Follower {
         }
     }
 
-    /// The wait is over.
+    /// Continues after a wait.
     pub(crate) fn waited(&mut self, now: i64) {
         if matches!(self.phase, Phase::Waiting(until) if until <= now) {
             self.phase = Phase::Asking;
         }
     }
 
-    /// The source answered with its identity and version. The result must be committed.
+    /// Takes the source's answer with its identity and version. The result must be committed.
     pub(crate) fn answered(&mut self, now: i64, answer: Answer) -> Option<Commit> {
         self.asked = Some(Asked {
             at: answer.asked,
@@ -376,9 +377,9 @@ impl Follower {
         let is_doubtful = may_be_another(position, &answer, &self.rules.authorities);
         let mut position = position.clone();
         position.complete_until = position.complete_until.min(now);
-        // What other selectors select was not followed: it is covered from its first list on. Until
-        // that is complete, the former selectors are in the position, so that no list on the way is
-        // looked through for ends: it does not show all events that were kept.
+        // Events that only the new selectors select were not followed before; they are covered from
+        // their first list on. Until that is complete, the position keeps the former selectors, so
+        // that no list in between is used to find ends: it does not have all kept events.
         let is_other = position.selection != self.rules.selection;
         if is_other {
             position = Position {
@@ -413,16 +414,16 @@ impl Follower {
         }
         match position.version {
             Some(_) => self.phase = Phase::Watching,
-            // The list was incomplete, or is the first with these selectors.
+            // The last list was incomplete, or the selectors are new.
             None => self.list(),
         }
-        // After a failed commit, one is tried before anything is read again.
+        // After a failed commit, another is tried before anything more is read.
         (is_other || learned || are_others || self.unwritten).then(|| Commit::of(position))
     }
 
-    /// The source went back to an earlier state, or may be another one: it is listed.
+    /// Lists a source that went back to an earlier state, or that may be another one.
     fn begin_anew(&mut self, mut position: Position, cause: Cause) -> Commit {
-        // If a list was incomplete, its reason is reported when the next one is complete.
+        // If a list was incomplete, its reason is reported when the next list is complete.
         if position.version.take().is_some() {
             position.cause = Some(cause);
         }
@@ -438,7 +439,7 @@ impl Follower {
         self.is(State::Listing);
     }
 
-    /// There is no other error, unless commits fail.
+    /// Ends every other error, unless commits fail.
     fn is(&mut self, state: State) {
         if !self.unwritten {
             self.state = state;
@@ -446,7 +447,7 @@ impl Follower {
         }
     }
 
-    /// A page arrived, with the times of its request and its arrival. The result must be committed
+    /// Takes a page, with the times of its request and its arrival. The result must be committed
     /// with its events.
     pub(crate) fn listed(&mut self, (asked, answered): (i64, i64), page: Page) -> Option<Commit> {
         let Phase::Listing { begun, .. } = &self.phase else {
@@ -478,7 +479,7 @@ impl Follower {
         }
         let gap = position.cause.map(|cause| {
             let from = position.complete_until.min(begun.asked);
-            // Versions that were replaced while the answer was on its way are missing, too.
+            // The gap includes versions that were replaced while the answer was on its way.
             position::gap(from, begun.answered, cause).of(&self.namespace)
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
@@ -491,12 +492,12 @@ impl Follower {
         });
         self.repeats = false;
         self.listed_at = Some(answered);
-        // It may have gone back while the list was read.
+        // The source may have gone back while the list was read.
         self.phase = Phase::Asking;
         Some(Commit {
             position: Position {
                 version: Some(begun.version),
-                // Only last versions are known from before the first list.
+                // From before the first list only the last versions are known.
                 since: if gap.is_none() {
                     begun.answered
                 } else {
@@ -513,13 +514,13 @@ impl Follower {
         })
     }
 
-    /// A watch is open. Its first message may be an error, for example that the source has
-    /// forgotten the version.
+    /// Notes that a watch is open. Its first message may still be an error, for example that the
+    /// source has forgotten the version.
     pub(crate) fn opened(&mut self) {
         self.is(State::Watching);
     }
 
-    /// A watch has sent something, or was open for a while: there is no error.
+    /// Notes that a watch has sent something, or was open for a while, so that there is no error.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;
@@ -528,13 +529,13 @@ impl Follower {
     }
 
     /// Whether a watch that has sent this version has sent everything that the source had when it
-    /// was last asked: what it sends from then on was written just now.
+    /// was last asked. What it sends from then on was written just now.
     pub(crate) fn is_level(&self, version: u64) -> bool {
         self.asked.is_none_or(|asked| version >= asked.version)
     }
 
-    /// Changes up to a version arrived in the watch, the last of them written at `written` at the
-    /// latest, if that is known. The result must be committed with them.
+    /// Takes changes up to a version from the watch. The last of them was written no later than
+    /// `written`, if that is known. The result must be committed with them.
     pub(crate) fn watched(
         &mut self,
         now: i64,
@@ -548,7 +549,7 @@ impl Follower {
         self.alive();
         let mut complete = written;
         if let Some(asked) = self.asked {
-            // A watch sends versions in their order.
+            // A watch sends versions in order.
             self.asked = if self.is_level(version) {
                 complete = complete.max(Some(asked.at));
                 None
@@ -562,14 +563,15 @@ impl Follower {
         Some(self.reached(position, now, complete, version))
     }
 
-    /// The watch has sent nothing for a while, although the source answers: with this version, for
-    /// which it was asked at this time. The result must be committed.
+    /// Notes that the watch has sent nothing for a while, although the source answers. It stated
+    /// this version when it was asked at this time. The result must be committed.
     ///
-    /// A source sends at once what was written before the watch was opened. If it has sent nothing
-    /// since then, there is nothing up to the version that it had before. That is assumed of a
-    /// connection on which the answer to the request has just come; one that was open for longer
-    /// may have died meanwhile, so that later silences of the same watch say nothing, nor do those
-    /// of one that has sent only a part. What comes after a silence does: versions come in order.
+    /// A source sends at once what was written before the watch was opened. If it has sent nothing,
+    /// there is nothing up to the version that it stated before. This is assumed only of a
+    /// connection on which the answer to the request has just arrived. A connection that has been
+    /// open for longer may have died meanwhile. So later silences of the same watch show nothing,
+    /// nor do those of a watch that has sent only a part. What arrives after a silence does,
+    /// because versions come in order.
     pub(crate) fn silent(&mut self, now: i64, (at, version): (i64, u64)) -> Option<Commit> {
         if !matches!(self.phase, Phase::Watching) {
             return None;
@@ -586,13 +588,13 @@ impl Follower {
         Some(self.reached(position, now, Some(asked.at), asked.version))
     }
 
-    /// Everything up to a version is kept, and so is what was written up to a time, if that is
-    /// known.
+    /// Returns a commit: everything up to a version is kept, and so is what was written up to a
+    /// time, if that is known.
     fn reached(&self, position: Position, now: i64, complete: Option<i64>, version: u64) -> Commit {
         let before = position.complete_until;
         let complete = complete.map(|at| at.min(now).saturating_sub(self.rules.slack));
         let complete_until = match complete {
-            // A clock was ahead when that was noted.
+            // The stored time is from a clock that was ahead.
             Some(complete) if before > now => complete,
             Some(complete) => complete.max(before),
             None => before.min(now),
@@ -605,17 +607,18 @@ impl Follower {
         })
     }
 
-    /// The source closed the watch, as it does from time to time, or it is to be opened anew.
+    /// Notes that the watch has ended: the source closes it from time to time, or it is to be
+    /// replaced.
     pub(crate) fn closed(&mut self) {
         self.phase = Phase::Asking;
     }
 
-    /// A request failed. The result must be committed.
+    /// Takes a failed request. The result must be committed.
     pub(crate) fn failed(&mut self, now: i64, failure: Failure) -> Option<Commit> {
         match failure {
             Failure::Expired => return self.expired(now),
             Failure::FromTheFuture => {
-                // It went back; its current version is asked for first.
+                // The source went back. It is asked for its version first.
                 self.wait(now, State::Unreachable, Cause::Rewound, None);
                 self.why = Some("the source is not at the version that was followed".into());
             }
@@ -640,17 +643,18 @@ impl Follower {
         None
     }
 
-    /// The source has forgotten the versions after the position, or the rest of a list.
+    /// Handles that the source has forgotten the versions after the position, or the rest of a
+    /// list.
     fn expired(&mut self, now: i64) -> Option<Commit> {
         let position = self.position.clone()?;
         if position.version.is_none() {
-            // The list took too long; the next one may be quicker.
+            // The list took too long. The next one may be faster.
             self.wait(now, State::Listing, Cause::Compacted, None);
             self.why = Some("the source forgot the version of the list".into());
             return None;
         }
         let cause = self.trouble.take().unwrap_or(Cause::Compacted);
-        // Whatever a watch sent in that time: the next list lasts no longer for it.
+        // Whatever a watch sent in that time, it does not help the next list.
         let lasted = self.listed_at.map(|at| now.saturating_sub(at));
         if lasted.is_some_and(|lasted| lasted < SETTLED) {
             let wait = self.relist.next(&mut self.random);
@@ -677,7 +681,7 @@ impl Follower {
         self.phase = Phase::Waiting(now.saturating_add(wait));
     }
 
-    /// A commit is done.
+    /// Takes the position of a successful commit.
     pub(crate) fn committed(&mut self, position: Position) {
         self.went_back = false;
         self.position = Some(position);
@@ -689,7 +693,7 @@ impl Follower {
         }
     }
 
-    /// A commit failed: its events are read again from the stored position.
+    /// Takes a failed commit. Its events are read again from the stored position.
     pub(crate) fn not_committed(&mut self, now: i64, why: String) {
         self.wait(now, State::StorageFailed, Cause::Storage, None);
         self.unwritten = true;

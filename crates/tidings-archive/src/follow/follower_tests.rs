@@ -1,4 +1,4 @@
-//! What the follower does about each kind of failure.
+//! What the follower does after each kind of failure.
 
 use tidings_history::{Cause, Gap};
 
@@ -29,7 +29,7 @@ fn follower(position: Option<Position>) -> Follower {
     )
 }
 
-/// Followed up to version 100, half a minute ago.
+/// A position at version 100, half a minute old.
 fn reached() -> Position {
     Position {
         version: Some(100),
@@ -97,15 +97,15 @@ fn a_cluster_followed_from_now_on_is_watched_without_a_list() {
     assert_eq!(follower.step(), Step::Watch { after: 5000 });
     let position = follower.position().unwrap();
     assert_eq!((position.since, position.complete_until), (NOW, NOW));
-    // What the source forgets after that is listed, and a gap.
+    // What the source forgets after that is listed, with a gap.
     let expired = follower.failed(NOW + SECOND, Failure::Expired);
     assert_eq!(commit(&mut follower, expired), None);
     let gap = list(&mut follower, NOW + 2 * SECOND, 6000).unwrap();
     assert_eq!((gap.from.0, gap.to.0), (NOW, NOW + 2 * SECOND));
 }
 
-/// A failure while the source is followed, and the cause of the gap if the source has then
-/// forgotten the versions in between.
+/// Each case: a failure while the source is followed, and the cause of the gap if the source has
+/// then forgotten the versions in between.
 #[test]
 fn what_was_forgotten_is_a_gap_that_says_why() {
     let failure = |failure: Failure| {
@@ -225,8 +225,8 @@ fn another_cluster_is_asked_again_now_and_then_and_nothing_of_it_is_kept() {
     assert_eq!(follower.position(), Some(&reached()));
 }
 
-/// Identities, as they were and are, authorities, as they were and are, and whether everything is
-/// read anew.
+/// The identities before and now, the authorities before and now, and whether everything is listed
+/// again.
 type Seen = (
     [Option<&'static str>; 2],
     [&'static [&'static str]; 2],
@@ -244,12 +244,12 @@ fn a_source_of_other_authorities_that_shows_no_identity_is_listed_in_the_same_ep
         ([None, None], [&["a"], &["b"]], true),
         ([ONE, None], [&["a"], &["b"]], true),
         ([None, ONE], [&["a"], &["b"]], true),
-        // It is the same one.
+        // The source is the same.
         ([ONE, ONE], [&["a"], &["b"]], false),
-        // They are replaced one after the other.
+        // The authorities are replaced one after the other.
         ([None, None], [&["a"], &["a", "b"]], false),
         ([None, None], [&["a", "b"], &["b"]], false),
-        // They were not noted, or are not known.
+        // The authorities were not noted, or are not known now.
         ([None, None], [&[], &["b"]], false),
         ([None, None], [&["a"], &[]], false),
     ];
@@ -312,7 +312,7 @@ fn a_source_that_went_back_is_read_anew_in_another_epoch() {
     assert_eq!((gap.from.0, gap.cause), (NOW - 30 * SECOND, Cause::Rewound));
 }
 
-/// Numbers that are less would be confused with the former ones.
+/// Lower numbers in the same epoch would be taken for those from before.
 #[test]
 fn a_source_of_other_authorities_that_went_back_is_read_anew_in_another_epoch() {
     let position = Position {
@@ -353,7 +353,7 @@ fn a_page_that_is_too_large_is_read_in_halves() {
     }
 }
 
-/// What is written while the source is not asked is forgotten there within minutes.
+/// While the source is not asked, it forgets within minutes what is written.
 #[test]
 fn a_wait_is_at_least_what_is_asked_for_but_never_longer_than_a_minute() {
     for (asked, granted) in [(47, 47), (60, 60), (3600, 60), (i64::MAX / SECOND, 60)] {
@@ -368,8 +368,8 @@ fn a_wait_is_at_least_what_is_asked_for_but_never_longer_than_a_minute() {
     }
 }
 
-/// A version that is written and replaced between the request of a list and its answer is in no
-/// list and in no watch.
+/// A version that is written and replaced between a list's request and its answer is in no list and
+/// no watch.
 #[test]
 fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the_gap() {
     let list_slowly = |follower: &mut Follower, at: i64| {
@@ -408,7 +408,7 @@ fn what_is_replaced_while_a_list_is_on_its_way_is_before_the_beginning_or_in_the
     assert_eq!(position.complete_until, NOW - rules().slack);
 }
 
-/// kube-apiserver opens a watch at any version, and says in it that etcd has forgotten that one.
+/// kube-apiserver opens a watch at any version, and only then reports that etcd has forgotten it.
 #[test]
 fn a_watch_that_is_open_does_not_hide_what_went_wrong_before() {
     let mut follower = follower(Some(reached()));
@@ -456,7 +456,7 @@ fn what_cannot_be_written_stays_wrong_until_something_is() {
         assert_eq!(follower.state(), failed);
         now += 60 * SECOND;
         follower.waited(now);
-        // A commit is tried before anything is read again.
+        // After a failed commit, another is tried before anything more is read.
         let tried = follower.answered(now, answer(5000)).unwrap();
         assert_eq!(tried.position.version, Some(100));
         assert_eq!(follower.state(), failed);
@@ -502,7 +502,7 @@ fn ends_are_looked_for_behind_a_gap_among_the_same_events() {
             listed_at: NOW,
             version: 4000,
             not_before: NOW - 30 * SECOND,
-            // Twice the age of the oldest event.
+            // The limit is twice the age of the oldest event.
             since: NOW - 30 * SECOND - 100 * 3600 * SECOND,
         };
         assert_eq!(last.unswept, looks.then_some(unswept));
@@ -510,7 +510,7 @@ fn ends_are_looked_for_behind_a_gap_among_the_same_events() {
     }
 }
 
-/// An event that is not in the list may be the one without a name.
+/// An event that is not in the list may be the one whose name cannot be read.
 #[test]
 fn no_ends_are_looked_for_behind_a_list_with_an_event_whose_name_cannot_be_read() {
     for at in 0..3 {
@@ -540,7 +540,7 @@ fn what_other_selectors_select_is_listed_and_covered_from_then_on() {
         ..reached()
     };
     let mut position = Some(before);
-    // The archive is killed in the middle of the list, twice.
+    // The archive is killed twice in the middle of the list.
     for at in [NOW, NOW + 60 * SECOND, NOW + 120 * SECOND] {
         let mut follower = follower(position.take());
         let begun = follower.answered(at, answer_at(at, 5000));
@@ -594,7 +594,7 @@ fn no_ends_are_looked_for_behind_the_first_list() {
     assert_eq!((listed.listed_at, listed.unswept), (None, None));
 }
 
-/// Takes the steps before a watch: asks, and lists if that is next.
+/// Takes the steps before a watch: asks, and lists if that is the next step.
 fn watch(follower: &mut Follower, now: i64, version: u64) {
     while !matches!(follower.step(), Step::Watch { .. }) {
         match follower.step() {
@@ -639,7 +639,7 @@ fn a_source_that_forgets_what_it_has_just_listed_is_asked_less_and_less() {
         follower.waited(now);
     }
     assert!(waits[0] <= SECOND && waits[5] >= 8 * SECOND, "{waits:?}");
-    // Once a list has lasted for a while, the delays begin anew.
+    // After a list that lasted for a while, the delays begin again.
     watch(&mut follower, now, 300);
     assert_eq!(forget(&mut follower, now + 60 * SECOND), first);
 }
@@ -655,8 +655,8 @@ fn open(follower: &mut Follower, asked: i64, version: u64) -> u64 {
     after
 }
 
-/// The source's version grows with all objects of the cluster, and what was ten minutes ago is
-/// forgotten.
+/// The source's version grows with all objects of the cluster, and the source forgets after ten
+/// minutes.
 #[test]
 fn a_quiet_cluster_is_followed_for_days_without_a_gap() {
     let mut follower = follower(Some(reached()));
@@ -684,10 +684,10 @@ fn a_quiet_cluster_is_followed_for_days_without_a_gap() {
     }
 }
 
-/// Answers on other connections say nothing about a watch that has died.
+/// Answers on other connections do not show that the watch still works.
 #[test]
 fn what_a_dead_watch_does_not_send_lies_in_the_gap() {
-    // It dies after it was silent, in the middle of what it had to send, or behind all of that.
+    // The watch dies after it was silent, in the middle of its messages, or after all of them.
     let cases: [(Happens, i64); 3] = [
         (
             Box::new(|follower| {
@@ -731,7 +731,7 @@ fn what_a_dead_watch_does_not_send_lies_in_the_gap() {
     }
 }
 
-/// Versions come in their order, so that a bookmark says that everything before it has come.
+/// Versions come in order, so a bookmark shows that everything before it has been sent.
 #[test]
 fn what_comes_after_a_silence_shows_that_nothing_is_missing_up_to_then() {
     let mut follower = follower(Some(reached()));
@@ -770,7 +770,7 @@ fn a_clock_that_was_ahead_does_not_shorten_later_gaps() {
         let gap = list(&mut follower, later, 901).unwrap();
         assert_eq!((gap.from.0, gap.to.0), (from, later));
     }
-    // No time is later than the present.
+    // No noted time is later than the present.
     let mut follower = follower(Some(reached()));
     open(&mut follower, NOW, 300);
     let watched = follower.watched(NOW, Some(NOW + 3600 * SECOND), 301);

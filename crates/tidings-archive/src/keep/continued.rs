@@ -1,11 +1,12 @@
-//! Lets a store continue an archive on object storage whose data folder was lost, or whose data
-//! folder it is, restored from a copy that is older than the archive, or newer, as the archive lost
+//! Lets a store continue an archive on object storage whose data folder was lost. It can also be
+//! the archive's own data folder, if that was restored from an older copy, or if the archive lost
 //! its newest manifests.
 //!
-//! Invariants: everything is done in one commit, which takes nothing out of the journal: what the
-//! store has and is not sealed is sealed behind what is there. If the archive lost manifests, that
-//! commit takes away the mark of the journal, so that all that is kept is put into it anew, at the
-//! next start if not now. What the archive says is believed as far as its files show it.
+//! Invariants: everything is done in one commit, which removes nothing from the journal, so that
+//! the store's own unsealed versions are sealed after those of the archive. If the archive lost
+//! manifests, the commit removes the journal's mark, so that everything that is kept enters the
+//! journal again, at the next start at the latest. What the manifest states counts only as far as
+//! the files show it.
 
 use bytes::Bytes;
 use tidings_history::{Cause, Gap};
@@ -19,38 +20,38 @@ use super::position::{Position, gap};
 use super::sealed_before::SealedBefore;
 use super::{gaps, keys};
 
-/// Maximum versions beyond the positions that are known to be sealed.
+/// Maximum number of sealed versions beyond the positions that are known.
 pub const SEALED_BEYOND_MAX: usize = 10_000;
 
-/// Where an archive is continued that another data folder began.
+/// The state at which another data folder's archive is continued.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continued {
     /// The identity of the store that sealed last.
     pub writer: String,
-    /// The archive, if it has an identity.
+    /// The identity of the archive, if it has one.
     pub archive: Option<String>,
-    /// Its newest manifest.
+    /// The archive's newest manifest.
     pub newest: Commit,
-    /// How far the cluster was followed, by namespaces.
+    /// The position up to which each namespace was followed.
     pub positions: Vec<(String, Position)>,
-    /// The last version that its files have and that is not beyond the position, by the namespaces
-    /// of these, with its epoch: up to there, and no further, positions are believed to be sealed.
+    /// For each namespace, the epoch and resourceVersion of the last version in the files that is
+    /// not beyond its position. Only up to there does a position count as sealed.
     pub ends: Vec<(String, (u64, u64))>,
     /// The latest gaps.
     pub gaps: Vec<Gap>,
     /// Versions beyond the positions that are sealed, by uid, epoch and number: at most
-    /// [`SEALED_BEYOND_MAX`]; of more, some are sealed twice.
+    /// [`SEALED_BEYOND_MAX`]. If there are more, some are sealed twice.
     pub sealed_beyond: Vec<(String, u64, u64)>,
 }
 
 /// Whether a store continues an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Continues {
-    /// It does, under this identity.
+    /// The store continues it, and has this identity now.
     As(String),
-    /// Nothing was done: it has sealed versions elsewhere, which would be missing.
+    /// Nothing was changed: the store has sealed versions elsewhere, which would be missing here.
     HasSealed,
-    /// Nothing was done: it follows another cluster.
+    /// Nothing was changed: the store follows another cluster.
     OtherCluster,
 }
 
@@ -61,7 +62,7 @@ pub enum Continues {
 /// and a gap is noted of what ended meanwhile.
 ///
 /// # Errors
-/// Nothing was done, or what is kept is not in the journal yet: it may be done again.
+/// Nothing was changed, or not everything that is kept is in the journal yet. It may be repeated.
 pub(crate) async fn begin(
     keeper: &Keeper,
     identity: &str,
@@ -73,7 +74,7 @@ pub(crate) async fn begin(
         Some(archive) => Commits::read(&*keeper.store, archive).await?,
         None => None,
     };
-    // Since it was copied, others may have continued the archive.
+    // Since the copy was made, others may have continued the archive.
     let is_restored = continued.writer == identity || noted.is_some();
     let has_lost = noted.is_some_and(|noted| noted.are_behind(&continued.newest));
     let is_again = before.is_some_and(|before| before.writer == continued.writer);
@@ -102,13 +103,13 @@ pub(crate) async fn begin(
         let until = former.covered_until();
         let is_later = position.since > until;
         let missing = if has_lost {
-            // What was sealed and has ended since is nowhere.
+            // What was sealed in the lost manifests and has ended since is nowhere any more.
             Some((position.covered_until().max(until), Cause::Storage))
         } else {
             is_later.then_some((position.since, Cause::Absent))
         };
         missed.extend(missing.map(|(to, cause)| gap(until, to, cause).of(namespace)));
-        // The source went back meanwhile, or did before.
+        // The source went back in between, or before that.
         let went_back = is_later && position.latest < former.latest;
         let apart = former.epoch.saturating_sub(position.epoch);
         let epochs = apart.saturating_add(u64::from(went_back));
@@ -117,7 +118,7 @@ pub(crate) async fn begin(
     let mut writes = gaps::write(&*keeper.store, &missed).await?;
     if own.is_empty() {
         for (namespace, position) in &continued.positions {
-            // What is here begins there. A source that has not got as far went back.
+            // The store begins at this position. If the source has not reached it, it went back.
             let begun = Position {
                 since: position.covered_until(),
                 versions: 0,
@@ -148,13 +149,13 @@ pub(crate) async fn begin(
     Ok(Continues::As(identity))
 }
 
-/// The identity of a store: random.
+/// Makes a random identity for a store.
 pub(crate) fn new_identity() -> String {
     let mut random = fastrand::Rng::new();
     format!("{:016x}{:016x}", random.u64(..), random.u64(..))
 }
 
-/// Whether two positions are known to be in different clusters.
+/// Returns whether two positions are known to be from different clusters.
 fn is_another(one: &Position, other: &Position) -> bool {
     let known = one.identity.as_ref().zip(other.identity.as_ref());
     known.is_some_and(|(one, other)| one != other)

@@ -1,4 +1,4 @@
-//! The times that are covered of a cluster, and the amount that is kept.
+//! The coverage of a cluster: the covered times, and how much is kept.
 
 use tidings_history::{Coverage, Gap, OverQuota, SealedTime, Totals};
 use tidings_store::{
@@ -13,13 +13,13 @@ use super::position::Position;
 use super::quota::{trimmed, trimmed_of};
 use super::retention::{ended_by_rules, retention};
 
-/// Counts read per request.
+/// Number of counts that are read per request.
 const COUNTS_PAGE: usize = 10_000;
 
-/// The coverage of a cluster of this name, from its store.
+/// Reads the coverage of a cluster of this name from its store.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn read(keeper: &Keeper, cluster: &str) -> Result<Coverage, ReadError> {
     let (events, mut counted) = events(keeper).await?;
     if let Some(hour) = counted {
@@ -28,20 +28,20 @@ pub(crate) async fn read(keeper: &Keeper, cluster: &str) -> Result<Coverage, Rea
     counted_since(keeper, cluster, events, counted).await
 }
 
-/// The same from what the store counts, for frequent requests: `kept_since` may be earlier until
-/// the space of expired events is released.
+/// Reads the coverage from the store's own counts, for frequent requests. `kept_since` may be too
+/// early until the space of expired events is released.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn counted(keeper: &Keeper, cluster: &str) -> Result<Coverage, ReadError> {
     let (events, counted) = events(keeper).await?;
     counted_since(keeper, cluster, events, counted).await
 }
 
-/// The coverage of a namespace, without numbers of the whole cluster.
+/// Reads the coverage of a namespace, without numbers of the whole cluster.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn read_of(
     keeper: &Keeper,
     cluster: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn read_of(
     Ok(coverage.of_namespace(namespace))
 }
 
-/// The coverage of a cluster with these numbers of events.
+/// Completes the coverage of a cluster with these numbers of events.
 async fn counted_since(
     keeper: &Keeper,
     cluster: &str,
@@ -62,7 +62,7 @@ async fn counted_since(
     kept_since: Option<i64>,
 ) -> Result<Coverage, ReadError> {
     let mut coverage = covered(keeper, cluster).await?;
-    // Events may say that they were seen before anything was followed.
+    // Events may state that they were seen before anything was followed.
     let since = coverage.followed.iter().map(|followed| followed.since);
     let since = since.min().unwrap_or(UnixMillis(i64::MIN));
     coverage.totals = Some(Totals {
@@ -78,7 +78,7 @@ async fn counted_since(
     })
 }
 
-/// The times that are covered here, and what was sealed before.
+/// Returns the times that are covered here, and what was sealed before.
 async fn covered(keeper: &Keeper, cluster: &str) -> Result<Coverage, ReadError> {
     let mut positions = positions(keeper).await?;
     let gaps = gaps::read(&*keeper.store).await?;
@@ -99,7 +99,8 @@ async fn covered(keeper: &Keeper, cluster: &str) -> Result<Coverage, ReadError> 
     })
 }
 
-/// An archive that continues another one has nothing of a gap with which it begins.
+/// Moves the beginning of positions behind a gap at which they begin: of that gap, an archive that
+/// continues another one has nothing.
 fn begin_behind_gaps(positions: &mut [(String, Position)], gaps: &[Gap]) {
     for (namespace, position) in positions {
         for gap in gaps {
@@ -111,10 +112,10 @@ fn begin_behind_gaps(positions: &mut [(String, Position)], gaps: &[Gap]) {
     }
 }
 
-/// The positions of the cluster, or of each followed namespace.
+/// Returns the positions of the cluster, or of each followed namespace.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub(crate) async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>, ReadError> {
     let request = ListRequest::prefix(keys::POSITIONS);
     let records = keeper.store.list(request).await?.records;
@@ -126,7 +127,8 @@ pub(crate) async fn positions(keeper: &Keeper) -> Result<Vec<(String, Position)>
     followed.collect()
 }
 
-/// The time that sealed positions cover, of several namespaces what holds for all.
+/// Returns the time that sealed positions cover; with several namespaces, the time that all of them
+/// cover.
 fn sealed_time(positions: &[(String, Position)]) -> Option<SealedTime> {
     let positions = || positions.iter().map(|(_, position)| position);
     Some(SealedTime {
@@ -135,8 +137,8 @@ fn sealed_time(positions: &[(String, Position)]) -> Option<SealedTime> {
     })
 }
 
-/// The number of events, and the time at which the oldest was last seen, from the counts of the
-/// index.
+/// Returns the number of events, and the time at which the oldest was last seen, from the index's
+/// counts.
 async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     let mut events = 0;
     let mut kept_since = None;
@@ -158,11 +160,11 @@ async fn events(keeper: &Keeper) -> Result<(u64, Option<i64>), ReadError> {
     }
 }
 
-/// The hour in which the oldest event that is kept was last seen; none was before `counted`, which
-/// is a whole hour. Each look halves what is not known. All together they pass over the events
-/// whose time is over once.
+/// Returns the hour in which the oldest kept event was last seen. It is not before `counted`, which
+/// is a whole hour. Each step halves the remaining range. All steps together skip the expired
+/// events once.
 ///
-/// Only whole hours are looked at, so that the answer does not depend on when it is asked for.
+/// It searches whole hours, so that the result does not depend on the time of the call.
 async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError> {
     let is_kept = async |until: Option<i64>| {
         let request = NewestRequest {
@@ -181,7 +183,7 @@ async fn oldest(keeper: &Keeper, counted: i64) -> Result<Option<i64>, ReadError>
     let hour = |number: i64| counted.saturating_add(number.saturating_mul(HOUR_MILLIS));
     let (mut none, mut some) = (0, hours);
     if !is_kept(Some(hour(some))).await? {
-        // What there is says that it will be.
+        // All events state times in the future.
         return Ok(Some(hour(some)));
     }
     while some - none > 1 {

@@ -1,7 +1,7 @@
-//! Events of which the name was used again: the younger one has it, and the elder one is under a
-//! name that ends with its uid.
+//! Events whose name was used again. The younger event has the name, and the older (elder) one has
+//! a name that ends with its uid.
 //!
-//! Invariant: an event is under one name, also if an export says that it was under another one.
+//! Invariant: an event has one name in the store, even if an export has it under another.
 
 use bytes::Bytes;
 use tidings_api::codec;
@@ -12,7 +12,7 @@ use super::keeper::{Batch, Keeper};
 use super::keys;
 
 impl Keeper {
-    /// The name of an elder under which an event is kept, if it is.
+    /// Returns the elder's name under which this event is kept, if it is.
     pub(super) async fn elder_of(
         &self,
         [namespace, name, uid]: [&str; 3],
@@ -28,7 +28,8 @@ impl Keeper {
         Ok(None)
     }
 
-    /// A name of an elder that no other event has; `None` if all are taken, as by an attacker.
+    /// Returns an elder's name that no other event has; `None` if all are taken, as an attacker
+    /// could do.
     pub(super) async fn free_name(
         &self,
         [namespace, name, uid]: [&str; 3],
@@ -45,8 +46,8 @@ impl Keeper {
         Ok(None)
     }
 
-    /// The key of an event that an export has under some key. Its name may have been used again
-    /// since a former import, here or where the export is from.
+    /// Returns the key that the event of an export has here. Its name may have been used again
+    /// since an earlier import, here or at the origin of the export.
     pub(super) async fn key_here(
         &self,
         key: &Bytes,
@@ -56,7 +57,7 @@ impl Keeper {
         if self.is_at(key, uid, batch).await? {
             return Ok(Some(key.clone()));
         }
-        // Without a uid, an event is known by its key.
+        // An event without a uid is identified by its key.
         if uid.is_empty() {
             return Ok(None);
         }
@@ -78,7 +79,8 @@ impl Keeper {
         Ok(record.is_some_and(|record| *record.newest.uid == *uid))
     }
 
-    /// Makes room for an event whose name another one has. `false`: that one has nowhere to go.
+    /// Gives the event with a name another one, so that a younger event can have it. Returns
+    /// `false` if all other names are taken.
     pub(super) async fn move_elder(
         &self,
         namespace: &str,
@@ -97,7 +99,7 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Keeps the event under a key under another name from now on.
+    /// Moves the event under a key to another name.
     pub(super) async fn rename(
         &self,
         key: &Bytes,
@@ -118,7 +120,7 @@ impl Keeper {
         event.metadata.get_or_insert_default().name = Some(name);
         let index = index(&event);
         let expires_at = expires_at.unwrap_or_else(|| self.end(&event));
-        // Its chunks are under its uid, independent of its name.
+        // Its chunks do not move, because their keys have the uid and not the name.
         let id = keys::id(&record.newest.uid, key);
         let renamed = codec::encode_stored(&mut event);
         batch.bytes += renamed.len();

@@ -1,5 +1,5 @@
-//! The lines of an export as events of this store: judged when they are read, encoded when they are
-//! written.
+//! Converts between the lines of an export and events of this store. Lines are checked when they
+//! are read.
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
@@ -14,7 +14,7 @@ use crate::version::record::Gone;
 /// A line after the first.
 #[derive(Debug)]
 pub(crate) enum Said {
-    /// A version, and the event that its bytes are.
+    /// A version, with its decoded event.
     Version {
         key: Bytes,
         event: Box<Event>,
@@ -30,7 +30,7 @@ pub(crate) enum Said {
         uid: String,
         until: i64,
     },
-    /// A version of an event that is of another namespace than its line.
+    /// A version whose event belongs to another namespace than the line states.
     OfAnother {
         own: String,
         namespace: String,
@@ -62,7 +62,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
                 .map_err(|_| format!("the resourceVersion {found:?} is no number"))?;
             let uid = metadata.uid();
             let key = key(&namespace, &name, uid)?;
-            // Who may read the line's namespace would read the event, and what is beside it.
+            // Otherwise users of the line's namespace could read the event, and what else it has.
             let own = metadata.namespace();
             if own != namespace {
                 let own = own.to_owned();
@@ -115,7 +115,7 @@ pub(crate) fn read(line: &[u8]) -> Result<Said, String> {
     }
 }
 
-/// The key of an event, whose names must be such that it can have been kept.
+/// Returns the key of an event. Its names must be possible for a kept event.
 fn key(namespace: &str, name: &str, uid: &str) -> Result<Bytes, String> {
     if !keys::is_step(namespace) || !keys::is_step(name) {
         return Err("the event's name cannot be part of a path".into());
@@ -123,7 +123,7 @@ fn key(namespace: &str, name: &str, uid: &str) -> Result<Bytes, String> {
     if !keys::is_uid(uid) {
         return Err("the event's uid is not one".into());
     }
-    // The name of an elder one may end with a dot and its uid.
+    // The name of an elder event may be longer by a dot and its uid.
     let is_long = namespace.len() + name.len() > keys::NAMES_LEN_MAX + 1;
     if is_long || uid.len() > keys::NAMES_LEN_MAX {
         return Err("the event's names are too long".into());
@@ -131,7 +131,7 @@ fn key(namespace: &str, name: &str, uid: &str) -> Result<Bytes, String> {
     Ok(keys::event(namespace, name))
 }
 
-/// Appends a version of the event that is kept under a key.
+/// Appends the line of a version of the event with a key.
 pub(crate) fn write_version(key: &str, version: &Version, out: &mut Vec<u8>) -> Result<(), String> {
     let event = codec::decode_stored(&version.event, version.number)?;
     let (namespace, name) = split(key);
@@ -143,7 +143,7 @@ pub(crate) fn write_version(key: &str, version: &Version, out: &mut Vec<u8>) -> 
         event: Value::Null,
     };
     line.write(out);
-    // The event goes in before the brace and the line's end.
+    // The event is inserted before the closing brace.
     out.truncate(out.len() - 2);
     out.extend_from_slice(b",\"event\":");
     codec::write_event(Api::Core, &event, true, out);
@@ -151,7 +151,7 @@ pub(crate) fn write_version(key: &str, version: &Version, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// Appends the end of an event at its source.
+/// Appends the line of an event's end at its source.
 pub(crate) fn write_end(key: &str, uid: &str, gone: Gone, out: &mut Vec<u8>) {
     let (namespace, name) = split(key);
     let line = ExportLine::End {
@@ -165,7 +165,7 @@ pub(crate) fn write_end(key: &str, uid: &str, gone: Gone, out: &mut Vec<u8>) {
     line.write(out);
 }
 
-/// Appends an event that was deleted here.
+/// Appends the line of an event that was deleted here.
 pub(crate) fn write_deleted(key: &str, uid: &str, until: UnixMillis, out: &mut Vec<u8>) {
     let (namespace, name) = split(key);
     let line = ExportLine::Deleted {

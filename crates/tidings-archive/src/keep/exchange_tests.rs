@@ -111,7 +111,7 @@ impl Place {
         import(&self.keeper, &mut from, &mut |_| {}).await
     }
 
-    /// Everything except the origin of the export.
+    /// Returns all records except the one that notes the imported export.
     async fn all(&self) -> Vec<(String, Vec<u8>)> {
         let all = self
             .keeper
@@ -168,13 +168,13 @@ async fn an_export_has_everything_and_an_import_keeps_it_once() {
     });
     let all = to.all().await;
     let expected = from.all().await;
-    // The versions in chunks may differ.
+    // The versions in chunks may be divided differently.
     let keys = |all: &[(String, Vec<u8>)]| -> Vec<String> {
         let keys = all.iter().map(|(key, _)| key.clone());
         keys.filter(|key| !key.starts_with("\0version/")).collect()
     };
     assert_eq!(keys(&all), keys(&expected));
-    // A repeated import changes nothing, also after a partial one.
+    // Another import changes nothing, even after a partial one.
     for part in [&lines[..lines.len() / 3], &lines] {
         let again = to.import(part).await.unwrap();
         assert_eq!((again.versions, again.ends), (0, 0));
@@ -192,10 +192,10 @@ async fn an_import_continues_where_it_was_cut_off() {
         match to.import(&lines[..cut]).await {
             Ok(part) => {
                 assert!(!part.is_whole);
-                // Its position is before that of the export.
+                // The position is written only at the end of the export.
                 assert_eq!(to.keeper.position("").await.unwrap(), None);
             }
-            // Not even the first line is complete.
+            // Here not even the first line is complete.
             Err(ImportError::Line { line: 1, .. }) => {}
             Err(error) => panic!("{cut}: {error}"),
         }
@@ -223,14 +223,15 @@ async fn what_is_followed_or_anothers_is_not_mixed() {
     let other = lines.replace("store-1", "store-2");
     let error = to.import(&other).await.unwrap_err();
     assert!(error.to_string().contains("another archive"), "{error}");
-    // A later export of the same archive adds what is new.
+    // A later export of the same archive adds what is new in it.
     from.observe("many", "uid-many", Some(300)).await;
     from.observe("two", "uid-two-third", Some(1)).await;
     let later = from.export().await;
     let added = to.import(&later).await.unwrap();
     assert_eq!(added.versions, 2);
     assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
-    // After it the former one adds nothing, also if only a part of the later one is there.
+    // After that, the earlier export adds nothing, even if only a part of the later one was
+    // imported.
     let part = place(1000);
     part.import(&lines).await.unwrap();
     let cut = part.import(&later[..later.len() / 2]).await.unwrap();
@@ -244,7 +245,7 @@ async fn what_is_followed_or_anothers_is_not_mixed() {
     assert!(part.import(&later).await.unwrap().is_whole);
     let whole = part.export().await;
     assert!(whole.lines().skip(1).eq(later.lines().skip(1)));
-    // Unless it was followed since.
+    // The position is not changed if the cluster was followed since.
     let mut position = to.keeper.position("").await.unwrap().unwrap();
     position.latest += 1;
     let kept = to.keeper.keep(&[], "", &mut position, With::default());
@@ -260,7 +261,7 @@ async fn what_is_followed_or_anothers_is_not_mixed() {
 async fn what_is_over_or_was_deleted_is_not_imported() {
     let from = filled().await;
     let lines = from.export().await;
-    // An hour after the last of them was observed.
+    // At this time, an hour has passed since the last version was observed.
     let to = place(1);
     to.clock.advance(400_000 + HOUR);
     let imported = to.import(&lines).await.unwrap();
@@ -285,7 +286,7 @@ async fn what_was_deleted_stays_so_where_it_is_imported() {
         "{first}"
     );
     assert!(!lines.contains("\"name\":\"many\",\"epoch\""));
-    // Into a new folder, and into one that had it.
+    // The export is imported into a new folder, and into one that had the event.
     let mut to = place(1000);
     let imported = to.import(&lines).await.unwrap();
     assert_eq!(imported.deleted, 1);
@@ -304,7 +305,7 @@ async fn what_was_deleted_stays_so_where_it_is_imported() {
             .skip(1)
             .eq(later.lines().skip(1))
     );
-    // Its source may still have it.
+    // The source may still have the deleted event.
     let kept = |place: &Place| place.keeper.counters.forgotten.load(Ordering::Relaxed);
     for place in [&mut to, &mut known] {
         let before = kept(place);
@@ -320,7 +321,8 @@ async fn events(place: &Place) -> Vec<String> {
     all.collect()
 }
 
-/// Between two exports its name was used again, by an event that is gone by the second one.
+/// Between two exports the event's name was used again, by an event that had ended before the
+/// second export.
 #[tokio::test]
 async fn an_event_that_has_another_name_since_the_former_export_is_kept_once() {
     let mut from = place(1000);
@@ -337,7 +339,7 @@ async fn an_event_that_has_another_name_since_the_former_export_is_kept_once() {
     assert!(to.export().await.lines().skip(1).eq(later.lines().skip(1)));
 }
 
-/// As above, and the name that the event has since was that of another one.
+/// As above, but the event's new name was that of another event.
 #[tokio::test]
 async fn an_event_that_has_another_ones_name_since_the_former_export_does_not_replace_it() {
     let [mut from, mut later] = [place(1000), place(1000)];
@@ -355,7 +357,7 @@ async fn an_event_that_has_another_ones_name_since_the_former_export_does_not_re
     assert_eq!(events(&to).await, expected);
 }
 
-/// It is given the name of an elder one while the archive is exported, behind what was read.
+/// The event gets an elder's name during the export, after it was exported under its first name.
 #[tokio::test]
 async fn an_event_that_is_in_an_export_under_two_names_is_kept_once() {
     let mut from = place(1000);
@@ -381,7 +383,7 @@ async fn an_event_that_is_in_an_export_under_two_names_is_kept_once() {
     }
 }
 
-/// It was given the name of an elder one, and was then deleted.
+/// The event had got an elder's name before it was deleted.
 #[tokio::test]
 async fn what_was_deleted_under_another_name_stays_so_where_it_is_imported() {
     let mut from = place(1000);
@@ -419,7 +421,7 @@ async fn what_is_no_export_is_refused_by_its_line() {
         ),
         (wrong(3, "{}"), 4, "missing field `kind`"),
         (wrong(3, "{\"kind\":\"Version\"}"), 4, "missing field"),
-        // Names with which it would be under other keys.
+        // These names would lead to other keys.
         (
             lines.replacen("\"shop\"", "\"\\u0000position\"", 1),
             2,
@@ -457,7 +459,7 @@ async fn lines_that_are_too_many_for_one_commit_are_kept_in_several() {
     assert_eq!((imported.deleted, imported.is_whole), (number, true));
 }
 
-/// Who may read only the line's namespace would be shown what is beside the event in the other.
+/// Otherwise users of the line's namespace would see the data of an event in the other namespace.
 #[tokio::test]
 async fn an_event_of_another_namespace_than_its_line_is_left_out_and_counted() {
     let exported = filled().await.export().await;

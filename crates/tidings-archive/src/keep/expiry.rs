@@ -1,6 +1,5 @@
-//! Watches over the ends that are written by the clock: a clock that is ahead of the followed
-//! clusters is not believed for a day ([`Doubt`]), and ends of a large part of everything are
-//! logged.
+//! Watches expiry by the clock. If the clock is ahead of the followed clusters, expiry is delayed
+//! for a day ([`Doubt`]). If a large part of all records expires, that is logged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,26 +15,27 @@ use super::keys;
 use super::own::{json, parse};
 use crate::clocks::{Clocks, Doubt};
 
-/// The interval of looking at the clock: shorter than the time after which the store believes one
-/// that was set.
+/// The interval in which the clock is checked. It is shorter than the time after which the store
+/// believes a clock that was set.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
 
-/// The delay, and how far the clock is believed, are stored for the next process after this time.
+/// The interval in which the delay, and the time up to which the clock is believed, are stored for
+/// the next process.
 const NOTE: Duration = Duration::from_secs(60);
 
-/// Ends within this time that are a tenth of all records are logged, if they are not few.
+/// If a tenth of all records expires within this time, that is logged, unless they are few.
 const WINDOW: Duration = Duration::from_secs(600);
 const MASS: u64 = 10;
 const MASS_MIN: u64 = 100;
 
-/// What the store has of the delay.
+/// The stored state of the delay.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Delayed {
-    /// In milliseconds.
+    /// The total delay in milliseconds.
     delayed: u64,
-    /// Up to when the clock was believed, in milliseconds since 1970. Former programs did not note
-    /// it.
+    /// The last time that the clock was believed, in milliseconds since 1970. Earlier versions of
+    /// the program did not note it.
     #[serde(default)]
     believed: Option<i64>,
 }
@@ -48,17 +48,17 @@ impl Delayed {
     }
 }
 
-/// Up to when former processes believed the clock, if that is known.
+/// Reads the last time at which earlier processes believed the clock, if they noted it.
 pub(crate) async fn believed(keeper: &Keeper) -> Result<Option<UnixMillis>, ReadError> {
     Ok(Delayed::read(keeper).await?.believed.map(UnixMillis))
 }
 
-/// See the module documentation.
+/// Watches the expiry of one cluster's store.
 pub(crate) struct Expiry {
     cluster: String,
     clocks: Arc<Clocks>,
     doubt: Doubt,
-    /// When the delay was stored, in steady time.
+    /// When the delay was last stored, in steady time.
     noted: Duration,
     ends: Ends,
 }
@@ -81,7 +81,7 @@ impl Expiry {
         })
     }
 
-    /// Looks at the clock, and at what ended.
+    /// Checks the clock, and how much has expired.
     pub(crate) async fn look(&mut self, keeper: &Keeper) {
         self.look_at_clock(keeper).await;
         if let Ok(stats) = keeper.store.stats().await
@@ -113,7 +113,7 @@ impl Expiry {
         }
     }
 
-    /// Stores what the next process has to know.
+    /// Stores the state for the next process.
     pub(crate) async fn note(&mut self, keeper: &Keeper) {
         let delayed = u64::try_from(self.doubt.delayed.as_millis()).unwrap_or(u64::MAX);
         let believed = keeper.believed();
@@ -152,16 +152,17 @@ impl Expiry {
     }
 }
 
-/// Counts what ends within a time.
+/// Counts the records that expire within a window of time.
 #[derive(Debug, Default)]
 struct Ends {
-    /// When the time began, and what had ended by then.
+    /// When the window began, and how many records had expired by then.
     began: Option<(Duration, u64)>,
     is_told: bool,
 }
 
 impl Ends {
-    /// The number of ends in the last while and of all records before, once if it is a large part.
+    /// Returns the number of records that expired in the window, and the number of all records
+    /// before. It does so once in a window, if they are a large part.
     fn look(&mut self, stats: &Stats, steady: Duration) -> Option<(u64, u64)> {
         let (began, before) = *self.began.get_or_insert((steady, stats.expired));
         let ended = stats.expired.saturating_sub(before);
@@ -191,14 +192,15 @@ mod tests {
     use super::super::retention_tests::{HOUR, Kept, days};
     use super::*;
 
-    /// A header is of the manual clock's beginning, 2023-11-14T22:13:20Z.
+    /// The header that a right cluster sends when the manual clock begins, 2023-11-14T22:13:20Z.
     fn headers() -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(DATE, "Tue, 14 Nov 2023 22:13:20 GMT".parse().unwrap());
         headers
     }
 
-    /// It was believed after a minute at most, and everything ended.
+    /// Without the delay, the store would believe the clock after a minute, and everything would
+    /// expire.
     #[tokio::test]
     async fn a_clock_that_is_ahead_of_the_clusters_ends_nothing_for_a_day() {
         let folder = tempfile::tempdir().unwrap();
@@ -223,7 +225,7 @@ mod tests {
             assert_eq!(ended, 0, "{minutes}");
             kept.clock.advance(60_000);
             if minutes % 30 == 0 {
-                // It is heard again.
+                // The cluster answers again.
                 let passed = i64::from(minutes + 1) * 60;
                 let date = Timestamp::from_second(1_700_000_000 + passed).unwrap();
                 let date = jiff::fmt::rfc2822::DateTimePrinter::new()
@@ -234,7 +236,7 @@ mod tests {
                 witness.hear(&headers);
             }
             if minutes == 12 * 60 {
-                // Rules that would end everything wait for a clock that is believed.
+                // Rules by which everything would expire wait until the clock is believed.
                 *ttl.lock().unwrap() = 1;
                 let outcome = retention::apply(&kept.keeper, "1d").await.unwrap();
                 assert!(outcome.waits && outcome.ended == 0, "{outcome:?}");
@@ -245,7 +247,7 @@ mod tests {
             }
         }
         assert!(restarted);
-        // For no longer than that, whatever clusters say.
+        // The delay ends after a day, whatever the clusters say.
         kept.clock.advance(11 * 60_000);
         expiry.look(&kept.keeper).await;
         assert!(!expiry.doubt.is_delayed() && !expiry.doubt.ahead.is_zero());
@@ -253,7 +255,8 @@ mod tests {
         kept.keeper.store.close().await;
     }
 
-    /// Each forgot the last minutes of the one before, and a cluster that lies delayed for ever.
+    /// Otherwise each process would forget the last minutes of the one before, and a cluster with a
+    /// wrong clock could delay expiry for ever.
     #[tokio::test]
     async fn processes_that_end_soon_delay_for_a_day_together() {
         let folder = tempfile::tempdir().unwrap();
@@ -276,12 +279,12 @@ mod tests {
             }
             expiry.note(&kept.keeper).await;
         }
-        // Of each, the first look has nothing to add.
+        // The first check of each process adds nothing.
         assert!((24 * 60..24 * 70).contains(&delayed), "{delayed}");
         kept.keeper.store.close().await;
     }
 
-    /// Its time is in files and decides when these go.
+    /// The time of a version is in sealed files, and decides when these are deleted.
     #[tokio::test]
     async fn what_is_observed_with_a_wrong_clock_has_the_time_of_the_cluster() {
         let folder = tempfile::tempdir().unwrap();
@@ -303,7 +306,7 @@ mod tests {
             let record = crate::version::record::Record::decode(&newest.value).unwrap();
             let observed = record.newest.observed_at.0;
             assert!(begun.abs_diff(observed) <= 300_000, "{set}: {observed}");
-            // None ends before its time.
+            // No event expires before its time.
             let end = newest.expires_at.unwrap().0 - 7 * 24 * HOUR;
             assert!(end >= begun - 300_000, "{set}: {end}");
         }
@@ -318,12 +321,12 @@ mod tests {
             (stats.expired, stats.records) = (expired, records);
             ends.look(&stats, Duration::from_secs(60 * minutes))
         };
-        // What ended before is not known.
+        // It is not known what expired before.
         assert_eq!(look(0, 5_000, 10_000), None);
         assert_eq!(look(1, 5_999, 9_001), None);
         assert_eq!(look(2, 6_000, 9_000), Some((1_000, 10_000)));
         assert_eq!(look(3, 8_000, 7_000), None);
-        // As much, but slowly, or of few.
+        // As many records expire, but slowly, or they are few.
         for minutes in 10..100 {
             assert_eq!(
                 look(minutes, 8_000 + 9 * (minutes - 10), 200),

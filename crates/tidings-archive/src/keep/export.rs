@@ -1,10 +1,10 @@
 //! Reads everything that is kept of a cluster, page by page, as the lines of an export.
 //!
-//! First come the events that were deleted here; a page of them begins after `deleted/ID`. A page
-//! of versions begins at a place, `NUMBER/namespace/name`: a record of an event, counted from its
-//! first chunk. Records before the newest one do not change, so every version is read once while a
-//! follower writes. An event that makes room for another with its name moves to a later name, and
-//! is not skipped.
+//! First come the events that were deleted here. A page of them begins after `deleted/ID`. A page
+//! of versions begins at a place `NUMBER/namespace/name`, with the number of one of the event's
+//! records, counted from its first chunk. Records before the newest one do not change, so every
+//! version is read once, even while the cluster is followed. An event that gets an elder's name
+//! moves to a later place, and is not skipped.
 
 use bytes::Bytes;
 use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Exported};
@@ -19,15 +19,15 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Events read per request.
 const EVENTS_READ: usize = 50;
 
-/// The beginning of a place among deleted events.
+/// The first part of a place among deleted events.
 const DELETED: &str = "deleted";
 
 /// The place where a page begins.
 #[derive(Clone, Debug)]
 enum Place {
-    /// Behind the mark of a deleted event.
+    /// After the mark of a deleted event.
     Deleted(String),
-    /// At a record of the event under a key.
+    /// At a record of the event with this key.
     Event { number: u64, key: String },
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// The first line.
+/// Returns the first line.
 pub(crate) async fn head(
     keeper: &Keeper,
     name: &str,
@@ -72,7 +72,7 @@ pub(crate) async fn head(
     Ok(line)
 }
 
-/// A page; the first one has no place. `None` if the text is not a place.
+/// Returns a page. The first page has no place. `None` if the text is not a place.
 pub(crate) async fn page(
     keeper: &Keeper,
     place: Option<&str>,
@@ -131,7 +131,7 @@ async fn deleted(
         for mark in &found {
             let id = String::from_utf8_lossy(&mark.key[keys::FORGOTTEN.len()..]);
             let key = String::from_utf8_lossy(&mark.value);
-            // Without a uid, the event is known by its key.
+            // An event without a uid is identified by its key.
             let uid = if id == key { "" } else { &*id };
             let until = mark.expires_at.unwrap_or(UnixMillis(i64::MAX));
             exchange::write_deleted(&key, uid, until, lines);
@@ -159,7 +159,7 @@ async fn event(
         let record = if number == newest.chunks {
             &newest
         } else {
-            // The first versions expire before the event does.
+            // The first versions expire before the event does, so this chunk may be gone.
             let Some(found) = keeper.store.get(keys::chunk(&id, number)).await? else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! Which namespaces give how much when a cluster takes more than its quota, and from which moment
-//! on their events stay.
+//! Computes how much each namespace gives up when a cluster exceeds its quota, and which of its
+//! events.
 //!
 //! The *level* is the size to which the largest namespaces are cut, so that together they give the
 //! surplus. A namespace at or below the level gives nothing. So whatever others write, a namespace
@@ -8,8 +8,8 @@
 //! Within a namespace, events whose newest version was observed first go first. Only the archive's
 //! clock decides that: the times in events count for nothing.
 //!
-//! Memory: [`NAMESPACES_MAX`] namespaces are counted exactly. Of more, those that take least may be
-//! left out of the count. Then they give nothing in this step.
+//! Memory: up to [`NAMESPACES_MAX`] namespaces are counted exactly. If there are more, the smallest
+//! may be left out of the count. These give nothing in this step.
 
 use std::collections::HashMap;
 
@@ -21,19 +21,19 @@ pub(super) const NAMESPACES_MAX: usize = 10_000;
 /// Parts into which a period is divided to find the moment at which it is cut.
 const BINS: i64 = 4096;
 
-/// The part of its excess that a namespace may give by the order of names: one in so many.
+/// A namespace may give more than its excess by one part of this number of it.
 const EXACT: u64 = 64;
 
-/// The space of a namespace, in bytes of values before compression.
+/// The space that a namespace uses, in bytes of values before compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Bytes of its events with the versions that are in their records.
+    /// Bytes of its events' records, with the versions in them.
     records: u64,
-    /// Chunks that its events had, including those that have expired.
+    /// Number of chunks that its events ever had, including expired ones.
     chunks: u64,
-    /// Bytes of the chunks that are there.
+    /// Bytes of the chunks that exist.
     chunk_bytes: u64,
-    /// When the first of the newest versions was observed.
+    /// When the first of its events' newest versions was observed.
     oldest: Option<i64>,
 }
 
@@ -48,7 +48,7 @@ impl Usage {
         self.chunk_bytes = self.chunk_bytes.saturating_sub(bytes - of_records);
     }
 
-    /// About how many bytes go with an event.
+    /// Returns about how many bytes are released when an event is deleted.
     pub(super) fn of_event(&self, record_len: u64, chunks: u64) -> u64 {
         let of_chunks = u128::from(self.chunk_bytes) * u128::from(chunks.min(self.chunks));
         let of_chunks = of_chunks / u128::from(self.chunks.max(1));
@@ -63,12 +63,12 @@ pub(super) struct Usages {
     max: usize,
 }
 
-/// What a namespace has to give.
+/// How much a namespace has to give up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Excess {
     pub(super) namespace: String,
     pub(super) usage: Usage,
-    /// Bytes of values, more than zero.
+    /// The excess in bytes of values, more than zero.
     pub(super) bytes: u64,
 }
 
@@ -104,12 +104,12 @@ impl Usages {
             self.namespaces
                 .insert(namespace.to_owned(), Usage::default());
         }
-        // It was inserted above.
+        // The entry was inserted above.
         self.namespaces.entry(namespace.to_owned()).or_default()
     }
 
-    /// Takes as much from each namespace as leaves nothing of those beyond the maximum. None is
-    /// counted for more than it takes (the algorithm of Misra and Gries).
+    /// Reduces the count of each namespace by the same amount, so that the smallest have none. No
+    /// namespace counts for more than it uses (the algorithm of Misra and Gries).
     fn forget_the_least(&mut self) {
         let mut sizes: Vec<u64> = self.namespaces.values().map(Usage::bytes).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -123,8 +123,8 @@ impl Usages {
         }
     }
 
-    /// What each namespace has to give so that all give the surplus: those that take most are cut
-    /// to one level. The largest comes first.
+    /// Returns what each namespace has to give up, so that together they give the surplus: those
+    /// that use most are cut to one level. The largest comes first.
     pub(super) fn excesses(self, surplus: u64) -> Vec<Excess> {
         let sizes = self.namespaces.values().map(Usage::bytes).collect();
         let level = level(sizes, surplus);
@@ -142,7 +142,7 @@ impl Usages {
     }
 }
 
-/// The size to which the largest sizes have to be cut to give a surplus.
+/// Returns the size to which the largest sizes have to be cut to give a surplus.
 fn level(mut sizes: Vec<u64>, surplus: u64) -> u64 {
     if surplus == 0 {
         return u64::MAX;
@@ -153,7 +153,7 @@ fn level(mut sizes: Vec<u64>, surplus: u64) -> u64 {
         largest += u128::from(*size);
         let next = sizes.get(number).copied().unwrap_or(0);
         let number = number as u128;
-        // Cut to the next size, they give enough.
+        // If they are cut to the next size, that is enough.
         if largest - number * u128::from(next) >= u128::from(surplus) {
             let left = largest - u128::from(surplus);
             return u64::try_from(left.div_ceil(number)).unwrap_or(u64::MAX);
@@ -162,22 +162,22 @@ fn level(mut sizes: Vec<u64>, surplus: u64) -> u64 {
     0
 }
 
-/// The moment at which a namespace is cut: of what was observed from `from` on and before `to`,
-/// only some goes.
+/// The time at which a namespace is cut. Of the events observed from `from` on and before `to`,
+/// only some are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Everything observed before this moment goes, in milliseconds since 1970.
+    /// Everything observed before this time is deleted, in milliseconds since 1970.
     pub(super) from: i64,
-    /// Nothing observed at this moment or later goes.
+    /// Nothing observed at this time or later is deleted.
     pub(super) to: i64,
-    /// Bytes that go from between the two.
+    /// Number of bytes that are deleted from between the two times.
     pub(super) bytes: u64,
-    /// Whether another look would say more.
+    /// Whether another pass would give a narrower cut.
     pub(super) is_coarse: bool,
 }
 
 impl Cut {
-    /// Before the first look, all that is known.
+    /// Returns the cut before the first pass: the whole time of the namespace.
     pub(super) fn of(excess: &Excess, now: UnixMillis) -> Self {
         let to = now.0.saturating_add(1);
         Self {
@@ -189,7 +189,7 @@ impl Cut {
     }
 }
 
-/// Bytes by the moment at which they were observed, within a [`Cut`].
+/// Bytes by the time at which they were observed, within a [`Cut`].
 pub(super) struct Moments {
     cut: Cut,
     width: i64,
@@ -208,7 +208,7 @@ impl Moments {
     }
 
     pub(super) fn add(&mut self, observed_at: i64, bytes: u64) {
-        // What was observed before goes in any case.
+        // What was observed before is deleted in any case.
         if observed_at < self.cut.from || observed_at >= self.cut.to {
             return;
         }
@@ -219,7 +219,7 @@ impl Moments {
         }
     }
 
-    /// The cut within the part that has the last byte to go.
+    /// Returns the cut within the bin that has the last byte to delete.
     pub(super) fn cut(&self) -> Cut {
         let mut left = self.cut.bytes;
         for (number, bytes) in (0..).zip(&self.bins) {
@@ -235,7 +235,7 @@ impl Moments {
                 is_coarse: self.width > 1 && *bytes > self.cut.bytes / EXACT,
             };
         }
-        // All of it goes.
+        // Everything is deleted.
         Cut {
             from: self.cut.to,
             bytes: 0,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the others take, the share of a namespace that is below its fair one is whole.
+        /// Whatever others use, a namespace below its fair share loses nothing.
         #[test]
         fn below_the_fair_share_nothing_is_given(
             sizes in proptest::collection::vec(0..1_000_000_u64, 1..50),
@@ -336,7 +336,7 @@ mod tests {
             }
         }
 
-        /// The first that were observed go, to a 64th of what has to go.
+        /// The events that were observed first are deleted, with an error of at most a 64th.
         #[test]
         fn a_cut_leaves_the_newest(
             observed in proptest::collection::vec((0..10_000_000_000_i64, 1..1000_u64), 1..200),

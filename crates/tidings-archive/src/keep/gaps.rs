@@ -1,13 +1,14 @@
-//! The records of where versions may be missing: a bounded number of them.
+//! The records of the gaps, a bounded number.
 //!
-//! A gap that touches one of the same cause becomes a part of it, as those of a source that forgets
-//! again and again do. Where there are still too many, the oldest two of the namespace and cause
-//! that have most become one, which says how many it stands for and how long they were together. So
-//! no time in which versions may be missing is ever left out.
+//! A gap that touches one of the same cause is joined to it, as happens if a source forgets again
+//! and again. If there are still too many, the oldest two of the namespace and cause with most gaps
+//! are joined. The result states how many gaps it stands for, and their length together. So a time
+//! in which versions may be missing is never left out.
 //!
-//! A gap of events that cannot be kept is one of their namespace. If such namespaces are too many,
-//! those with fewest gaps become one of the whole cluster. So whoever writes events that cannot be
-//! kept joins gaps of this kind only, and first those of the own namespace.
+//! A gap of events that cannot be kept belongs to their namespace. If there are too many such
+//! namespaces, the gaps of those with fewest are joined into gaps of the whole cluster. So the
+//! authors of such events can cause only gaps of this kind to be joined, and first those of their
+//! own namespace.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
@@ -18,10 +19,10 @@ use tidings_store::{Expected, ListRequest, NewRecord, ReadError, Store, UnixMill
 use super::keys;
 use super::own::{json, parse};
 
-/// Maximum gaps that are kept apart, if those of each namespace and cause can be joined.
+/// Maximum number of gaps, if those of each namespace and cause can be joined.
 pub(crate) const GAPS_MAX: usize = 1000;
 
-/// All gaps, in the order of their beginnings: a bounded number.
+/// Reads all gaps, in the order of their beginnings: a bounded number.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Gap>, ReadError> {
     let page = store.list(ListRequest::prefix(keys::GAPS)).await?;
     let gaps = page.records.iter().map(|found| read_one(&found.value));
@@ -32,7 +33,7 @@ fn read_one(value: &[u8]) -> Result<Gap, ReadError> {
     Ok(parse::<StoredGap>(value)?.into())
 }
 
-/// What the store is to do so that it has these gaps, too.
+/// Returns the writes with which the store has these gaps too.
 pub(crate) async fn write(store: &dyn Store, new: &[Gap]) -> Result<Vec<Write>, ReadError> {
     if new.is_empty() {
         return Ok(Vec::new());
@@ -55,11 +56,11 @@ pub(crate) async fn write(store: &dyn Store, new: &[Gap]) -> Result<Vec<Write>, 
     Ok(gaps.into_iter().flat_map(Slot::writes).collect())
 }
 
-/// A gap, and what the store has of it.
+/// A gap, and its stored form.
 struct Slot {
     before: Option<(Bytes, Expected)>,
     is_changed: bool,
-    /// `None`: it is a part of another one.
+    /// `None` if it was joined to another gap.
     gap: Option<Gap>,
 }
 
@@ -91,19 +92,19 @@ fn key(gap: &Gap) -> Bytes {
     keys::gap(gap.from.0, &gap.namespace)
 }
 
-/// Adds a gap, to the latest one of its namespace and cause if they touch.
+/// Adds a gap, or joins it to the latest one of its namespace and cause if they touch.
 fn add(gaps: &mut Vec<Slot>, new: &Gap) {
     let touches = |slot: &&mut Slot| {
         let gap = slot.gap.as_ref();
         gap.is_some_and(|gap| {
             let touches = gap.from <= new.to && new.from <= gap.to;
-            // Those of one beginning have one key.
+            // Gaps that begin at the same time have the same key.
             gap.namespace == new.namespace
                 && (gap.cause == new.cause && touches || gap.from == new.from)
         })
     };
     if let Some(slot) = gaps.iter_mut().rev().find(touches) {
-        // The same one, written again.
+        // The same gap may be written again.
         if slot.gap.as_ref() != Some(new) {
             slot.gap = slot.gap.take().map(|gap| gap.joined(new));
             slot.is_changed = true;
@@ -117,18 +118,19 @@ fn add(gaps: &mut Vec<Slot>, new: &Gap) {
     });
 }
 
-/// Gaps that may become one: those of a namespace and cause.
+/// Gaps that may be joined: those of a namespace and cause.
 type Group = (String, Cause);
 
-/// Whether versions are missing as events cannot be kept, which is up to those who write events.
+/// Returns whether versions are missing because events cannot be kept, which their authors can
+/// cause.
 fn is_by_events(cause: Cause) -> bool {
     matches!(cause, Cause::TooLarge | Cause::Unreadable)
 }
 
-/// Joins gaps until there are not too many: the oldest two of the group that has most, of gaps of
-/// events that cannot be kept if these are more than half of all that may be, or else of the
-/// others. If no such group has two, gaps of events that cannot be kept become ones of the whole
-/// cluster.
+/// Joins gaps until there are at most `max`. If gaps of events that cannot be kept are more than
+/// half of `max`, these are joined, otherwise the others: each time the oldest two of the group
+/// with most gaps. If no such group has two, gaps of events that cannot be kept become gaps of the
+/// whole cluster.
 fn bound(gaps: &mut [Slot], max: usize) {
     loop {
         let mut groups = groups(gaps);
@@ -162,7 +164,7 @@ fn bound(gaps: &mut [Slot], max: usize) {
     }
 }
 
-/// The slots of each group, in the order of the beginnings of their gaps.
+/// Returns the slots of each group, in the order in which their gaps begin.
 fn groups(gaps: &[Slot]) -> BTreeMap<Group, VecDeque<usize>> {
     let found = gaps.iter().enumerate();
     let found = found.filter_map(|(at, slot)| slot.gap.as_ref().map(|gap| (gap.from, at, gap)));
@@ -176,8 +178,8 @@ fn groups(gaps: &[Slot]) -> BTreeMap<Group, VecDeque<usize>> {
     groups
 }
 
-/// Makes all gaps of events that cannot be kept ones of the whole cluster. `false`: there is none
-/// of a namespace.
+/// Makes all gaps of events that cannot be kept gaps of the whole cluster. Returns `false` if none
+/// belongs to a namespace.
 fn widen(gaps: &mut [Slot]) -> bool {
     let of_cluster = gaps.iter().filter_map(|slot| slot.gap.as_ref());
     let of_cluster = of_cluster.filter(|gap| gap.namespace.is_empty());
@@ -189,7 +191,7 @@ fn widen(gaps: &mut [Slot]) -> bool {
             && !gap.namespace.is_empty()
         {
             gap.namespace.clear();
-            // Those of one beginning have one key.
+            // Gaps that begin at the same time have the same key.
             while !beginnings.insert(gap.from) {
                 gap.from.0 -= 1;
             }
@@ -200,7 +202,7 @@ fn widen(gaps: &mut [Slot]) -> bool {
     is_done
 }
 
-/// Makes another gap a part of one.
+/// Joins another gap to one.
 fn join(gaps: &mut [Slot], one: usize, other: usize) {
     let Some(other) = gaps.get_mut(other) else {
         return;
@@ -245,7 +247,7 @@ mod tests {
             gap(25, 28, "shop"),
             position::gap(45, 60, Cause::TooLarge),
             gap(40, 50, ""),
-            // As when a commit is done again.
+            // As when a commit is repeated.
             gap(40, 50, ""),
         ]);
         assert_eq!(
@@ -275,7 +277,7 @@ mod tests {
                 (90, 91, 1, 1)
             ]
         );
-        // Those of different namespaces stay apart.
+        // Gaps of different namespaces are not joined.
         bound(&mut found, 1);
         assert_eq!(told(&found), [(0, 91, 9, 9), (10, 11, 1, 1)]);
     }
@@ -284,7 +286,7 @@ mod tests {
         position::gap(at, at + 1, Cause::TooLarge).of(namespace)
     }
 
-    /// Anybody who writes events can write some that are too large.
+    /// Everybody who writes events can write some that are too large.
     #[test]
     fn events_that_cannot_be_kept_join_no_gaps_of_the_cluster_or_of_other_namespaces() {
         let mut gaps = vec![gap(0, 10, ""), gap(50, 60, ""), not_kept(70, "shop")];
@@ -304,11 +306,11 @@ mod tests {
         assert_eq!(of(&found, "shop", Cause::TooLarge), [(70, 1), (90, 1)]);
         let storm = of(&found, "storm", Cause::TooLarge);
         assert_eq!((storm.len(), storm[0]), (16, (100, 1985)));
-        // The same from very many namespaces.
+        // The same gaps, from very many namespaces.
         let many = (0..2000).map(|at| not_kept(100 + 10 * at, &format!("storm-{at}")));
         gaps.truncate(4);
         gaps.extend(many);
-        // Widened, it would have the key of another one.
+        // As a gap of the cluster, it would have the key of another one.
         gaps.push(not_kept(50, "storm"));
         let mut found = slots(&gaps);
         bound(&mut found, 20);

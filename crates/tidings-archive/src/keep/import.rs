@@ -1,9 +1,9 @@
 //! Imports an export into a cluster's store: every version with its time, ends, gaps, and the
-//! position of following.
+//! position.
 //!
-//! Invariants: a version that exists already changes nothing, so an interrupted import is repeated
-//! from its beginning; the position is written when everything up to it is kept; events of another
-//! archive, or followed here, are not mixed with those of the export.
+//! Invariants: a version that exists already changes nothing, so an interrupted import can be
+//! repeated from the beginning. The position is written when everything up to it is kept. Events of
+//! another archive, or of a cluster that was followed here, are not mixed with those of the export.
 
 use std::io::{BufRead, Read};
 
@@ -29,12 +29,14 @@ use super::position::Position;
 use super::quota::Trimmed;
 use crate::version::record::Record;
 
-/// Longest line. A value has at most half of [`VALUE_LEN_MAX`], and JSON is longer than protobuf.
+/// Maximum bytes of a line. An event has at most half of [`VALUE_LEN_MAX`], and JSON is longer than
+/// protobuf.
 const LINE_LEN_MAX: u64 = 8 * VALUE_LEN_MAX as u64;
-/// Lines that are committed together: the usual number, at the end of an event, and the maximum.
+/// Number of lines that are committed together: the usual number, at the end of an event, and the
+/// maximum.
 const BATCH: usize = 500;
 const BATCH_MAX: usize = 5000;
-/// Bytes of lines that are held until they are committed.
+/// Maximum bytes of lines that wait to be committed.
 const BATCH_BYTES: usize = 16 << 20;
 
 /// The outcome of an import, by kind of line.
@@ -46,15 +48,17 @@ pub struct Imported {
     pub seen_before: u64,
     /// Ends that were noted.
     pub ends: u64,
-    /// Versions that have expired by the rules here.
+    /// Versions that have already expired by the rules here.
     pub over: u64,
-    /// Versions of events that were deleted here, or where the export is from.
+    /// Versions of events that were deleted, here or at the origin of the export.
     pub forgotten: u64,
     /// Events that were deleted at the origin of the export, and must not come back.
     pub deleted: u64,
-    /// Versions that were too large, or of events all of whose names others have.
+    /// Versions that were too large, or whose event could have no name, since others have all of
+    /// its names.
     pub too_large: u64,
-    /// Versions that were left out, as their event is of another namespace than its line says.
+    /// Versions that were left out, because their event belongs to another namespace than the line
+    /// states.
     pub of_another: u64,
     /// Whether the export was complete. If not, it can be imported again.
     pub is_whole: bool,
@@ -92,7 +96,7 @@ pub enum ImportError {
         "the cluster has events already, {of}: import into another one, whose name is not taken"
     )]
     Taken {
-        /// Their origin.
+        /// Where the existing events are from.
         of: &'static str,
     },
 }
@@ -112,21 +116,21 @@ impl From<KeepError> for ImportError {
 struct Mark {
     store: String,
     exported_at: String,
-    /// When the latest one was made, if it is another one, which was not imported completely.
+    /// When the latest export was made, if that is another one, which was not imported completely.
     #[serde(default)]
     begun: Option<Timestamp>,
     positions: Vec<(String, Position)>,
 }
 
 impl Mark {
-    /// When the latest export was made of which something may be here.
+    /// Returns when the latest export was made of which something may be here.
     fn latest(&self) -> Option<Timestamp> {
         let exported_at = self.exported_at.parse::<Timestamp>();
         exported_at.ok().max(self.begun)
     }
 }
 
-/// Lines, one after another.
+/// Yields lines, one after another.
 struct Lines<'a> {
     from: &'a mut (dyn BufRead + Send),
     line: Vec<u8>,
@@ -134,7 +138,7 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next complete line.
+    /// Returns the next complete line.
     fn next(&mut self) -> Result<Option<&[u8]>, ImportError> {
         self.line.clear();
         self.number += 1;
@@ -254,7 +258,8 @@ async fn begin(keeper: &Keeper, head: &ExportHead) -> Result<Mark, ImportError> 
         if mark.store != head.store {
             return taken("from the export of another archive");
         }
-        // An event that has another name since would be doubled, and the position set back.
+        // An event that has been renamed since would be duplicated, and the position would be set
+        // back.
         if mark.latest() > Some(exported) {
             return taken("from a later export of the same archive");
         }
@@ -262,7 +267,7 @@ async fn begin(keeper: &Keeper, head: &ExportHead) -> Result<Mark, ImportError> 
             return taken("as it was followed since the former import");
         }
         if mark.latest() < Some(exported) {
-            // Before anything of it is here: the import may be cut off.
+            // This is written before anything of the export, since the import may be interrupted.
             let begun = Mark {
                 begun: Some(exported),
                 ..mark.clone()
@@ -291,7 +296,8 @@ async fn begin(keeper: &Keeper, head: &ExportHead) -> Result<Mark, ImportError> 
     Ok(mark)
 }
 
-/// Everything is kept: writes the positions, too, unless the cluster was followed since.
+/// Ends the import: everything is kept, so the positions are written too, unless the cluster was
+/// followed since.
 async fn finish(keeper: &Keeper, head: &ExportHead, mark: Mark) -> Result<(), ImportError> {
     let mut writes = Vec::new();
     writes.extend(gaps::write(&*keeper.store, &head.coverage.gaps).await?);
@@ -318,7 +324,7 @@ async fn finish(keeper: &Keeper, head: &ExportHead, mark: Mark) -> Result<(), Im
     Ok(())
 }
 
-/// The positions of an export, by namespace. Everything up to them is in the export.
+/// Returns the positions of an export, by namespace. The export has everything up to them.
 fn positions_of(head: &ExportHead) -> Vec<(String, Position)> {
     let followed = head.coverage.followed.iter();
     let positions = followed.filter_map(|followed| {
@@ -390,7 +396,7 @@ async fn keep_some<'a>(
                         let id = keys::id(uid, key);
                         let mark = NewRecord::new(key.clone()).expires_at(until);
                         marks.push(Write::put(keys::forgotten(&id), mark));
-                        // Files may have what is not kept here any more.
+                        // Sealed files may have what is no longer kept here.
                         marks.extend(keeper.erase(&id, key, uid));
                         counts.deleted += 1;
                     }
@@ -409,7 +415,7 @@ async fn keep_some<'a>(
     }
 }
 
-/// Deletes an event of an earlier import, in all its versions.
+/// Deletes an event of an earlier import with all its versions.
 async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportError> {
     let mut looked_at = Batch::default();
     if let Some(here) = keeper.key_here(key, uid, &mut looked_at).await? {
@@ -418,9 +424,10 @@ async fn delete(keeper: &Keeper, key: &Bytes, uid: &str) -> Result<(), ImportErr
     Ok(())
 }
 
-/// Where an event of an export is to be: under the key that it has there, unless it is an elder one
-/// here. Another event under that key becomes an elder one. If this one is under the key that it
-/// had before it became one, it is given its new name. `None`: other events have all of its names.
+/// Returns the key for an event of an export, and makes room there. It is the event's key in the
+/// export, unless the event is an elder one here. Another event with that key becomes an elder one.
+/// An event that was imported before it became an elder one is moved to its new name. `None` if
+/// other events have all of its names.
 async fn make_place(
     keeper: &Keeper,
     key: &Bytes,
@@ -434,7 +441,7 @@ async fn make_place(
             return Ok(Some(here));
         }
         before => {
-            // Its name was used again since the former import, if it is taken.
+            // If the key is taken, the name was used again since the earlier import.
             if !keeper.move_elder(namespace, name, batch).await? {
                 return Ok(None);
             }
@@ -448,7 +455,7 @@ async fn make_place(
     Ok(Some(key.clone()))
 }
 
-/// The count to which a version belongs.
+/// Returns the count to which a version belongs.
 type Counted = fn(&mut Imported) -> &mut u64;
 
 /// Adds a version to a batch, unless it exists already.

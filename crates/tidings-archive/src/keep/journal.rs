@@ -1,5 +1,5 @@
-//! The journal of versions that are yet to be sealed: what an entry names, and how it is numbered.
-//! `unsealed.rs` reads it.
+//! The journal of versions that are yet to be sealed: what its entries name, and how they are
+//! numbered. `unsealed.rs` reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ use super::keys;
 use super::own::json;
 use crate::version::record::Record;
 
-/// Maximum records that an entry names.
+/// Maximum number of records that an entry names.
 const ENTRY_MAX: usize = 500;
-/// So much longer than what it names an entry is kept.
+/// Time in milliseconds for which an entry is kept longer than the versions that it names.
 const LONGER_MILLIS: i64 = 60_000;
 
-/// Versions of one record that are to be sealed: its event's key and uid, which of the event's
-/// records it is, and the first and last of them, by epoch and number.
+/// Versions of one record that are to be sealed: the key and uid of the event, the number of the
+/// record among the event's records, and the first and last of the versions, by epoch and number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Item(
     pub(super) String,
@@ -37,7 +37,7 @@ pub(crate) struct Item(
 pub(crate) struct Deleted(pub(super) String, pub(super) String);
 
 impl Item {
-    /// The version that a record was just given.
+    /// The version that was just added to a record.
     pub(crate) fn newest(key: &Bytes, record: &Record) -> Self {
         let Version {
             uid, epoch, number, ..
@@ -54,19 +54,19 @@ impl Item {
     }
 }
 
-/// The journal of a cluster that is sealed, or was.
+/// The journal of a cluster that is or was sealed.
 pub(crate) struct Journal {
     /// The number of the next entry.
     pub(super) next: AtomicU64,
-    /// Held for reading from the choice of a number until it is written.
+    /// Held for reading from the choice of a number until the entry with it is written.
     pub(super) gate: RwLock<()>,
     /// About how many versions wait.
     pub(super) waiting: AtomicU64,
-    /// Entries that were taken out, as what they name is sealed.
+    /// Entries that were removed, because what they name is sealed.
     kept: Mutex<Kept>,
-    /// Why the last attempt to seal failed.
+    /// Why the last attempt to seal failed, if it did.
     failure: Mutex<Option<NotSealed>>,
-    /// Bytes of the newest manifest that names what is sealed; 0 if that is not known.
+    /// Bytes of the archive's newest manifest; 0 if that is not known.
     pub(super) manifest_bytes: AtomicU64,
 }
 
@@ -75,12 +75,13 @@ pub(crate) struct Journal {
 pub struct NotSealed {
     /// What went wrong.
     pub why: String,
-    /// Whether the data folder is older than what it sealed: it stays so, and nothing is sealed.
+    /// Whether the data folder is older than what it sealed. Then nothing is sealed until someone
+    /// intervenes.
     pub is_older: bool,
 }
 
 impl Journal {
-    /// One whose entries before a number may have been taken out, and that has no others yet.
+    /// An empty journal, of which entries before this number may have been removed.
     pub(super) fn new(taken_out: u64) -> Self {
         Self {
             next: AtomicU64::new(taken_out),
@@ -92,19 +93,20 @@ impl Journal {
         }
     }
 
-    /// Why the last attempt to seal failed. Not held while something is waited for.
+    /// Why the last attempt to seal failed. The lock is not held across an await.
     pub(super) fn failure(&self) -> MutexGuard<'_, Option<NotSealed>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Entries that were taken out. Not held while something is waited for.
+    /// The removed entries. The lock is not held across an await.
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Journal {
-    /// Adds entries to what is to be written. What is returned is held until it was.
+    /// Adds the journal's entries to some writes. The returned guard is held until these are
+    /// written.
     pub(super) async fn tell(
         &self,
         items: &[Item],
@@ -119,7 +121,7 @@ impl Journal {
         guard
     }
 
-    /// Notes that an event was deleted here, of which files may have versions.
+    /// Notes that an event was deleted here, and that sealed files may have versions of it.
     pub(super) fn erase(id: &[u8], key: &Bytes, uid: &str) -> Write {
         let text = String::from_utf8_lossy(key).into_owned();
         let record = NewRecord::new(json(&Deleted(text, uid.to_owned())));
@@ -139,8 +141,8 @@ impl Journal {
 }
 
 impl Item {
-    /// All versions that one of an event's records has now. Those before the newest one have no
-    /// more later, and stay where they are.
+    /// All versions that one of an event's records has now. Records before the newest one get no
+    /// more versions, and do not move.
     pub(super) fn all(key: &Bytes, newest: &Record, number: u64) -> Self {
         let Self(key, uid, record, epoch, _, to) = Self::newest(key, newest);
         if number == record {
@@ -155,5 +157,5 @@ impl Item {
     }
 }
 
-/// No source goes back that often.
+/// Stands for every epoch; no source goes back that often.
 pub(super) const ANY_EPOCH: u64 = u64::MAX;

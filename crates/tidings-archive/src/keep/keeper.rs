@@ -1,9 +1,9 @@
-//! Puts observed events into the store, once, and in one commit with the position in the source.
+//! Stores observed events, each version once, in one commit with the position in the source.
 //!
 //! Invariants: a version is identified by the event's uid, the source's epoch and its
-//! resourceVersion, and observing it again changes nothing; a commit has all of a batch or nothing;
-//! observations that are too many for one commit take several, of which the last has the position;
-//! an event that a user deleted is not kept again.
+//! resourceVersion, and observing it again changes nothing. A commit has all of a batch or nothing.
+//! Observations that are too many for one commit take several, of which the last has the position.
+//! An event that a user deleted is not kept again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -37,22 +37,22 @@ use crate::version::record::{Gone, Record};
 
 /// Maximum attempts to commit a batch while others write.
 const TRIES: u32 = 16;
-/// Records and chunks, and bytes of them, with which a batch is full; an event that is deleted
-/// counts as two. There is room for what one more observation changes, which is a few records, and
-/// for what is committed with a batch.
+/// Numbers of records and chunks, and of their bytes, with which a batch is full. A deleted event
+/// counts as two. This leaves room for what one more observation changes, which is a few records,
+/// and for what is committed with the batch.
 const BATCH_RECORDS: usize = WRITES_MAX / 2;
 const BATCH_BYTES: usize = COMMIT_LEN_MAX / 4;
-/// Writes of a commit that are left for the journal, and for what notes a deletion.
+/// Number of writes in a commit that are reserved for the journal and for notes of deletions.
 const JOURNAL_WRITES_MAX: usize = 64;
-/// Namespaces and causes for which a batch has gaps of their own.
+/// Maximum number of pairs of namespace and cause for which a batch has separate gaps.
 const NOT_KEPT_MAX: usize = 64;
-/// Minimum time for which a deleted event is not fetched again.
+/// Minimum time for which a deleted event is not kept again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How long an event is kept after it was last observed.
 pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
 
-/// An event of a source.
+/// A version of an event, as a source sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The event.
@@ -66,7 +66,7 @@ pub(crate) struct Observation {
 /// An event of a source that cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreadable {
-    /// Its names; all are empty if they are not known.
+    /// The event's namespace, name and uid; all are empty if they are not known.
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
@@ -94,7 +94,7 @@ pub(crate) struct Counters {
     pub(crate) forgotten: AtomicU64,
     pub(crate) too_large: AtomicU64,
     pub(crate) unreadable: AtomicU64,
-    /// By how many milliseconds the clock is ahead of what clusters say, if it is.
+    /// By how many milliseconds the clock is ahead of the clusters; 0 if it is not.
     pub(crate) clock_ahead: AtomicU64,
 }
 
@@ -104,26 +104,26 @@ impl Counters {
     }
 }
 
-/// See the module documentation.
+/// Stores the observations of one cluster.
 pub(crate) struct Keeper {
     pub(crate) store: Arc<EmbeddedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) counters: Counters,
     pub(crate) lasted: Lasted,
-    /// Notified when ends remain to be found.
+    /// Notified when there are ends to be found.
     pub(crate) unswept: Notify,
-    /// Of the versions that are yet to be sealed, if they are to be.
+    /// The journal of versions that are yet to be sealed, if the cluster is sealed.
     pub(crate) journal: Option<Journal>,
     /// What was sealed before the store began.
     sealed_before: RwLock<Option<Arc<SealedBefore>>>,
     keep_for: KeepFor,
-    /// What `keep_for` says, once the cluster is followed, if that is known.
+    /// The rules of `keep_for`, once the cluster is followed, if they are known.
     pub(crate) in_force: OnceLock<InForce>,
     pub(super) mirror_deletions: bool,
-    /// What the followed clusters say what time it is, once the cluster is followed.
+    /// The times of the followed clusters, once the cluster is followed.
     pub(crate) clocks: OnceLock<Arc<Clocks>>,
-    /// Up to when the clock was believed, in milliseconds since 1970; the least number if that is
-    /// not known.
+    /// The last time at which the clock was believed, in milliseconds since 1970; the least number
+    /// if that is not known.
     believed: AtomicI64,
 }
 
@@ -131,18 +131,18 @@ pub(crate) struct Keeper {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct With<'a> {
     pub(crate) gap: Option<&'a Gap>,
-    /// If they are of a list after a gap, when that list was requested: events that are not in it
-    /// have ended.
+    /// If the observations are from the list that ends a gap: when it was requested. Events that
+    /// are not in it have ended.
     pub(crate) listed_at: Option<i64>,
     pub(crate) unswept: Option<&'a Unswept>,
-    /// Events among them that cannot be read.
+    /// Events of the same answer that cannot be read.
     pub(crate) unreadable: &'a [Unreadable],
-    /// The time up to which nothing was missing before them: versions among them that are not kept
+    /// The time up to which nothing was missing before these observations. Those that are not kept
     /// were written after it.
     pub(crate) complete_until: Option<i64>,
 }
 
-/// How often a batch may still be made anew.
+/// How often a batch may still be rebuilt.
 pub(super) struct Tries(u32);
 
 impl Default for Tries {
@@ -151,29 +151,29 @@ impl Default for Tries {
     }
 }
 
-/// A batch in the making.
+/// The changes of a commit that is being prepared.
 #[derive(Default)]
 pub(super) struct Batch {
     slots: HashMap<Bytes, Slot>,
     /// Chunks, with their expiry.
     chunks: Vec<(Bytes, Record, UnixMillis)>,
-    /// Bytes of everything that was read and observed: it writes no more than that.
+    /// Bytes of everything that was read and observed. The batch writes at most as much.
     pub(super) bytes: usize,
     /// Prefixes of the chunks to delete: those of deleted events.
     pub(super) without_chunks: HashSet<Bytes>,
     listed_at: Option<i64>,
-    /// The time up to which nothing was missing before it.
+    /// The time up to which nothing was missing before the batch.
     complete_until: Option<i64>,
     /// The namespace that is followed; empty for the whole cluster.
     followed: String,
     sealed_before: Option<Arc<SealedBefore>>,
-    /// Where the new versions are.
+    /// The new versions, as items for the journal.
     pub(super) unsealed: Vec<Item>,
     versions: u64,
     seen_before: u64,
     ends: u64,
     forgotten: u64,
-    /// Versions that are not kept.
+    /// Versions that cannot be kept.
     not_kept: NotKept,
 }
 
@@ -200,17 +200,17 @@ impl Keeper {
         }
     }
 
-    /// The clock is believed up to a time, or was.
+    /// Notes that the clock is or was believed at this time.
     pub(crate) fn believe(&self, time: UnixMillis) {
         self.believed.fetch_max(time.0, Ordering::Relaxed);
     }
 
-    /// Up to when the clock was believed, in milliseconds since 1970.
+    /// Returns the last time at which the clock was believed, in milliseconds since 1970.
     pub(crate) fn believed(&self) -> Option<i64> {
         Some(self.believed.load(Ordering::Relaxed)).filter(|time| *time > i64::MIN)
     }
 
-    /// The time at which something is observed: that of the clock, unless it is known to be wrong.
+    /// Returns the time of an observation: that of the clock, unless that is known to be wrong.
     pub(crate) fn now(&self) -> UnixMillis {
         let clocks = self.clocks.get();
         let said = clocks.and_then(|clocks| clocks.time(self.clock.steady()));
@@ -218,7 +218,7 @@ impl Keeper {
         bounded(self.clock.now(), said, [self.store.confirmed(), believed])
     }
 
-    /// The position of a namespace, or of the cluster if the namespace is empty.
+    /// Returns the position of a namespace, or of the whole cluster if the namespace is empty.
     pub(crate) async fn position(&self, namespace: &str) -> Result<Option<Position>, ReadError> {
         let record = self.store.get(keys::position(namespace)).await?;
         record
@@ -227,7 +227,7 @@ impl Keeper {
             .map_err(ReadError::Fault)
     }
 
-    /// From now on, versions that were sealed before the store began are not sealed again.
+    /// Sets what was sealed before the store began. These versions are not sealed again.
     pub(crate) fn set_sealed_before(&self, sealed: SealedBefore) {
         let known = self.sealed_before.write();
         *known.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sealed));
@@ -242,8 +242,8 @@ impl Keeper {
     /// new versions.
     ///
     /// # Errors
-    /// The position was not committed. The first of very many observations may have been: they are
-    /// kept once, though they are observed again.
+    /// The position was not committed. If there were very many observations, the first of them may
+    /// be kept. They are kept once, even if they are observed again.
     pub(crate) async fn keep(
         &self,
         observations: &[Observation],
@@ -254,7 +254,8 @@ impl Keeper {
         let unswept = self.unswept_with(namespace, with.unswept).await?;
         let mut tries = Tries::default();
         let mut rest = (observations, with.unreadable);
-        // Of the commits before: new versions, and what the last one has to say of the others.
+        // Totals of the commits so far: new versions, and those that cannot be kept, which the last
+        // commit reports.
         let mut kept = 0;
         let mut not_kept = NotKept::default();
         loop {
@@ -310,8 +311,8 @@ impl Keeper {
         }
     }
 
-    /// Adds observations to a batch, and events that cannot be read, until it is full. Returns the
-    /// others.
+    /// Adds observations to a batch, and events that cannot be read, until the batch is full.
+    /// Returns the rest.
     async fn fill<'a>(
         &self,
         (mut observations, mut unreadable): (&'a [Observation], &'a [Unreadable]),
@@ -333,11 +334,11 @@ impl Keeper {
         Ok((observations, unreadable))
     }
 
-    /// Commits what a batch changes, with whatever else is to be written, and counts it. `false`:
-    /// something of it was written meanwhile, and the batch is to be made anew.
+    /// Commits the changes of a batch with further writes, and counts them. Returns `false` if one
+    /// of the records was changed meanwhile: the batch must then be rebuilt.
     ///
     /// # Errors
-    /// Nothing of it was done; also after too many tries.
+    /// Nothing was written. This also happens after too many attempts.
     pub(super) async fn commit(
         &self,
         batch: &Batch,
@@ -380,7 +381,7 @@ impl Keeper {
         Counters::add(&counters.unreadable, not_kept.number(Cause::Unreadable));
     }
 
-    /// Ends that remain to be found, including those of former gaps.
+    /// Returns the ends that are still to be found, including those of earlier gaps.
     async fn unswept_with(
         &self,
         namespace: &str,
@@ -420,7 +421,7 @@ impl Keeper {
             // It may be an older event that the source has again.
             let mut elder = self.elder_of(names, batch).await?;
             if elder.is_none() && observation.is_gone {
-                // What has ended does not take a name away from a younger event.
+                // An event that has ended does not take the name of a younger one.
                 elder = self.free_name(names, batch).await?;
                 if elder.is_none() {
                     batch.not_kept(Cause::Unreadable, &namespace, self.now().0);
@@ -464,7 +465,7 @@ impl Keeper {
                 return Ok(());
             }
             if !self.move_elder(&namespace, &name, batch).await? {
-                // No event that is kept gives way to one that takes all names.
+                // A kept event is not replaced by one that would take all of its names.
                 batch.not_kept(Cause::Unreadable, &namespace, now);
                 return self.note_listed([&namespace, &name, &uid], batch).await;
             }
@@ -484,7 +485,7 @@ impl Keeper {
                 record.gone = Some(gone);
                 expires_at = self.end_of(&event, counts_from(&record, &event));
                 if expires_at.0 <= now {
-                    // It was kept for its time.
+                    // The event has ended, and its retention is over.
                     batch.seen_before += 1;
                     return Ok(());
                 }
@@ -499,7 +500,7 @@ impl Keeper {
         let seen = record.gone.map_or(0, |gone| gone.number);
         let seen = seen.max(record.newest.number);
         let is_old = record.newest.epoch == epoch && version.number <= seen;
-        // After the source went back, a version that it has again is not a new one.
+        // After the source went back, the same event again is not a new version.
         let is_same = record.newest.event == version.event && !observation.is_gone;
         if is_old || is_same {
             // An event in a list exists.
@@ -549,14 +550,14 @@ impl Keeper {
         batch.not_kept(Cause::Unreadable, &unreadable.namespace, now);
         let names: [&str; 3] = [&unreadable.namespace, &unreadable.name, &unreadable.uid];
         let len: usize = names.iter().map(|name| name.len()).sum();
-        // No event with longer names is kept.
+        // Events with longer names are never kept.
         if unreadable.name.is_empty() || len > keys::NAMES_LEN_MAX {
             return Ok(());
         }
         self.note_listed(names, batch).await
     }
 
-    /// An event whose version in a list is not kept exists nevertheless: it has not ended.
+    /// Notes that an event in a list has not ended, even if its version is not kept.
     async fn note_listed(
         &self,
         [namespace, name, uid]: [&str; 3],
@@ -575,17 +576,18 @@ impl Keeper {
         Ok(())
     }
 
-    /// The expiry of an event that is observed now.
+    /// Returns the expiry of an event that is observed now.
     pub(super) fn end(&self, event: &Event) -> UnixMillis {
         self.after((self.keep_for)(event))
     }
 
-    /// The expiry of an event that was observed at some time.
+    /// Returns the expiry of an event that was observed at this time.
     pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
         later(observed_at, (self.keep_for)(event))
     }
 
-    /// Nothing ends sooner because of what clusters say of the time.
+    /// Uses the later of the clock's time and the corrected one, so that nothing expires sooner
+    /// because of what clusters say.
     fn after(&self, time: Duration) -> UnixMillis {
         later(self.clock.now().max(self.now()), time)
     }
@@ -600,8 +602,8 @@ impl Keeper {
         Ok(is)
     }
 
-    /// What is to be written when an event is deleted here, if versions of the cluster were sealed:
-    /// files may have some of it.
+    /// Returns the note that is written when an event is deleted here, if versions of the cluster
+    /// were sealed: sealed files may have some of this event's.
     pub(super) fn erase(&self, id: &[u8], key: &Bytes, uid: &str) -> Option<Write> {
         self.journal.as_ref()?;
         Some(Journal::erase(id, key, uid))
@@ -630,16 +632,16 @@ impl Keeper {
             };
             batch.slots.insert(key.clone(), slot);
         }
-        // It was inserted above.
+        // The entry was inserted above.
         Ok(batch.slots.entry(key.clone()).or_default())
     }
 
-    /// Deletes all versions of an event, and prevents that it is fetched again. If versions of the
-    /// cluster were sealed, it is noted that files may have some of it. Returns the stored record,
-    /// and the revision of its deletion.
+    /// Deletes all versions of an event, and prevents that it is kept again. If versions of the
+    /// cluster were sealed, this notes that files may have some of the event's. Returns the stored
+    /// record, and the revision of its deletion.
     ///
     /// # Errors
-    /// As [`Store::delete`].
+    /// Errors of [`Store::delete`].
     pub(crate) async fn forget(
         &self,
         key: Bytes,
@@ -655,15 +657,17 @@ impl Keeper {
             }
             match self.forget_found(&found).await {
                 Ok(revision) => return Ok((found, revision)),
-                // It was observed meanwhile, or one of its chunks expired: nothing was deleted.
+                // The event was observed meanwhile, or one of its chunks expired, so nothing was
+                // deleted.
                 Err(KeepError::Write(error)) if tries > 0 && is_of_others(&error) => tries -= 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// See [`forget`](Self::forget): all in one commit, so that an event that is observed meanwhile
-    /// loses none of its versions. Returns the revision of the deletion.
+    /// Like [`forget`](Self::forget), for a record that was read. Everything is in one commit, so
+    /// that an event that is observed meanwhile loses none of its versions. Returns the revision of
+    /// the deletion.
     async fn forget_found(&self, found: &tidings_store::Record) -> Result<Revision, KeepError> {
         let key = &found.key;
         let record = Record::decode(&found.value).ok();
@@ -672,11 +676,11 @@ impl Keeper {
         let kept_for = found.expires_at.map_or(0, |at| at.0 - self.clock.now().0);
         let kept_for = Duration::from_millis(kept_for.max(0).cast_unsigned());
         let until = self.after(kept_for.max(FORGOTTEN_FOR));
-        // Exports say which event it was.
+        // The mark has the key, because exports name the event.
         let mark = NewRecord::new(key.clone()).expires_at(until);
         let mark = Write::put(keys::forgotten(&id), mark);
-        // What is sealed of it was read before, and is in a file by the time that these are looked
-        // at.
+        // Versions that are sealed by now were read before this, and are in a file when the files
+        // are searched.
         let erase = self.erase(&id, key, uid);
         let delete = Write::delete(key.clone()).expecting(Expected::At(found.revision));
         let room = WRITES_MAX - JOURNAL_WRITES_MAX;
@@ -688,7 +692,8 @@ impl Keeper {
     }
 }
 
-/// Whether nothing was written because others wrote a record meanwhile, or it ended.
+/// Returns whether nothing was written because another writer changed a record meanwhile, or it
+/// expired.
 pub(super) fn is_of_others(error: &WriteError) -> bool {
     matches!(
         error,
@@ -699,8 +704,9 @@ pub(super) fn is_of_others(error: &WriteError) -> bool {
     )
 }
 
-/// From when the time of a record counts: when its newest version was observed. If that is the end
-/// of an event of which nothing else was kept, when the event last happened.
+/// Returns the time from which a record's retention counts: when its newest version was observed.
+/// If that is an event's end, and nothing else of the event was kept, it is when the event last
+/// happened.
 pub(super) fn counts_from(record: &Record, event: &Event) -> UnixMillis {
     let newest = &record.newest;
     let is_end =
@@ -710,14 +716,14 @@ pub(super) fn counts_from(record: &Record, event: &Event) -> UnixMillis {
     seen.map_or(newest.observed_at, |seen| seen.min(newest.observed_at))
 }
 
-/// A moment plus a duration of at least one millisecond.
+/// Returns the time after a duration of at least one millisecond.
 fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     UnixMillis(moment.0.saturating_add(millis.max(1)))
 }
 
 impl Batch {
-    /// Notes the version that a record was given, unless it was sealed before.
+    /// Adds a record's new version to the journal, unless it was sealed before.
     fn note_unsealed(&mut self, key: &Bytes, record: &Record) {
         let Version {
             uid, epoch, number, ..
@@ -740,7 +746,8 @@ impl Batch {
         is_ended
     }
 
-    /// Leaves room for others where nothing was found, and nothing is to be written.
+    /// Removes a slot in which nothing was found and nothing will be written, to leave room for
+    /// others.
     pub(super) fn leave_out_absent(&mut self, key: &Bytes) {
         let slot = self.slots.get(key);
         if slot.is_some_and(|slot| slot.record.is_none() && slot.found.is_none()) {
@@ -748,7 +755,7 @@ impl Batch {
         }
     }
 
-    /// Whether what is added next belongs to another commit.
+    /// Returns whether further changes belong to the next commit.
     pub(super) fn is_full(&self) -> bool {
         let writes = self.slots.len() + self.chunks.len() + self.without_chunks.len();
         writes >= BATCH_RECORDS || self.bytes >= BATCH_BYTES
@@ -760,20 +767,20 @@ impl Batch {
         self.chunks.push((at, chunk, expires_at));
     }
 
-    /// When the last of its events ends.
+    /// Returns when the last of the batch's events expires.
     pub(super) fn latest_end(&self) -> Option<UnixMillis> {
         let ends = self.slots.values().filter(|slot| slot.record.is_some());
         ends.filter_map(|slot| slot.expires_at).max()
     }
 
-    /// The writes for the store, and the number of versions that are left out because they have
-    /// expired.
+    /// Returns the writes for the store, and the number of versions that are left out because they
+    /// have expired.
     pub(super) fn writes(&self, now: UnixMillis) -> (Vec<Write>, u64) {
         let mut writes = Vec::with_capacity(self.slots.len() + self.chunks.len() + 2);
         let mut over = 0;
         let changed = self.slots.iter().filter(|(_, slot)| slot.is_changed);
         let mut changed: Vec<_> = changed.collect();
-        // Watchers see them in the order of the source.
+        // Watchers then see the changes in the order of the source.
         changed.sort_by_key(|(_, slot)| slot.number());
         for (key, slot) in changed {
             if let Some(record) = &slot.record
@@ -799,10 +806,10 @@ impl Batch {
         (writes, over)
     }
 
-    /// Notes a version that is not kept, of an event in a namespace, which is empty if it is not
-    /// known.
+    /// Notes a version that cannot be kept, of an event in this namespace, which is empty if it is
+    /// not known.
     fn not_kept(&mut self, cause: Cause, namespace: &str, observed_at: i64) {
-        // Its key has to have room for it, and a path for what it is.
+        // The gap's key must have room for the namespace, which must be usable in paths.
         let is_namespace = keys::is_step(namespace) && namespace.len() <= keys::NAMESPACE_LEN_MAX;
         let namespace = if is_namespace {
             namespace
@@ -812,14 +819,15 @@ impl Batch {
         self.not_kept.note(cause, namespace, observed_at);
     }
 
-    /// The gaps to note: the given one, and those of versions that are not kept, each of the
-    /// namespace of its events.
+    /// Returns the gaps to write: the given one, and those of versions that cannot be kept, by the
+    /// namespaces of their events.
     fn gaps(&self, gap: Option<&Gap>) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
         for ((cause, namespace), (first, last, _)) in &self.not_kept.0 {
-            // Another gap may begin at the same moment: each has a beginning of its own.
+            // Another gap may begin at the same time. Each of these begins a little later, since
+            // keys have the beginning.
             let apart = if *cause == Cause::TooLarge { 1 } else { 2 };
-            // They may have been written long before they are observed.
+            // The versions may have been written long before they were observed.
             let begins = |until: i64| (*first).min(until.saturating_add(apart));
             let from = self.complete_until.map_or(*first, begins);
             let from = gap.map_or(from, |gap| from.max(gap.from.0.saturating_add(apart)));
@@ -829,9 +837,9 @@ impl Batch {
     }
 }
 
-/// Versions that are not kept, by why and by the namespace of their events: when the first and the
-/// last of them were observed, and their number. Beyond [`NOT_KEPT_MAX`] namespaces of a batch,
-/// those of the others are of the whole cluster.
+/// Versions that cannot be kept, by cause and by the namespace of their events: when the first and
+/// the last were observed, and their number. Namespaces beyond [`NOT_KEPT_MAX`] of a batch count as
+/// the whole cluster.
 #[derive(Clone, Debug, Default)]
 struct NotKept(BTreeMap<(Cause, String), (i64, i64, u64)>);
 

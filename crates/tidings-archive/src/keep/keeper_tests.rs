@@ -1,4 +1,4 @@
-//! Repeated observations change nothing.
+//! Repeated observations change nothing, and what else the keeper promises.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn observation(version: u64, is_gone: bool) -> Observation {
     }
 }
 
-/// A list takes a while, and what is known after it is as old as the request.
+/// A list takes a while, and what is known after it is as old as its request.
 #[test]
 fn a_cluster_is_not_covered_for_less_than_no_time() {
     let position = |complete_until| Position {
@@ -75,7 +75,7 @@ async fn versions_that_are_observed_again_are_kept_once() {
     keeper.store.close().await;
 }
 
-/// Watchers of the archive see what one commit keeps as those of the source did.
+/// Watchers of the archive see the changes of one commit in the order of the source.
 #[tokio::test]
 async fn what_is_kept_together_is_in_the_order_of_the_source() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn keeper(folder: &std::path::Path, mirrors: bool) -> (Keeper, ManualClock) {
     (keeper, clock)
 }
 
-/// Enough versions that some are in chunks.
+/// Observes an event often enough that some of its versions are in chunks.
 async fn keep_many(keeper: &Keeper, position: &mut Position) {
     let many = (1..200).map(|version| observation(version, false));
     let many: Vec<_> = many.collect();
@@ -140,7 +140,7 @@ async fn keep_many(keeper: &Keeper, position: &mut Position) {
     assert!(!chunks.unwrap().records.is_empty());
 }
 
-/// Keys of events and chunks.
+/// Returns the keys of all events and chunks.
 async fn left(keeper: &Keeper) -> Vec<String> {
     let all = keeper.store.list(ListRequest::default()).await.unwrap();
     let keys = all.records.iter();
@@ -154,7 +154,7 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     let (keeper, _) = keeper(folder.path(), true);
     let mut position = Position::default();
     keep_many(&keeper, &mut position).await;
-    // Its last version would become a chunk, too.
+    // The renamed event's last version would have to become a chunk too.
     let last: Vec<_> = (200..260)
         .map(|version| observation(version, false))
         .collect();
@@ -166,7 +166,7 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     keeper.store.close().await;
 }
 
-/// A clock at which something happens when it is read next.
+/// A clock that runs a function when it is read the next time.
 struct Meanwhile {
     clock: ManualClock,
     happens: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -185,8 +185,8 @@ impl Clock for Meanwhile {
     }
 }
 
-/// A deletion reads the event, its clock, and its older versions. An observation in between wins,
-/// or is deleted with all the others.
+/// A deletion reads the event, its clock and its older versions. An observation in between either
+/// wins, or is deleted with everything else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_that_an_observation_overtakes_takes_all_versions_or_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -238,15 +238,15 @@ async fn a_deletion_that_an_observation_overtakes_takes_all_versions_or_none() {
         "{refused:?}"
     );
     assert_eq!(left(&keeper).await, before);
-    // Without a condition it is deleted as it is by then.
+    // A deletion without a condition deletes the event as it is then.
     overtake();
     keeper.forget("shop/web.1".into(), None).await.unwrap();
     assert_eq!(left(&keeper).await, ["\0forgotten/uid-1"]);
     store.close().await;
 }
 
-/// More older versions than one commit can delete, and a process that ends before the others are
-/// deleted.
+/// There are more older versions than one commit can delete, and the process ends before it has
+/// deleted the rest.
 #[tokio::test]
 async fn older_versions_that_are_too_many_for_one_commit_are_deleted_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ async fn older_versions_that_are_too_many_for_one_commit_are_deleted_by_the_next
     keeper.store.close().await;
 }
 
-/// Who writes events knows the uids of others, and so the names that they get.
+/// Authors of events can know the uids of others, and so the names that these would get.
 #[tokio::test]
 async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -314,7 +314,7 @@ async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
     assert_eq!(uid_at(&names[0]).await.unwrap(), "taken-0");
     assert_eq!(uid_at(&names[1]).await.unwrap(), "taken-1");
     assert_eq!(uid_at(&names[2]).await.unwrap(), "uid-of-the-elder");
-    // All names of the younger one are taken: it stays, and what cannot be kept is said.
+    // All names of the younger event are taken. It stays, and what cannot be kept is reported.
     let taken = keys::elder_names("web.1", "uid-of-the-younger");
     let mut next: Vec<_> = taken
         .zip(5..)
@@ -337,8 +337,8 @@ async fn an_event_whose_name_is_used_again_takes_the_place_of_no_other() {
     keeper.store.close().await;
 }
 
-/// The first of very many observations are kept by commits of their own, and come again if the last
-/// commit fails: also where the elder event is not kept any more.
+/// The first of very many observations are kept with commits of their own, and come again if the
+/// last commit fails, even when the elder event is no longer kept.
 #[tokio::test]
 async fn an_end_that_comes_again_does_not_take_the_name_of_a_younger_event() {
     let event = |uid: &str, version: u64, is_gone: bool| {
@@ -370,7 +370,7 @@ async fn an_end_that_comes_again_does_not_take_the_name_of_a_younger_event() {
     }
 }
 
-/// An event in the list after a gap exists; one that is not in it has ended between two times.
+/// An event in the list after a gap exists. One that is not in it ended between two times.
 #[tokio::test]
 async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() {
     for mirrors in [false, true] {
@@ -409,7 +409,7 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
         let listed = [lives, again];
         let kept = keeper.keep(&listed, "", &mut position, with);
         kept.await.unwrap();
-        // The next process does the remaining work.
+        // The next process does the rest of the work.
         assert_eq!(sweep::sweep(&keeper).await.unwrap(), 2);
         assert_eq!(sweep::sweep(&keeper).await.unwrap(), 0);
         let mut found = Vec::new();
@@ -436,7 +436,7 @@ async fn ends_that_came_while_nothing_was_followed_are_found_by_the_next_list() 
     }
 }
 
-/// Versions that are not kept were written between what was seen last and now.
+/// Versions that cannot be kept were written between the last observation and now.
 #[tokio::test]
 async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_lives() {
     for mirrors in [false, true] {
@@ -492,7 +492,7 @@ async fn what_is_too_large_or_cannot_be_read_is_counted_and_lies_in_a_gap_and_li
             .iter()
             .map(|it| (it.from.0, it.to.0, it.cause, &*it.namespace));
         let gaps: Vec<_> = gaps.collect();
-        // Each is of the namespace of its events, as far as that is known.
+        // Each gap has the namespace of its events, if that is known.
         let expected = [
             (complete_until + 1, listed_at, Cause::TooLarge, "shop"),
             (complete_until + 2, listed_at, Cause::Unreadable, ""),
@@ -533,7 +533,7 @@ async fn an_event_whose_names_are_too_long_for_keys_holds_nothing_up() {
     let observations = [
         named(2000, 36),
         named(36, 2000),
-        // The longest names, of which the second moves the first to another name.
+        // These names are the longest ones. The second event moves the first to another name.
         named(900, 20),
         named(900, 50),
         observation(2, false),
@@ -570,7 +570,7 @@ async fn the_end_of_an_event_whose_time_is_over_does_not_bring_it_back() {
             &["shop/known"][..],
         ),
         (2 * hour, Some(seen("known", 2, true, seconds)), &[]),
-        // One that was not known is kept for the rest of its time.
+        // An event that was not known is kept for the rest of its retention.
         (
             0,
             Some(seen("other", 3, true, seconds + 5400)),
@@ -578,7 +578,7 @@ async fn the_end_of_an_event_whose_time_is_over_does_not_bring_it_back() {
         ),
         (29 * minute, None, &["shop/other"]),
         (minute, None, &[]),
-        // Whatever its own clock says.
+        // The event's own clock does not matter.
         (
             0,
             Some(seen("late", 4, true, seconds + 90_000)),
@@ -596,7 +596,7 @@ async fn the_end_of_an_event_whose_time_is_over_does_not_bring_it_back() {
     keeper.store.close().await;
 }
 
-/// More records than one commit may have, and more bytes.
+/// There are more records, and more bytes, than one commit may have.
 #[tokio::test]
 async fn what_is_too_much_for_one_commit_is_kept_in_several() {
     let mut random = fastrand::Rng::with_seed(1);
@@ -622,7 +622,7 @@ async fn what_is_too_much_for_one_commit_is_kept_in_several() {
             version: Some(number),
             ..Position::default()
         };
-        // Again, as after an end of the process between two of them.
+        // All are observed again, as after a process that ended between two commits.
         for _ in 0..2 {
             let kept = keeper.keep(&many, "", &mut position, With::default());
             kept.await.unwrap();

@@ -1,28 +1,28 @@
-//! How long the rules in force let events live, as coverage says it.
+//! How long the rules in force keep events, as coverage reports it.
 //!
-//! Invariant: only what is known is said. Without rules in force, as where nothing is followed,
-//! there is nothing to say.
+//! Invariant: only what is known is reported. Without rules in force, as where nothing is followed,
+//! nothing is.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long events of a cluster live after they were last observed.
+/// How long events of a cluster are kept after they were last observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lives {
-    /// Of events that no rule matches.
+    /// Retention of events that no rule matches.
     pub otherwise: Duration,
-    /// The shortest time that an event can have.
+    /// The shortest retention that an event can have.
     pub shortest: Duration,
-    /// The longest.
+    /// The longest retention that an event can have.
     pub longest: Duration,
     /// Number of rules that can match events of the cluster.
     pub rules: usize,
 }
 
 impl Lives {
-    /// Of rules with these times. `otherwise` is for events that no rule matches; it counts unless
-    /// the rules `match_everything`.
+    /// Makes it from the times of the rules. `otherwise` is for events that no rule matches, and is
+    /// ignored if the rules `match_everything`.
     pub fn new(times: &[Duration], match_everything: bool, otherwise: Duration) -> Self {
         let further = (!match_everything).then_some(otherwise);
         let all = || times.iter().copied().chain(further);
@@ -35,25 +35,25 @@ impl Lives {
     }
 }
 
-/// The rules that a cluster is followed with.
+/// The rules with which a cluster is followed.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce {
-    /// Their name, by which it is known whether they were applied.
+    /// The name of the rules, by which the store knows whether they were applied.
     pub(crate) rules: String,
     pub(crate) lives: Lives,
 }
 
-/// What the store has of rules that were applied to everything.
+/// The stored note that rules were applied to everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applied {
-    /// Since when, in milliseconds since 1970.
+    /// Since when that is so, in milliseconds since 1970.
     pub(crate) since: i64,
 }
 
-/// What the store has of events that ended at once when rules were changed.
+/// The stored number of events that expired at once when rules were changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndedByRules {
-    /// Their number.
+    /// The number of events.
     pub(crate) events: u64,
 }
 
@@ -69,7 +69,7 @@ mod tests {
             (&[], false, [30, 30]),
             (&[7], false, [7, 30]),
             (&[90], false, [30, 90]),
-            // No event is left for the time of the others.
+            // The rules match everything, so the default does not count.
             (&[7, 14], true, [7, 14]),
         ] {
             let times: Vec<_> = times.iter().copied().map(days).collect();

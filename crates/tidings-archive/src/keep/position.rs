@@ -28,20 +28,21 @@ pub struct Position {
     /// The selectors of the followed events.
     #[serde(default)]
     pub selection: String,
-    /// What tells the authorities from others by which the source's certificate was verified last,
-    /// if that is known.
+    /// Texts that identify the authorities of the source's certificate when it was last verified,
+    /// if they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub authorities: Vec<String>,
 }
 
 impl Position {
-    /// The time up to which the cluster is covered from [`since`](Self::since) on. After the first
-    /// list, [`complete_until`](Self::complete_until) is earlier: when that was asked for.
+    /// Returns the time up to which the cluster is covered from [`since`](Self::since) on. After
+    /// the first list, [`complete_until`](Self::complete_until) is earlier than that: the time of
+    /// the list's request.
     pub fn covered_until(&self) -> i64 {
         self.complete_until.max(self.since)
     }
 
-    /// The position as coverage says it.
+    /// Returns the position in the form of coverage.
     pub fn followed(&self, namespace: &str) -> Followed {
         Followed {
             namespace: namespace.to_owned(),
@@ -59,7 +60,7 @@ impl Position {
         }
     }
 
-    /// The position that coverage says; `None` if that has no resourceVersions.
+    /// Returns the position from coverage; `None` if that has no resourceVersions.
     pub(crate) fn of(followed: &Followed) -> Option<Self> {
         let progress = followed.progress?;
         Some(Self {
@@ -78,7 +79,7 @@ impl Position {
     }
 }
 
-/// Ends that remain to be found: of events that were not in a list that ended a gap.
+/// The work to find ends after a gap: events that were not in the list that ended it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Unswept {
@@ -86,13 +87,13 @@ pub(crate) struct Unswept {
     pub(crate) listed_at: i64,
     /// The list's resourceVersion.
     pub(crate) version: u64,
-    /// The time up to which ends were followed.
+    /// The last time at which ends were still observed.
     pub(crate) not_before: i64,
-    /// Events last seen before this had ended by then.
+    /// Events last seen before this time had ended before the gap.
     pub(crate) since: i64,
 }
 
-/// A gap of the whole cluster, between two moments in milliseconds since 1970.
+/// Makes a gap of the whole cluster, from times in milliseconds since 1970.
 pub(crate) fn gap(from: i64, to: i64, cause: Cause) -> Gap {
     Gap::new(UnixMillis(from), UnixMillis(to), cause)
 }

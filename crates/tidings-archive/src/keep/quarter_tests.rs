@@ -1,9 +1,9 @@
-//! More than ninety days of a manual clock, with the rules of a file, without and with a quota.
+//! More than ninety days by a manual clock, with the rules of a file, with and without a quota.
 //!
-//! Nothing is expired by hand. The store reads the clock with each commit, and tells what is over,
-//! as it does in an archive, which commits its position whatever happens. Between observations the
-//! clock is set to the end of an event, to a millisecond, and then goes from one whole second to
-//! the next until that is told: the store looks once a second.
+//! The test expires nothing itself. The store reads the clock with each commit, and reports what
+//! has expired, as in an archive, which commits its position in any case. Between observations the
+//! clock is set to the exact end of an event, and then moves by whole seconds until the store
+//! reports the end: the store looks once a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,28 +28,28 @@ const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;
 const DAY: i64 = 24 * HOUR;
 
-/// Long enough that events end that are kept for ninety days.
+/// Number of days, enough that events expire which are kept for ninety days.
 const DAYS: i64 = 92;
-/// The time between observations, and the part of it by which they are not regular.
+/// The time between observations. Half of it varies.
 const EVERY: i64 = 12 * HOUR;
 const IRREGULAR: i64 = HOUR;
-/// An event that is repeated until then lives on, however short its time is.
+/// Until this time an event is repeated, so that it stays, however short its retention is.
 const REPEATED_FOR: i64 = 45 * DAY;
-/// The longest time from an end until it is told.
+/// Maximum time from an event's end until the store reports it.
 const LATE_MAX: i64 = 5 * SECOND;
-/// The interval at which an archive looks at its quota.
+/// The interval in which an archive checks its quota.
 const LOOK: i64 = 30 * SECOND;
-/// The store's threads do in real time what they have hours for by this clock. So while there is
-/// work for them it goes slowly, up to a maximum of looks.
+/// The store's threads need real time for work that they have hours for by this clock. So while
+/// they have work, the clock moves slowly, up to this number of steps.
 const LOOKS_AFTER_A_DELETION: u32 = 120;
 const LOOKS_UNTIL_SETTLED: u32 = 720;
 
-/// The length of a segment; in an archive it is longer, and so is the quota.
+/// The length of a segment. In an archive segments are longer, and so is the quota.
 const SEGMENT_BYTES: u64 = 512 << 10;
-/// More than a record takes beside its value, in the log and in the index.
+/// More bytes than a record takes beside its value, in the log and in the index.
 const RECORD_BYTES: u64 = 600;
-/// Room that the store makes ahead in segments that grow: of each of the lives below, and of the
-/// archive's own records.
+/// Space that the store reserves in segments that grow: for each of the lifetimes below, and for
+/// the archive's own records.
 const ROOM_BYTES: u64 = 9 * (128 << 10);
 
 const RULES: &str = "
@@ -62,10 +62,10 @@ rules:
 - {type: Warning, reason: BackOff, ttl: 30d}
 ";
 
-/// The time of events that no rule matches.
+/// The retention of events that no rule matches.
 const EVENT_TTL: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// Namespace, type and reason of events, and how long the rules let them live.
+/// Namespace, type and reason of events, and their retention by the rules.
 type Kind = (&'static str, &'static str, &'static str, i64);
 
 const KINDS: [Kind; 8] = [
@@ -79,31 +79,31 @@ const KINDS: [Kind; 8] = [
     ("bank", "Warning", "OOMKilled", 90 * DAY),
 ];
 
-/// The event that is repeated, in versions of which the older ones go to chunks.
+/// The kind of the event that is repeated. Its older versions go to chunks.
 const REPEATED: Kind = KINDS[2];
 
-/// An archive's store, and what has to be in it.
+/// The store of an archive, and what it must have.
 struct Quarter {
     keeper: Keeper,
     clock: ManualClock,
     position: Position,
     watch: Box<dyn Watch>,
     quota: Option<Quota>,
-    /// The events that have not ended as far as was told: when each ends by the rules, and when it
-    /// was last seen.
+    /// The events whose end was not reported yet: when each expires by the rules, and when it was
+    /// last seen.
     lives: BTreeMap<Bytes, (i64, i64)>,
-    /// The same, by their ends.
+    /// The same events by their ends.
     ends: BTreeSet<(i64, Bytes)>,
-    /// The archive's own records.
+    /// Number of the archive's own records.
     own: u64,
-    /// Ends by the rules, and the longest time until one was told.
+    /// Number of events that expired by the rules, and the longest time until an end was reported.
     over: u64,
     latest: i64,
-    /// Events that the quota took, and when the last of them was last seen.
+    /// Number of events that were deleted for the quota, and when the last of them was last seen.
     taken: u64,
     taken_until: i64,
     version: u64,
-    /// Of which messages are parts, of this length. They can hardly be compressed.
+    /// A text that can hardly be compressed. Messages are parts of it.
     text: String,
     message_len: usize,
     random: fastrand::Rng,
@@ -116,7 +116,7 @@ impl Quarter {
         options.clock = Arc::new(clock.clone());
         options.free_space_min = 0;
         options.segment_bytes = SEGMENT_BYTES;
-        // Messages are parts of one text.
+        // All messages are parts of one text, which the store must not learn.
         options.learn_to_compress = false;
         let store = Arc::new(EmbeddedStore::open(folder, options).unwrap());
         let watch = store.watch(Bytes::new(), REVISION_OF_NEW).await.unwrap();
@@ -162,7 +162,8 @@ impl Quarter {
         found.is_some()
     }
 
-    /// Commits observations, if any, and the position; hears what the store tells up to then.
+    /// Commits observations, if there are any, and the position. Then reads what the store reports
+    /// up to then.
     async fn commit(&mut self, observations: &[Observation]) {
         self.position.complete_until = self.now();
         let with = With::default();
@@ -176,7 +177,7 @@ impl Quarter {
         while self.watch.revision() < reached {
             self.hear().await;
         }
-        // Of what is over and not told yet, the store may tell some at any moment.
+        // The store may report events that have expired at any moment.
         let next = self.ends.first().map_or(i64::MAX, |(end, _)| *end);
         if next > self.now() {
             let expected = self.lives.len() as u64 + self.own;
@@ -184,7 +185,7 @@ impl Quarter {
         }
     }
 
-    /// Hears what the store tells next.
+    /// Reads the next report of the store.
     async fn hear(&mut self) {
         let changes = self.watch.next().await.unwrap();
         for change in &changes {
@@ -218,8 +219,7 @@ impl Quarter {
         }
     }
 
-    /// Lets time pass until a moment. Each event is there until its end, and no longer, and that is
-    /// told.
+    /// Lets time pass. Each event exists exactly until its end, and the store reports it.
     async fn pass_until(&mut self, moment: i64) {
         while let Some((end, key)) = self.ends.first().cloned()
             && end <= moment
@@ -238,7 +238,7 @@ impl Quarter {
         self.set(moment.max(self.now()));
     }
 
-    /// Observes an event, and notes when it has to end.
+    /// Makes an observation of an event, and notes when it must expire.
     fn observation(&mut self, name: String, kind: Kind) -> Observation {
         let (namespace, event_type, reason, life) = kind;
         self.version += 1;
@@ -287,7 +287,7 @@ impl Quarter {
         self.commit(&observations).await;
     }
 
-    /// Looks at the quota, as an archive does. Whether something was deleted for it.
+    /// Checks the quota as an archive does. Returns whether something was deleted for it.
     async fn look(&mut self) -> bool {
         let is_over = match &mut self.quota {
             Some(quota) => quota.keep(&self.keeper).await.unwrap(),
@@ -299,7 +299,7 @@ impl Quarter {
         is_over
     }
 
-    /// Lets time pass from look to look until no more than this is on the disk.
+    /// Lets time pass from check to check until the disk has at most this number of bytes.
     async fn settle(&mut self, disk_bytes: u64, looks: u32) {
         for _ in 0..looks {
             if self.stats().await.disk_bytes <= disk_bytes {
@@ -319,8 +319,8 @@ impl Quarter {
         }
     }
 
-    /// Exactly those events are there that are not over by the rules, and were not taken for the
-    /// quota, as they were observed before some time.
+    /// Checks that exactly those events exist that have not expired by the rules, and were not
+    /// deleted for the quota because they were observed before some time.
     async fn check_events(&self) {
         let now = self.now();
         let request = ListRequest::default().after(keys::BEFORE_EVENTS);
@@ -336,8 +336,8 @@ impl Quarter {
         assert!(self.taken == 0 || self.taken_until < trimmed.before);
     }
 
-    /// The log takes about twice the space of what lives, and about two segments more. With a quota
-    /// there is at most half as much again, until space is given back.
+    /// Checks the bytes on disk. The log takes about twice the space of what exists, and about two
+    /// segments more. With a quota it takes at most half as much again, until space is released.
     async fn check_bytes(&mut self, quota: Option<u64>) {
         let stats = self.stats().await;
         let living = stats.value_bytes + RECORD_BYTES * stats.records;
@@ -384,7 +384,7 @@ async fn in_a_quarter_each_end_comes_in_time_and_bytes_stay_within_their_bound()
             }
             Some(_) => assert!(quarter.taken > 0),
         }
-        // Nothing is written any more: the store looks at the clock by itself.
+        // Nothing more is written. The store looks at the clock by itself.
         let (end, key) = quarter.ends.first().cloned().unwrap();
         quarter.set(quarter.now().max(end + 4 * SECOND));
         while quarter.lives.contains_key(&key) {

@@ -1,11 +1,11 @@
-//! A quota of bytes: a cluster that takes more gives the events observed first of the namespaces
-//! that take most ([`fair_share`](super::fair_share)).
+//! Keeps a quota of bytes. If a cluster uses more, the namespaces that use most lose the events
+//! that were observed first ([`fair_share`](super::fair_share)).
 //!
-//! The store releases space some time after events are deleted, so a quota is approached in steps,
-//! and what a step deleted counts as released until it is, or until it has taken too long.
+//! The store releases space some time after events are deleted, so the quota is reached in steps.
+//! What a step deleted counts as released until it is, or until that has taken too long.
 //!
-//! A step reads everything that is kept once, and what is kept of a namespace that has to give up
-//! to four times. It follows a growth of a tenth of the quota.
+//! A step reads everything that is kept once, and up to four times what is kept of a namespace that
+//! loses events. The next step follows when the space has grown by a tenth of the quota.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -22,29 +22,30 @@ use super::keys;
 use super::own::{json, parse};
 use crate::version::record;
 
-/// Records examined per page.
+/// Number of records that are read per page.
 const PAGE: usize = 500;
-/// Attempts at a page while others write to it.
+/// Maximum attempts to change a page while others write to it.
 const TRIES: u32 = 16;
-/// The part of its quota that a cluster takes after a step, in percent.
+/// The part of the quota, in percent, that a cluster uses after a step.
 const TARGET: u64 = 90;
-/// After this time, deleted events whose space is not released count as kept again.
+/// Time after which deleted events count as kept again if their space was not released.
 const PATIENCE_MILLIS: i64 = 6 * HOUR_MILLIS;
-/// The store releases whole segments of its log: a quota has at least this number of them,
-/// unless they were shorter than the minimum.
+/// Minimum number of segments in a quota, unless segments would be too short. The store releases
+/// whole segments of its log.
 const SEGMENTS_MIN: u64 = 32;
 const SEGMENT_BYTES_MIN: u64 = 4 << 20;
-/// Writes of a commit beside deletions: the marks of what was deleted.
+/// Number of writes in a commit beside the deletions: the notes of what was deleted.
 const MARKS: usize = 2;
 
-/// Events deleted to keep the quota.
+/// Events that were deleted to keep the quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trimmed {
     /// Number of events.
     pub events: u64,
-    /// All of them had been observed before this time, in milliseconds since 1970. (Programs before
-    /// this one noted the time before which all events were deleted, as it was in the events.)
+    /// Time before which all of them were observed, in milliseconds since 1970. (Earlier versions
+    /// of the program noted the time before which all of them were last seen, as stated in the
+    /// events.)
     pub before: i64,
 }
 
@@ -66,27 +67,27 @@ impl From<Trimmed> for OverQuota {
     }
 }
 
-/// The longest segments of the store of a cluster with a quota. It can release what a step deletes
-/// only if that fills some of them.
+/// Returns the maximum length of segments in the store of a cluster with a quota. The store can
+/// release what a step deletes only if that fills whole segments.
 pub(crate) fn segment_bytes_max(quota: u64) -> u64 {
     (quota / SEGMENTS_MIN).max(SEGMENT_BYTES_MIN)
 }
 
-/// What was deleted to keep a quota and still takes space.
+/// What was deleted to keep a quota, and still uses space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Unreleased {
-    /// About how many bytes on disk that is.
+    /// About how many bytes on disk it uses.
     bytes: u64,
-    /// The fewest bytes of the store since the last of it was deleted.
+    /// The fewest bytes of the store since the last deletion.
     disk_bytes: u64,
     /// When the first of it was deleted, in milliseconds since 1970.
     since: i64,
 }
 
 impl Unreleased {
-    /// Notes the bytes on disk: if they are fewer than ever since, as many were released. Growth
-    /// hides that, so that too little is deleted rather than too much.
+    /// Notes the bytes on disk. If they are fewer than at any time since, the difference was
+    /// released. Growth hides a release, so that rather too little is deleted than too much.
     fn look(&mut self, disk_bytes: u64, quota: u64, now: UnixMillis) {
         let ago = now.0.saturating_sub(self.since);
         if disk_bytes <= quota || !(0..PATIENCE_MILLIS).contains(&ago) {
@@ -97,7 +98,7 @@ impl Unreleased {
         self.disk_bytes = self.disk_bytes.min(disk_bytes);
     }
 
-    /// The same after more was deleted, from a store that takes `disk_bytes`.
+    /// Adds a further deletion, in a store of `disk_bytes`.
     fn and(self, bytes: u64, disk_bytes: u64, now: UnixMillis) -> Self {
         Self {
             bytes: self.bytes.saturating_add(bytes),
@@ -107,12 +108,12 @@ impl Unreleased {
     }
 }
 
-/// What the store has of it.
+/// The stored note about the quota.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Mark {
     #[serde(flatten)]
     trimmed: Trimmed,
-    /// Another process must not delete in its place once more.
+    /// What is not released yet. Otherwise the next process would delete as much again.
     #[serde(default)]
     unreleased: Unreleased,
 }
@@ -126,21 +127,22 @@ async fn mark<T: Default + for<'a> Deserialize<'a>>(
     Ok(found.unwrap_or_default())
 }
 
-/// Events deleted so far to keep the quota.
+/// Reads how many events were deleted so far to keep the quota.
 pub(crate) async fn trimmed(keeper: &Keeper) -> Result<Trimmed, ReadError> {
     let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
     Ok(mark.trimmed)
 }
 
-/// Those of a namespace, unless retention would have ended all of them by now.
+/// Reads the events of a namespace that were deleted to keep the quota, unless all of them would
+/// have expired by now.
 pub(crate) async fn trimmed_of(keeper: &Keeper, namespace: &str) -> Result<Trimmed, ReadError> {
     mark(keeper, keys::trimmed_of(namespace)).await
 }
 
-/// The quota of a cluster.
+/// Keeps the quota of a cluster.
 pub(crate) struct Quota {
     bytes: u64,
-    /// `None` until the store was looked at.
+    /// `None` before the first check of the store.
     unreleased: Option<Unreleased>,
 }
 
@@ -152,8 +154,8 @@ impl Quota {
         }
     }
 
-    /// If the cluster takes more than its quota, without what is about to be released, deletes the
-    /// events observed first of the namespaces that take most. Returns whether it did.
+    /// If the cluster uses more than its quota, not counting what will soon be released, deletes
+    /// the events observed first of the namespaces that use most. Returns whether it deleted any.
     pub(crate) async fn keep(&mut self, keeper: &Keeper) -> Result<bool, KeepError> {
         let stats = keeper.store.stats().await?;
         if self.unreleased.is_none() {
@@ -175,17 +177,17 @@ impl Quota {
     }
 }
 
-/// What a cluster takes when it takes too much.
+/// The space of a cluster that exceeds its quota.
 struct Step {
     disk_bytes: u64,
-    /// The uncompressed length of the values that are kept, which measures the space of some.
+    /// Bytes of all kept values before compression, which is the unit for parts of them.
     value_bytes: u64,
-    /// Bytes on disk without what is about to be released.
+    /// Bytes on disk, without what will soon be released.
     taken: u64,
 }
 
 impl Step {
-    /// See [`Quota::keep`].
+    /// Deletes one step of events; see [`Quota::keep`].
     async fn trim(
         &self,
         keeper: &Keeper,
@@ -198,14 +200,14 @@ impl Step {
         for excess in usages(keeper).await?.excesses(surplus) {
             match self.trim_namespace(keeper, &excess, unreleased).await {
                 Ok(is) => is_done |= is,
-                // The others give their part.
+                // The other namespaces still lose their part.
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         failure.map_or(Ok(is_done), Err)
     }
 
-    /// Deletes the excess of a namespace. Returns whether something was deleted.
+    /// Deletes the excess of a namespace. Returns whether it deleted any event.
     async fn trim_namespace(
         &self,
         keeper: &Keeper,
@@ -243,7 +245,7 @@ impl Step {
             let bytes = |record| Found::of(keeper, record).bytes(excess);
             let noted = after_these(goes.iter().map(bytes).sum());
             let removed = match goes.as_slice() {
-                // Nothing is noted: a full disk would refuse it.
+                // Nothing is written, since a full disk would refuse it.
                 [] => Some(0),
                 goes => delete(keeper, &excess.namespace, goes, noted).await?,
             };
@@ -253,7 +255,7 @@ impl Step {
                     cut.bytes = left;
                     *unreleased = after_these(removed);
                 }
-                // Which of them was observed again shows when they are read again.
+                // One of the events was observed again. Reading them again shows which.
                 None if tries > 0 => {
                     tries -= 1;
                     pages.again(before);
@@ -267,7 +269,7 @@ impl Step {
     }
 }
 
-/// The records of a namespace, or all records, page by page.
+/// Reads the records of a namespace, or all records, page by page.
 struct Pages {
     prefix: Bytes,
     after: Option<Place>,
@@ -290,7 +292,7 @@ impl Pages {
         }
     }
 
-    /// Reads the page after a place once more.
+    /// Reads the page after a place again.
     fn again(&mut self, after: Option<Place>) {
         (self.after, self.is_over) = (after, false);
     }
@@ -313,9 +315,9 @@ impl Pages {
     }
 }
 
-/// What matters of an event.
+/// The relevant data of an event.
 struct Found {
-    /// When its newest version was observed. One that cannot be read goes first.
+    /// When its newest version was observed. An event that cannot be read counts as the oldest.
     observed_at: i64,
     len: u64,
     chunks: u64,
@@ -327,7 +329,7 @@ impl Found {
         let (observed_at, chunks) =
             read.map_or((0, 0), |read| (read.newest.observed_at.0, read.chunks));
         Self {
-            // An imported one may say something else, and the clock may have been ahead.
+            // The time may be wrong, from an import or from a clock that was ahead.
             observed_at: observed_at.clamp(0, keeper.clock.now().0.max(0)),
             len: found.value.len() as u64,
             chunks,
@@ -339,7 +341,7 @@ impl Found {
     }
 }
 
-/// The space of each namespace.
+/// Computes the space of each namespace.
 async fn usages(keeper: &Keeper) -> Result<Usages, ReadError> {
     let mut usages = Usages::new(NAMESPACES_MAX);
     let mut pages = Pages::all();
@@ -360,21 +362,21 @@ async fn usages(keeper: &Keeper) -> Result<Usages, ReadError> {
     Ok(usages)
 }
 
-/// Its key has only the uid of its event.
+/// Returns the namespace of a chunk, whose key has only the uid of its event.
 fn namespace_of_chunk(value: &Bytes) -> Option<String> {
     let event = record::event(value).ok()?;
     let event = codec::decode_stored(&event, 0).ok()?;
     Some(event.metadata?.namespace().to_owned())
 }
 
-/// A part of something, as a number has it in a whole.
+/// Returns the share of `of` that `part` has in `whole`.
 fn share(of: u64, part: u64, whole: u64) -> u64 {
     let share = u128::from(of) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// Deletes events of a namespace that were read, all or none, with their older versions. Returns
-/// their bytes. If one was observed again meanwhile, none is deleted.
+/// Deletes events of a namespace that were read, with their older versions. Returns their bytes. If
+/// one of them was observed again meanwhile, none is deleted.
 pub(super) async fn delete(
     keeper: &Keeper,
     namespace: &str,
@@ -393,7 +395,7 @@ pub(super) async fn delete(
     };
     let of_namespace = trimmed_of(keeper, namespace).await?.and(number, before);
     let mut of_namespace = NewRecord::new(json(&of_namespace));
-    // Then none of them would be kept any more.
+    // If it is there, its expiry stays; with no expiry, none of them would be kept any more.
     of_namespace.expires_at = match keeper.store.get(keys::trimmed_of(namespace)).await? {
         Some(former) => former.expires_at,
         None => Some(UnixMillis(0)),
@@ -426,7 +428,7 @@ pub(super) async fn delete(
     ))
 }
 
-/// The prefix of the chunks of an event, if it may have some.
+/// Returns the prefix of an event's chunks, if it may have some.
 fn chunks(found: &Record) -> Option<Bytes> {
     let record = record::Record::decode(&found.value).ok()?;
     let id = keys::id(&record.newest.uid, &found.key);
@@ -441,13 +443,13 @@ mod tests {
     fn what_is_deleted_counts_as_released_until_it_is_or_takes_too_long() {
         let begun = UnixMillis(1_700_000_000_000);
         let at = |minutes: i64| UnixMillis(begun.0 + minutes * 60_000);
-        // Of 220 bytes 40 are deleted, and 10 more later.
+        // Of 220 bytes, 40 are deleted, and later 10 more.
         let mut unreleased = Unreleased::default().and(40, 220, begun);
         for (disk_bytes, minutes, expected) in [(220, 1, 40), (230, 2, 40), (200, 3, 20)] {
             unreleased.look(disk_bytes, 170, at(minutes));
             assert_eq!(unreleased.bytes, expected, "{minutes}");
         }
-        // Bytes that come and go are released once.
+        // Bytes that are freed and used again count as released once.
         for (disk_bytes, minutes) in [(215, 4), (200, 5), (215, 6)] {
             unreleased.look(disk_bytes, 170, at(minutes));
             assert_eq!(unreleased.bytes, 20, "{minutes}");
@@ -456,13 +458,13 @@ mod tests {
         for (disk_bytes, minutes, expected) in [
             (215, 8, 30),
             (214, 359, 29),
-            // Six hours after the first.
+            // Six hours after the first deletion.
             (214, 360, 0),
         ] {
             unreleased.look(disk_bytes, 170, at(minutes));
             assert_eq!(unreleased.bytes, expected, "{minutes}");
         }
-        // Within the quota there is nothing to wait for, nor after the clock was set back.
+        // Within the quota, or after the clock was set back, nothing is waited for.
         for (disk_bytes, minutes, expected) in [(210, 401, 10), (170, 402, 0), (210, 399, 0)] {
             let mut unreleased = Unreleased::default().and(10, 210, at(400));
             unreleased.look(disk_bytes, 170, at(minutes));

@@ -1,4 +1,4 @@
-//! What the quota takes, and from whom.
+//! Which events are deleted for the quota.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::{keys, quota};
 
 /// The year 2999.
 const FAR: i64 = 32_472_144_000;
-/// Times in events: whatever their writers like.
+/// Times in events, as their authors may choose them.
 const ODD: [i64; 6] = [
     0,
     1,
@@ -34,7 +34,7 @@ fn month() -> super::keeper::KeepFor {
     days(Arc::new(Mutex::new(30)))
 }
 
-/// Number of events by namespace.
+/// Returns the number of events by namespace.
 async fn by_namespace(kept: &Kept) -> BTreeMap<String, u64> {
     let mut numbers = BTreeMap::new();
     for event in kept.events().await {
@@ -44,8 +44,8 @@ async fn by_namespace(kept: &Kept) -> BTreeMap<String, u64> {
     numbers
 }
 
-/// Steps until the cluster takes no more than its quota, by what is deleted if not yet by what is
-/// released.
+/// Makes steps until the cluster is within its quota, counting what is deleted even if its space is
+/// not released yet.
 async fn keep(kept: &Kept, quota: &mut Quota) {
     for _ in 0..8 {
         if !quota.keep(&kept.keeper).await.unwrap() {
@@ -56,7 +56,8 @@ async fn keep(kept: &Kept, quota: &mut Quota) {
     }
 }
 
-/// Events dated 2999 were always the newest, and all others went before them.
+/// Sorted by their own times, events of 2999 would always be the newest, and all others would be
+/// deleted first.
 #[tokio::test]
 async fn a_namespace_whose_events_are_of_the_future_takes_no_room_from_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +83,7 @@ async fn a_namespace_whose_events_are_of_the_future_takes_no_room_from_others() 
         let numbers = by_namespace(&kept).await;
         assert_eq!((numbers["shop"], numbers["bank"]), (honest, 200));
         assert!(numbers["storm"] > 0);
-        // Its space is released.
+        // The space of the deleted events is released.
         kept.clock.advance(HOUR);
         kept.keeper.store.expire().await.unwrap();
     }
@@ -97,7 +98,7 @@ async fn a_namespace_whose_events_are_of_the_future_takes_no_room_from_others() 
     kept.keeper.store.close().await;
 }
 
-/// The quota took whole hours, and so everything.
+/// If whole hours were deleted, nothing would be left.
 #[tokio::test]
 async fn of_a_storm_within_the_hour_stays_what_fits() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +119,7 @@ async fn of_a_storm_within_the_hour_stays_what_fits() {
     kept.keeper.store.close().await;
 }
 
-/// Within a namespace the order is that of observing, whatever the events say.
+/// Within a namespace, the order of observation decides, whatever the events state.
 #[tokio::test]
 async fn events_go_in_the_order_in_which_they_were_observed() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,14 +137,14 @@ async fn events_go_in_the_order_in_which_they_were_observed() {
     let mut left: Vec<_> = numbers.collect();
     left.sort_unstable();
     assert!((500..1500).contains(&left.len()), "{}", left.len());
-    // A commit has twenty events that were observed at once, of which some may go.
+    // A commit has twenty events that were observed at the same time, some of which may be deleted.
     let newest = kept.version - left.len() as u64 + 1 - 20;
     assert!(left[0] >= newest, "{} {newest}", left[0]);
     kept.keeper.store.close().await;
 }
 
-/// Whatever others write, and whatever times events say, a namespace below its fair share loses
-/// nothing, also of what waits to be sealed; and the quota is kept.
+/// Whatever others write, and whatever times events state, a namespace below its fair share loses
+/// nothing, also of what waits to be sealed. And the quota is kept.
 #[tokio::test]
 async fn an_honest_namespace_below_its_fair_share_loses_nothing() {
     for seed in 0..12 {
@@ -153,7 +154,7 @@ async fn an_honest_namespace_below_its_fair_share_loses_nothing() {
 }
 
 async fn storm(folder: &Path, seed: u64) {
-    /// Much more than the store takes beside the values.
+    /// Far more bytes than the store uses beside the values.
     const VALUES: u64 = 3 << 20;
     let mut random = fastrand::Rng::with_seed(seed);
     let mut kept = Kept::open(folder, month());
@@ -161,7 +162,7 @@ async fn storm(folder: &Path, seed: u64) {
     kept.message_len = random.usize(500..2_000);
     let storms = random.u64(1..5);
     let odd = |random: &mut fastrand::Rng| ODD[random.usize(..ODD.len())];
-    // Of at most five, one that takes a tenth is below its fair share.
+    // With at most five namespaces, one that uses a tenth is below its fair share.
     let mut number = VALUES / 10 / (kept.message_len as u64 + 300);
     kept.observe_in("shop", number, odd(&mut random)).await;
     let mut quota = None;
@@ -180,7 +181,7 @@ async fn storm(folder: &Path, seed: u64) {
         number += 1;
         let bytes = kept.disk_bytes().await / 100 * random.u64(80..98);
         if random.bool() {
-            // Another process.
+            // Another process begins here.
             quota = None;
         }
         let quota = quota.get_or_insert_with(|| Quota::new(bytes));
@@ -200,7 +201,7 @@ async fn storm(folder: &Path, seed: u64) {
     assert_eq!(told, number as usize, "seed {seed}");
 }
 
-/// How many versions of a namespace are told to be sealed, each once.
+/// Returns how many versions of a namespace are given to be sealed, each once.
 async fn told_of(keeper: Keeper, namespace: &str) -> usize {
     let keeper = Arc::new(keeper);
     let unsealed = Unsealed {
@@ -242,7 +243,7 @@ async fn beyond_its_quota_a_cluster_loses_its_oldest_events_and_says_so() {
     let trimmed = quota::trimmed(&kept.keeper).await.unwrap();
     assert_eq!(trimmed.events, 1000 - events.len() as u64);
     assert!((400..=700).contains(&trimmed.events), "{trimmed:?}");
-    // The hour that was cut has some of both.
+    // Of the hour in which the cut is, some events are left.
     let seen = |event: &Event| event.last_timestamp.unwrap().seconds.unwrap() * 1000;
     assert!(
         events
@@ -267,7 +268,7 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
     };
     let old = kept.keeper.store.newest(newest()).await.unwrap().records;
     assert_eq!(old.len(), 3);
-    // One of them gets further versions, some of which are in chunks.
+    // One of the events gets further versions, some of which are in chunks.
     let mut event = kept.events().await.remove(0);
     let name = event.metadata.as_ref().unwrap().name().to_owned();
     for count in 0..300 {
@@ -314,7 +315,7 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
         .unwrap()
         .over_quota;
     assert_eq!(trimmed.events, 0);
-    // Read again, they are deleted with all versions.
+    // After they are read again, they are deleted with all versions.
     let now = kept.keeper.store.newest(newest()).await.unwrap().records;
     assert!(
         now.iter()
@@ -327,8 +328,8 @@ async fn the_quota_takes_no_event_that_is_observed_again_just_then() {
     kept.keeper.store.close().await;
 }
 
-/// Space is released some time after events were deleted, if ever: until then, and in the next
-/// process, too, no more events are deleted for it.
+/// Space is released some time after events were deleted, or never. Until then, no more events are
+/// deleted for it, not even by the next process.
 #[tokio::test]
 async fn a_small_quota_takes_about_what_is_too_much() {
     const QUOTA: u64 = 20 << 20;
@@ -373,8 +374,8 @@ fn segments_are_a_part_of_the_quota_but_not_too_short() {
     }
 }
 
-/// Versions of some events, each of which differs so much from the one before that it is in a
-/// record of its own.
+/// Observes versions of some events. Each differs so much from the one before that it gets a record
+/// of its own.
 async fn observe_chunks(kept: &mut Kept, events: u64, versions: u64) {
     for _ in 0..versions {
         let observations: Vec<_> = (0..events).map(|event| observation(kept, event)).collect();
@@ -411,7 +412,7 @@ async fn records(kept: &Kept, prefix: &'static [u8]) -> Vec<tidings_store::Recor
     kept.keeper.store.list(list).await.unwrap().records
 }
 
-/// The writes of one commit were more than it can have, so that nothing was deleted ever.
+/// The writes were more than one commit can have, so nothing was ever deleted.
 #[tokio::test]
 async fn events_with_very_many_versions_are_deleted_as_others_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -429,7 +430,7 @@ async fn events_with_very_many_versions_are_deleted_as_others_are() {
     kept.keeper.store.close().await;
 }
 
-/// The same where deletions at the source are mirrored: following stood still.
+/// The same with mirrored deletions, where following would stop.
 #[tokio::test]
 async fn ends_of_events_with_very_many_versions_are_mirrored_as_others_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -451,7 +452,7 @@ async fn ends_of_events_with_very_many_versions_are_mirrored_as_others_are() {
     kept.keeper.store.close().await;
 }
 
-/// What it noted was less than it deleted, so that as much was deleted once more.
+/// If it noted less than it deleted, as much would be deleted again.
 #[tokio::test]
 async fn a_process_that_follows_deletes_nothing_for_what_is_about_to_be_released() {
     let folder = tempfile::tempdir().unwrap();

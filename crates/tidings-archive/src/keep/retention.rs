@@ -3,7 +3,7 @@
 //! The time at which an event expires is written with its newest version. When the rules change,
 //! every record gets the time of the new rules, once, in the background.
 //!
-//! Invariant: the name of the rules is in the store only if they were applied to everything.
+//! Invariant: the store has the name of the rules only if they were applied to everything.
 
 use std::sync::Arc;
 
@@ -22,24 +22,25 @@ use super::lives::{Applied, EndedByRules};
 use super::own::{json, parse};
 use crate::version::record;
 
-/// Records examined per page.
+/// Number of records that are read per page.
 const PAGE: usize = 500;
-/// Attempts at a page while others write to it.
+/// Maximum attempts to change a page while others write to it.
 const TRIES: u32 = 16;
 
-/// What became of rules.
+/// The result of applying rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Whether records were left out, as they are over by a clock that is not believed yet.
+    /// Whether some records were left out, because they have expired only by a clock that is not
+    /// believed yet.
     pub(crate) waits: bool,
-    /// Number of events that ended at once.
+    /// Number of events that expired at once.
     pub(crate) ended: u64,
-    /// Number of events that were looked at.
+    /// Number of events that were examined.
     pub(crate) events: u64,
 }
 
 /// Gives every record the expiry of the rules, unless these rules were applied before. On a full
-/// disk only what is over is deleted, and the error says so.
+/// disk, only expired records are deleted, and an error is returned.
 pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<Outcome, KeepError> {
     let key = Bytes::from_static(keys::RETENTION);
     let mut outcome = Outcome::default();
@@ -56,17 +57,18 @@ pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<Outcome, KeepE
         .0
         .saturating_sub(keeper.store.confirmed().0);
     if ahead > HOUR_MILLIS {
-        // Records that are over by the clock alone are hidden, and would be passed over.
+        // The store hides records that have expired by such a clock, so they would be skipped.
         outcome.waits = true;
         return Ok(outcome);
     }
     if former.is_some() {
-        // If the process ends in between, neither these nor the former ones hold for everything.
+        // If the process ends before the new rules are applied, neither these nor the former ones
+        // hold for everything.
         let forget = vec![Write::delete(key.clone())];
         keeper.store.write_all(forget).await?;
     }
     let mut refused = None;
-    // Events first: older versions that become a chunk meanwhile have the end of their event.
+    // Events come first: older versions that become a chunk meanwhile get their event's expiry.
     apply_behind(keeper, b"", keys::BEFORE_EVENTS, &mut refused, &mut outcome).await?;
     apply_behind(keeper, keys::CHUNKS, b"", &mut refused, &mut outcome).await?;
     if let Some(error) = refused {
@@ -86,7 +88,8 @@ pub(crate) async fn apply(keeper: &Keeper, rules: &str) -> Result<Outcome, KeepE
     Ok(outcome)
 }
 
-/// What the rules in force end; `None` if it is not known, as where nothing is followed.
+/// Returns the rules in force, for coverage; `None` if they are not known, as where nothing is
+/// followed.
 pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, ReadError> {
     let Some(in_force) = keeper.in_force.get() else {
         return Ok(None);
@@ -111,8 +114,8 @@ pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, Read
     }))
 }
 
-/// Gives the records under a prefix, behind a key, the expiry of the rules. What is refused for
-/// want of space is left out.
+/// Gives the records with a prefix, after a key, the expiry of the rules. What a full disk refuses
+/// is left out.
 async fn apply_behind(
     keeper: &Keeper,
     prefix: &'static [u8],
@@ -135,8 +138,8 @@ async fn apply_behind(
                 after = last.key.clone();
                 (limit, tries) = (PAGE, TRIES);
             }
-            // Not everything is written by the rules: an end at the source and a new name leave the
-            // expiry as it was. So they are read again, fewer at a time.
+            // A record was written meanwhile. Not every write uses the rules, since an end and a
+            // new name do not change the expiry. So the page is read again, with fewer records.
             Err(error) if tries > 0 && is_of_others(&error) => {
                 tries -= 1;
                 limit = (limit / 2).max(1);
@@ -146,8 +149,8 @@ async fn apply_behind(
     }
 }
 
-/// Gives records that were read the expiry of the rules. Those that are over are deleted in a
-/// commit of their own, which a full disk does not refuse.
+/// Gives records that were read the expiry of the rules. Expired ones are deleted in a commit of
+/// their own, which a full disk does not refuse.
 async fn apply_to(
     keeper: &Keeper,
     records: &[Record],
@@ -163,7 +166,7 @@ async fn apply_to(
             None => {}
         }
     }
-    // A clock that is ahead ends nothing for good.
+    // A clock that is ahead deletes nothing for good.
     let over = deletes.len();
     deletes.retain(|delete| delete.1 <= believed);
     outcome.waits |= deletes.len() < over;
@@ -186,7 +189,7 @@ async fn apply_to(
     }
 }
 
-/// Deletes what is over by changed rules. Returns the number of events among it.
+/// Deletes records that have expired by changed rules. Returns the number of events among them.
 async fn delete(keeper: &Keeper, mut deletes: Vec<Write>) -> Result<u64, WriteError> {
     let events = deletes.iter().filter(|write| !keys::is_own(&write.key));
     let events = events.count() as u64;
@@ -203,7 +206,8 @@ async fn delete(keeper: &Keeper, mut deletes: Vec<Write>) -> Result<u64, WriteEr
     Ok(events)
 }
 
-/// Events that ended at once when rules were changed, since the folder was made.
+/// Reads the number of events that expired at once when rules were changed, since the folder was
+/// made.
 pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<u64, ReadError> {
     let found = keeper
         .store
@@ -213,7 +217,8 @@ pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<u64, ReadError> {
     Ok(found.transpose()?.unwrap_or_default().events)
 }
 
-/// What gives a record the expiry of the rules, if it has another one, and when that is.
+/// Returns the write that gives a record the expiry of the rules, and that expiry; `None` if it has
+/// it already.
 fn changed(keeper: &Keeper, found: &Record) -> Option<(Write, UnixMillis)> {
     let record = record::Record::decode(&found.value).ok()?;
     let event = codec::decode_stored(&record.newest.event, 0).ok()?;

@@ -1,4 +1,4 @@
-//! Retention over months of a manual clock.
+//! Retention over months by a manual clock.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -72,13 +72,13 @@ impl Kept {
         self.keeper.store.stats().await.unwrap().disk_bytes
     }
 
-    /// Events of one moment, half of them warnings.
+    /// Observes events at one time, half of them warnings.
     pub(super) async fn observe(&mut self, number: u64) {
         let seconds = self.clock.now().0 / 1000;
         self.observe_in("shop", number, seconds).await;
     }
 
-    /// Events of a namespace that say when they happened.
+    /// Observes events of a namespace that state these times.
     pub(super) async fn observe_in(&mut self, namespace: &str, number: u64, seconds: i64) {
         let observations = (0..number).map(|at| {
             self.version += 1;
@@ -125,7 +125,7 @@ impl Kept {
     }
 }
 
-/// A number of days for warnings, and a week for other events.
+/// Rules that keep warnings for a number of days, and other events for a week.
 pub(super) fn days(warnings: Arc<Mutex<u32>>) -> KeepFor {
     Arc::new(move |event: &Event| match event.r#type() {
         "Warning" => DAY * *warnings.lock().unwrap(),
@@ -167,7 +167,7 @@ async fn each_event_is_kept_as_long_as_the_rules_say_and_changed_rules_act_on_wh
     assert_eq!((outcome.ended, outcome.events), (ended, before as u64));
     let totals = coverage.totals.unwrap();
     assert_eq!(totals.ended_by_rules, ended);
-    // Seven days remain, though the space of some older events is not released.
+    // Seven days of events are left, though the space of some older events is not released yet.
     let hours = (kept.clock.now().0 - totals.kept_since.unwrap().0) / HOUR;
     assert!((7 * 24 - 1..=7 * 24 + 1).contains(&hours), "{hours}");
     let counted = coverage::counted(&kept.keeper, "prod").await.unwrap();
@@ -191,7 +191,7 @@ async fn the_hour_since_which_events_are_kept_does_not_depend_on_when_it_is_aske
     kept.keeper.store.close().await;
 }
 
-/// One event may say that it was seen in 1970.
+/// An event may state that it was seen in 1970.
 #[tokio::test]
 async fn events_are_not_kept_since_before_the_cluster_was_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ async fn events_are_not_kept_since_before_the_cluster_was_followed() {
     kept.keeper.store.close().await;
 }
 
-/// Who may list the events of a namespace learns nothing of others.
+/// Users who may list the events of a namespace learn nothing about others.
 #[tokio::test]
 async fn the_coverage_of_a_namespace_has_nothing_of_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
     assert_eq!(coverage.retention, Some(expected(None)));
     retention::apply(&kept.keeper, "30d").await.unwrap();
     let applied_at = kept.clock.now().0;
-    // Applied at each start, they hold since the first.
+    // The same rules are applied at each start, and hold since the first.
     kept.clock.advance(HOUR);
     retention::apply(&kept.keeper, "30d").await.unwrap();
     for coverage in [
@@ -322,7 +322,7 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     };
     let none = full.keeper.keep(&[], "", &mut position, With::default());
     refused(none.await.unwrap_err());
-    // An event is deleted, and then those that were last seen longest ago.
+    // One event is deleted, and then those that were last seen longest ago.
     let events = ListRequest::default().after(keys::BEFORE_EVENTS);
     let newest = full.keeper.store.list(events).await.unwrap().records;
     let key = newest.last().unwrap().key.clone();
@@ -331,9 +331,10 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     let mut quota = Quota::new(full.disk_bytes().await / 2);
     assert!(quota.keep(&full.keeper).await.unwrap());
     let left = full.events().await.len();
-    // The journal takes space, too.
+    // The journal uses space too.
     assert!((100..=600).contains(&left), "{left}");
-    // Rules end what is over by them, and say that they are not applied.
+    // Applying the rules deletes what has expired by them, and reports that they are not applied to
+    // everything.
     *warnings.lock().unwrap() = 0;
     refused(retention::apply(&full.keeper, "0d").await.unwrap_err());
     let events = full.events().await;
@@ -341,12 +342,12 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     assert!(events.len() < left && !events.is_empty());
     let rules = Bytes::from_static(keys::RETENTION);
     assert_eq!(full.keeper.store.get(rules).await.unwrap(), None);
-    // What is sealed is taken out of the journal.
+    // What is sealed is removed from the journal.
     let unsealed = Unsealed {
         keeper: Arc::new(full.keeper),
     };
     assert_eq!(unsealed.waiting(), Some(1000));
-    // There never were as many.
+    // There were never that many entries.
     let error = unsealed.sealed(u64::MAX).await.unwrap_err();
     assert!(matches!(error, JournalError::NotGiven { .. }), "{error}");
     assert_eq!(unsealed.waiting(), Some(1000));
@@ -362,7 +363,7 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     unsealed.keeper.store.close().await;
 }
 
-/// An end at the source, say, does not change when an event expires.
+/// For example, an end at the source does not change when an event expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_are_applied_to_what_is_written_meanwhile() {
     let folder = tempfile::tempdir().unwrap();

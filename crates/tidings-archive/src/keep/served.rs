@@ -1,8 +1,7 @@
-//! A cluster's store as the API serves it: only the newest versions of events, and revisions by the
-//! store's own numbers.
+//! A cluster's store as the API serves it: only the newest versions of events, with revisions in
+//! the numbers of this store.
 //!
-//! A number of another store is answered as one whose history is forgotten, so that its client
-//! begins anew.
+//! A number of another store is answered like a compacted one, so that the client lists again.
 
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use super::keys::{self, EARLIEST};
 use super::numbers::Numbers;
 use crate::version::record;
 
-/// See the module documentation.
+/// The store of one cluster for the API.
 pub(crate) struct ServedStore {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) numbers: Numbers,
@@ -32,7 +31,7 @@ fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
     Box::pin(async { Err(Fault::Storage(Arc::new(ReadOnly)).into()) })
 }
 
-/// The record of the newest version.
+/// Returns the record of the newest version of an event.
 fn event(record: &Record, numbers: Numbers) -> Result<Record, Fault> {
     let value = record::event(&record.value).map_err(|error| Fault::Corrupt(error.to_string()))?;
     Ok(Record {
@@ -89,7 +88,7 @@ impl ServedStore {
         &*self.keeper.store
     }
 
-    /// The revision that a reader asks for by its number.
+    /// Returns the revision with the number in a reader's request.
     fn asked(&self, number: u64) -> Result<Revision, ReadError> {
         let revision = self.numbers.revision(number);
         revision.ok_or_else(|| ReadError::Compacted {
@@ -211,7 +210,7 @@ impl Store for ServedStore {
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<(), WriteError>> {
         Box::pin(async move {
-            // What another store remembers is not forgotten here.
+            // A revision of another store is not protected from compaction here.
             let Some(revision) = self.numbers.revision(revision) else {
                 return Ok(());
             };
@@ -266,7 +265,7 @@ impl Watch for ServedWatch {
     }
 }
 
-/// A change of an event; `None` if its newest version did not change.
+/// Returns the change of an event; `None` if its newest version did not change.
 fn served(change: &Change, numbers: Numbers) -> Result<Option<Arc<Change>>, Fault> {
     if keys::is_own(change.key()) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What is served has the numbers of its store, and those of another store are refused.
+//! Answers have the numbers of their store, and numbers of another store are refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::served::ServedStore;
 
 const NOW: i64 = 1_700_000_000_000;
 
-/// A store in which these events were observed, one after the other.
+/// Opens a store in which these events were observed, one after the other.
 async fn served(folder: &Path, identity: &str, names: &[&str]) -> ServedStore {
     let clock = ManualClock::at(UnixMillis(NOW));
     let mut options = EmbeddedOptions::default();
@@ -82,7 +82,7 @@ async fn everything_served_has_the_numbers_of_its_store() {
         assert_eq!(found.as_ref(), Some(record));
     }
 
-    // They were seen at one time, so that the place between two pages is that of a revision.
+    // All events were seen at the same time, so that the place between two pages is a revision.
     let mut newest = Vec::new();
     let mut request = NewestRequest {
         limit: 1,
@@ -200,7 +200,7 @@ async fn errors_have_the_numbers_of_the_store() {
     }
 }
 
-/// Whether it is far ahead or far behind.
+/// It does not matter whether the number is far ahead or far behind.
 #[tokio::test]
 async fn a_number_of_another_store_is_one_whose_history_is_forgotten() {
     let folder = tempfile::tempdir().unwrap();
@@ -210,7 +210,8 @@ async fn a_number_of_another_store_is_one_whose_history_is_forgotten() {
     ];
     for (mine, other) in [(0, 1), (1, 0)] {
         let (store, number) = (&stores[mine], stores[other].revision());
-        // That of a source, or of an archive before it had numbers of its own.
+        // These are numbers of a source, or of an archive of an earlier version, which had no
+        // numbers of its own.
         for number in [number, 2, 1_000_000] {
             assert!(!store.is_own(number));
             let error = store.list(ListRequest::default().at(number)).await;
@@ -239,7 +240,7 @@ async fn a_number_of_another_store_is_one_whose_history_is_forgotten() {
             assert!(matches!(error, WriteError::Conflict { .. }), "{error}");
             store.compact(number).await.unwrap();
         }
-        // With this number every store begins: all that is remembered follows it.
+        // Every store begins with this number, so everything that it still has follows it.
         assert!(store.is_own(1) && store.watch("".into(), 1).await.is_ok());
         assert!(store.get("shop/a".into()).await.unwrap().is_some());
     }

@@ -1,4 +1,4 @@
-//! A record in a batch: what observations, ends and deletions make of it.
+//! A record in a batch, as observations, ends and deletions change it.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::version::record::{Gone, Record};
 /// A record that a batch changes.
 #[derive(Default)]
 pub(super) struct Slot {
-    /// The stored revision.
+    /// The revision of the stored record.
     pub(super) found: Option<Revision>,
-    /// The new record.
+    /// The changed record.
     pub(super) record: Option<Record>,
     pub(super) index: Index,
     pub(super) expires_at: Option<UnixMillis>,
     pub(super) is_changed: bool,
-    /// Of an event that is deleted here, too: the version of its end.
+    /// The version of an event's end, even if the event is deleted here.
     pub(super) ended_by: u64,
 }
 
@@ -33,7 +33,7 @@ impl Slot {
         self.is_changed = true;
     }
 
-    /// Notes that a list has the event. Returns whether it is this one.
+    /// Notes that a list has the event. Returns whether this record is the event's.
     pub(super) fn note_listed(&mut self, uid: &str, listed_at: i64) -> bool {
         let Some(record) = &mut self.record else {
             return false;
@@ -53,8 +53,8 @@ impl Slot {
         true
     }
 
-    /// Notes an end at the source. Returns whether there is such an event, and its end was not
-    /// noted before.
+    /// Notes an end at the source. Returns whether the event exists here, and its end was not noted
+    /// before.
     pub(super) fn end(&mut self, uid: &str, gone: Gone) -> bool {
         let Some(record) = &mut self.record else {
             return false;
@@ -74,8 +74,8 @@ impl Slot {
         true
     }
 
-    /// Notes the end of an event that is no longer in a list, or deletes it if deletions are
-    /// mirrored.
+    /// Notes the end of an event that is not in a list any more, or deletes the event if deletions
+    /// are mirrored.
     pub(super) fn sweep(&mut self, key: &Bytes, unswept: &Unswept, mirrors: bool) -> Option<Bytes> {
         let record = self
             .record
@@ -97,7 +97,7 @@ impl Slot {
         Some(keys::chunks(&keys::id(&uid, key)))
     }
 
-    /// The version at the source that its change is from.
+    /// Returns the version at the source that led to the change.
     pub(super) fn number(&self) -> u64 {
         self.record.as_ref().map_or(self.ended_by, |record| {
             let gone = record.gone.map_or(0, |gone| gone.number);
@@ -124,7 +124,8 @@ impl Slot {
 }
 
 impl Record {
-    /// Whether it is not known to have existed when a list was requested.
+    /// Returns whether the event may have ended when a list was requested: nothing shows that it
+    /// existed then.
     pub(super) fn may_have_ended(&self, unswept: &Unswept) -> bool {
         let lived_at = self.newest.observed_at.0.max(self.listed_at);
         self.gone.is_none() && lived_at < unswept.listed_at

@@ -1,13 +1,13 @@
-//! Which versions are yet to be sealed: a journal of where each of them is, written in the same
+//! The versions that are yet to be sealed: a journal of where each of them is, written in the same
 //! commit as the version itself.
 //!
-//! Invariants: an entry is there until the sealer says that everything up to it is sealed, or
-//! until its versions end; numbers of entries only grow, over restarts, too; when entries up to one
-//! number are read, none before it is still to come. A cluster that was sealed once has a journal
-//! from then on, whether it is being sealed or not, so that none is passed over. Who reads entries
-//! that wait, and seals nothing, is never given a part of which some were taken out, but for those
-//! of the last seal, which are known further (`kept`): these are told if all their versions are
-//! there.
+//! Invariants: an entry exists until the sealer reports that everything up to it is sealed, or
+//! until its versions expire. The numbers of entries only grow, also over restarts. When entries up
+//! to a number are read, none before it can still be added. Once a cluster was sealed, it always
+//! has a journal, whether or not it is being sealed, so that no version is skipped. A reader of
+//! waiting entries never gets a part from which entries were removed. The exception is the entries
+//! of the last seal, which stay known (`kept`): these are returned if all of their versions still
+//! exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use super::own::{json, parse};
 use super::position::Position;
 use crate::version::record::Record;
 
-/// Events of what was kept before that are looked at together.
+/// Number of events that are put into a new journal at once.
 const PAGE: usize = 100;
-/// Entries that are read at once.
+/// Number of entries that are read at once.
 const ENTRIES_READ: usize = 500;
 
 /// Versions to be sealed together.
@@ -41,22 +41,22 @@ const ENTRIES_READ: usize = 500;
 pub struct Part {
     /// The versions, by events.
     pub versions: Vec<Version>,
-    /// Everything in front of this is sealed when they are.
+    /// Once they are sealed, everything before this entry is.
     pub through: u64,
     /// Versions that ended or were deleted before they were sealed.
     pub gone: u64,
-    /// How far the cluster was followed, by namespaces, if everything up to there is in this part
-    /// or was in one before it; else none.
+    /// The positions of the cluster by namespaces, if everything up to them is in this part or an
+    /// earlier one; otherwise none.
     pub positions: Vec<(String, Position)>,
-    /// The latest gaps, with positions.
+    /// The latest gaps, if there are positions.
     pub gaps: Vec<Gap>,
-    /// Whether these are all that were asked for, rather than as many as fit.
+    /// Whether these are all versions that were asked for, rather than as many as fit.
     pub is_whole: bool,
 }
 
 impl Journal {
-    /// The journal of a store, if it has one or is to be sealed. Then what was kept before goes
-    /// into it, once.
+    /// Opens the journal of a store, if it has one or is to be sealed. A new journal gets
+    /// everything that is kept.
     pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Option<Self>, KeepError> {
         let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
         if mark.is_none() && !seal {
@@ -67,13 +67,13 @@ impl Journal {
             journal.enlist(keeper).await?;
             return Ok(Some(journal));
         };
-        // What was given to be sealed before the process ended may have been.
+        // What was given to be sealed before the process ended may be sealed.
         let mut journal = Self::new(parse(&mark.value).map_err(ReadError::Fault)?);
         journal.count(keeper).await?;
         Ok(Some(journal))
     }
 
-    /// Finds out what waits.
+    /// Counts the versions that wait.
     async fn count(&mut self, keeper: &Keeper) -> Result<(), ReadError> {
         let mut after = None;
         loop {
@@ -90,7 +90,7 @@ impl Journal {
         }
     }
 
-    /// Puts everything that is kept into the journal once more, whose mark was taken away.
+    /// Puts everything that is kept into the journal again, after its mark was removed.
     pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let next = self.next.load(Ordering::Relaxed);
         *self.kept() = Kept::new(next);
@@ -98,8 +98,8 @@ impl Journal {
         self.enlist(keeper).await
     }
 
-    /// Puts everything that is kept into the journal. The mark comes last: until then it is begun
-    /// anew, over what is there.
+    /// Puts everything that is kept into the journal. The mark is written last. Until then this is
+    /// begun again, over the entries that exist.
     async fn enlist(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let first = self.next.load(Ordering::Relaxed);
         let begun = Bytes::from_static(keys::UNSEALED);
@@ -140,38 +140,38 @@ pub enum JournalError {
     /// The store could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Entries are said to be sealed that there never were.
+    /// Entries were reported as sealed that never existed.
     #[error("entries up to {through} cannot be sealed: there were entries up to {given} only")]
     NotGiven {
-        /// The entry behind the last one that is said to be.
+        /// The entry after the last one that was reported.
         through: u64,
-        /// The one behind the last that there was.
+        /// The entry after the last one that existed.
         given: u64,
     },
 }
 
-/// A moment of the journal, between two commits.
+/// A state of the journal, between two commits.
 struct Cut {
-    /// How far the cluster was followed, by namespaces.
+    /// The positions of the cluster by namespaces.
     positions: Vec<(String, Position)>,
     gaps: Vec<Gap>,
-    /// Number of the first entry behind it.
+    /// Number of the first entry after this state.
     end: u64,
-    /// About how many versions the entries before it have.
+    /// About how many versions the entries before that have.
     counted: u64,
 }
 
-/// A part in the making.
+/// A part that is being filled.
 struct Filling {
     part: Part,
-    /// How many items its entries have.
+    /// Number of items in the part's entries.
     items: u64,
-    /// Its entries, if none of their versions is gone.
+    /// The part's entries, if all of their versions still exist.
     read: Vec<Entry>,
     bytes: usize,
-    /// It has no entry from this one on.
+    /// The part has no entry from this number on.
     to: u64,
-    /// It has no more entries once its versions have as many bytes.
+    /// The part has no further entries once its versions have this number of bytes.
     bytes_max: usize,
 }
 
@@ -195,51 +195,52 @@ pub struct Unsealed {
 }
 
 impl Unsealed {
-    /// About how many versions wait to be sealed; `None` if the cluster never was sealed.
+    /// Returns about how many versions wait to be sealed; `None` if the cluster was never sealed.
     pub fn waiting(&self) -> Option<u64> {
         let journal = self.keeper.journal.as_ref()?;
         Some(journal.waiting.load(Ordering::Relaxed))
     }
 
-    /// Why the last attempt to seal what waits failed, if it did: see
+    /// Returns why the last attempt to seal failed, if it did: see
     /// [`set_failure`](Self::set_failure).
     pub fn failure(&self) -> Option<NotSealed> {
         let journal = self.keeper.journal.as_ref()?;
         journal.failure().clone()
     }
 
-    /// Says why the last attempt to seal failed, or that it did not, so that it can be told until
-    /// the next one.
+    /// Sets why the last attempt to seal failed, or that it did not. This is reported until the
+    /// next attempt.
     pub fn set_failure(&self, why: Option<NotSealed>) {
         if let Some(journal) = &self.keeper.journal {
             *journal.failure() = why;
         }
     }
 
-    /// Bytes of the newest manifest, which grows with the number of files; 0 if that is not known.
+    /// Returns the bytes of the newest manifest, which grows with the number of files; 0 if that is
+    /// not known.
     pub fn manifest_bytes(&self) -> u64 {
         let journal = self.keeper.journal.as_ref();
         journal.map_or(0, |journal| journal.manifest_bytes.load(Ordering::Relaxed))
     }
 
-    /// Says how many bytes the newest manifest has.
+    /// Sets the bytes of the newest manifest.
     pub fn set_manifest_bytes(&self, bytes: u64) {
         if let Some(journal) = &self.keeper.journal {
             journal.manifest_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// The longest time that an event lived at the source after it was last seen, of those whose
-    /// end was observed since the start; `None` while they are fewer than a hundred.
+    /// Returns the longest time for which an event existed at the source after it was last seen, of
+    /// those whose end was observed since the start; `None` if these are fewer than a hundred.
     pub fn longest_life(&self) -> Option<Duration> {
         self.keeper.lasted.longest()
     }
 
-    /// The versions that have waited longest, until they reach a number of bytes; `None` if
-    /// none waits.
+    /// Returns the versions that have waited longest, up to a number of bytes; `None` if none
+    /// waits.
     ///
     /// # Errors
-    /// Those of the store, which is written to as well.
+    /// Errors of the store, which is also written to.
     pub async fn next(&self, bytes_max: usize) -> Result<Option<Part>, JournalError> {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
@@ -258,16 +259,16 @@ impl Unsealed {
             part.gaps = cut.gaps;
         }
         if part.is_whole {
-            // Entries that ended by themselves, or were not written, were counted. Those that came
-            // since the cut stay.
+            // The count included entries that have expired, or were not written. Entries added
+            // since the cut stay counted.
             let more = items.wrapping_sub(cut.counted);
             journal.waiting.fetch_add(more, Ordering::Relaxed);
         }
         if part.through == 0 {
             return Ok(None);
         }
-        // Before anything says that they are sealed: their numbers are not used again, though they
-        // end before they are taken out.
+        // This is written before anything reports them as sealed. So their numbers are not used
+        // again, even if they expire before they are removed.
         if self.given().await? < part.through {
             let mark = NewRecord::new(json(&part.through));
             self.keeper
@@ -284,14 +285,14 @@ impl Unsealed {
         Ok(Some(part))
     }
 
-    /// Everything in front of this entry was given to be sealed.
+    /// Returns the number before which all entries were given to be sealed.
     pub(super) async fn given(&self) -> Result<u64, ReadError> {
         let key = Bytes::from_static(keys::SEALED);
         let mark = self.keeper.store.get(key).await?;
         Ok(mark.map_or(Ok(0), |mark| parse(&mark.value))?)
     }
 
-    /// Positions as the archive on object storage says them.
+    /// Returns positions as the archive on object storage has them.
     fn positions(&self, own: Vec<(String, Position)>) -> Vec<(String, Position)> {
         match self.keeper.sealed_before() {
             Some(before) => before.with_sealed(own),
@@ -299,28 +300,28 @@ impl Unsealed {
         }
     }
 
-    /// The time up to which the store believes its clock: see
+    /// Returns the time up to which the store believes its clock: see
     /// [`EmbeddedStore::confirmed`](tidings_store::embedded::EmbeddedStore::confirmed).
     pub fn confirmed(&self) -> UnixMillis {
         self.keeper.store.confirmed()
     }
 
-    /// The first entry that the journal still has: earlier ones are sealed, or are another store's.
-    /// Zero if the cluster never was sealed.
+    /// Returns the first entry that the journal still has. Earlier ones are sealed, or belong to
+    /// another store. Zero if the cluster was never sealed.
     pub fn first(&self) -> u64 {
         let journal = self.keeper.journal.as_ref();
         journal.map_or(0, |journal| journal.kept().taken_out())
     }
 
-    /// The versions of the entries from a number on, until they reach a number of bytes; of those
-    /// before `to`, if it is given. Nothing is changed. `None` if some of them may have been taken
-    /// out, as they are sealed, or the cluster never was sealed. Those that the last seal took are
-    /// known until the next one takes some or the process ends, the last four MiB of them, and as
-    /// long as none of their versions ends or is deleted. If the journal does not reach as far as
-    /// the number, [`Part::through`] is less.
+    /// Returns the versions of the entries from a number on, up to a number of bytes, and before
+    /// `to` if that is given. Nothing is changed. `None` if some of the entries may have been
+    /// removed, because they are sealed, or if the cluster was never sealed. Of the entries that
+    /// the last seal removed, the last four MiB stay known until the next seal removes some or the
+    /// process ends, as long as none of their versions expires or is deleted. If the journal ends
+    /// before the number, [`Part::through`] is less than it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn waiting_from(
         &self,
         from: u64,
@@ -339,7 +340,7 @@ impl Unsealed {
         let mut filling = Filling::new(until, bytes_max);
         let has_room = self.fill(kept, &mut filling).await?;
         if filling.part.gone > 0 {
-            // Files have it: what is told would have less than they.
+            // The sealed files have these versions, and this part would have fewer.
             return Ok(None);
         }
         if has_room {
@@ -353,13 +354,13 @@ impl Unsealed {
             part.positions = self.positions(cut.positions);
             part.gaps = cut.gaps;
         }
-        // It is known that they are taken out before they are.
+        // Removed entries are noted before they are removed, so this check is certain.
         let is_there = journal.kept().had_all(rest, until);
         Ok(is_there.then_some(part))
     }
 
-    /// Cuts the journal. Nothing is committed meanwhile: what the positions say is kept has an
-    /// entry before the cut, and nothing else has.
+    /// Reads the state of the journal. Nothing is committed meanwhile: everything up to the
+    /// positions has an entry before the cut, and nothing else has.
     async fn cut(&self, journal: &Journal) -> Result<Cut, ReadError> {
         let _guard = journal.gate.write().await;
         Ok(Cut {
@@ -370,7 +371,7 @@ impl Unsealed {
         })
     }
 
-    /// Adds the journal's entries from a number on, as many as are to be in a part.
+    /// Adds the journal's entries from a number on to a part, as many as it may have.
     async fn fill_from(&self, from: u64, filling: &mut Filling) -> Result<(), JournalError> {
         let mut after = from.checked_sub(1).map(keys::unsealed);
         loop {
@@ -390,7 +391,7 @@ impl Unsealed {
         }
     }
 
-    /// Adds entries to a part, as many as are to be in it; whether more may follow.
+    /// Adds entries to a part, as many as it may have. Returns whether more may follow.
     async fn fill(&self, entries: Vec<Entry>, filling: &mut Filling) -> Result<bool, JournalError> {
         for entry in entries {
             if entry.number >= filling.to {
@@ -416,7 +417,8 @@ impl Unsealed {
         Ok(true)
     }
 
-    /// Reads what an item names, which stands for a number of items; how many bytes it has.
+    /// Reads the versions of an item that stands for a number of items. Returns how many bytes they
+    /// have.
     async fn read(
         &self,
         item: &Item,
@@ -433,7 +435,7 @@ impl Unsealed {
             .map_or("", |(namespace, _)| namespace);
         let mut found = 0_u64;
         let mut bytes = 0;
-        // A new name may have moved the newest version behind the others of its record.
+        // If the event was renamed, its newest version may be in the record after the item's.
         let last = item.2 + u64::from(item.3 != ANY_EPOCH);
         for number in item.2..=last {
             let record = match &newest {
@@ -466,7 +468,7 @@ impl Unsealed {
         Ok(bytes)
     }
 
-    /// The record of an event with its newest version, under whichever name it is.
+    /// Returns the record with an event's newest version, whatever name it has.
     async fn newest(&self, item: &Item) -> Result<Option<Record>, JournalError> {
         let (namespace, name) = item.0.split_once('/').unwrap_or_default();
         let names = std::iter::once(name.to_owned());
@@ -480,12 +482,12 @@ impl Unsealed {
         Ok(None)
     }
 
-    /// Everything in front of a number is sealed, and need not be told again, except to those who
-    /// ask from a former number on: see [`Self::waiting_from`]. It is said of each part, and of all
-    /// that was sealed before when a seal begins.
+    /// Notes that everything before a number is sealed, and removes it. It is still returned to
+    /// readers that ask from an earlier number: see [`Self::waiting_from`]. A seal calls this for
+    /// each part, and at its beginning for all that was sealed before.
     ///
     /// # Errors
-    /// Those of the store. Nothing is taken out if there never were such entries.
+    /// Errors of the store. Nothing is removed if there were never such entries.
     pub async fn sealed(&self, through: u64) -> Result<(), JournalError> {
         let Some(journal) = &self.keeper.journal else {
             return Ok(());
@@ -512,13 +514,13 @@ impl Unsealed {
             match self.keeper.store.write_all(writes).await {
                 Ok(_) => {
                     let less = |waiting: u64| Some(waiting.saturating_sub(number));
-                    // It always is something.
+                    // Subtracting always succeeds, since the function always returns a value.
                     let _ =
                         journal
                             .waiting
                             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
                 }
-                // One of them ended by itself.
+                // One of the entries expired.
                 Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -526,7 +528,7 @@ impl Unsealed {
     }
 }
 
-/// The first entries, or those behind a key.
+/// Reads the first entries, or those after a key.
 async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<Stored>, ReadError> {
     let mut request = ListRequest::prefix(keys::UNSEALED).limit(ENTRIES_READ);
     request.after = after;
@@ -537,7 +539,8 @@ fn items(value: &[u8]) -> Result<Vec<Item>, ReadError> {
     Ok(parse(value)?)
 }
 
-/// Items of one record as one, so that each record is read once; with how many these were.
+/// Joins items of the same record, so that each record is read once. Returns them with the number
+/// of items that each stands for.
 fn together(items: Vec<Item>) -> Vec<(Item, u64)> {
     let mut records = BTreeMap::<_, (u64, u64, u64)>::new();
     for Item(key, uid, record, epoch, from, to) in items {

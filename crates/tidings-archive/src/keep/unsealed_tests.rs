@@ -1,4 +1,4 @@
-//! Every version is reported once to the sealer, in whatever order things come.
+//! Every version is given to the sealer once, in whatever order things happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use super::unsealed::Unsealed;
 const START: i64 = 1_700_000_000_000;
 const EVENTS: u8 = 4;
 
-/// What happens.
+/// A step of a test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Events are observed in one batch: by their names, and which of its events it is.
+    /// Observes events in one batch: by their names, and which event of that name it is.
     Observe(Vec<(u8, u8)>),
-    /// Some of what waits is sealed, up to a number of bytes; whether the process ends before the
-    /// entries are taken out.
+    /// Seals what waits up to a number of bytes. The process may end before the entries are
+    /// removed.
     Seal { bytes: usize, is_killed: bool },
-    /// What waits is read, up to a number of bytes at a time, by one who knows what was sealed when
-    /// it looked last.
+    /// Reads what waits, up to a number of bytes at a time, by a reader that knows what was sealed
+    /// when it last looked.
     Read { bytes: usize },
-    /// The store is opened anew, to be sealed or not.
+    /// Opens the store again, to be sealed or not.
     Open { seal: bool },
-    /// The store is lost, and a new one continues what is sealed; whether the source has forgotten
-    /// what it wrote since, and only lists its events.
+    /// Loses the store, and a new one continues what is sealed. The source may have forgotten what
+    /// it wrote since, so that it can only be listed.
     Lose { is_listed: bool },
-    /// A copy of the store is made.
+    /// Makes a copy of the store.
     Copy,
-    /// The store is lost, and one of its copies continues what was sealed since.
+    /// Loses the store, and one of its copies continues what was sealed since.
     Restore { copy: usize, is_listed: bool },
 }
 
@@ -89,7 +89,7 @@ struct World {
     clock: ManualClock,
     folder: tempfile::TempDir,
     position: Position,
-    /// What the source wrote: versions, by the name and which of its events it is.
+    /// What the source wrote: by version, the name, and which event of that name it is.
     observed: BTreeMap<u64, (u8, u8)>,
     sealed: Vec<u64>,
     through: u64,
@@ -99,18 +99,18 @@ struct World {
     copies: Vec<Copy>,
 }
 
-/// A copy of a store, and which versions it has.
+/// A copy of a store, and the versions that it has.
 struct Copy {
     folder: tempfile::TempDir,
     has: Vec<u64>,
 }
 
-/// What one knows who reads what waits.
+/// What a reader of waiting versions knows.
 #[derive(Default)]
 struct Reader {
-    /// What was sealed when it looked, and what waited then.
+    /// The versions that were sealed when it last looked, and those that waited then.
     versions: Vec<u64>,
-    /// Up to which entry.
+    /// The entry that it has read up to.
     reached: u64,
 }
 
@@ -192,7 +192,7 @@ impl World {
         self.position = position;
     }
 
-    /// The store is lost, and a new one, or one of its copies, takes its place.
+    /// Loses the store. A new one, or one of its copies, takes its place.
     async fn lose(&mut self, copy: Option<usize>, is_listed: bool) {
         self.folder = temporary();
         let mut has = Vec::new();
@@ -226,14 +226,14 @@ impl World {
             sealed_beyond: beyond.collect(),
             ..Continued::default()
         };
-        // A copy has the identity of the one that was lost.
+        // A copy has the identity of the lost store.
         let identity = copy.map_or("new", |_| "former");
         let begun = continued::begin(&self.keeper, identity, &continued).await;
         let Continues::As(begun) = begun.unwrap() else {
             panic!("it does not continue");
         };
         assert_eq!(begun == identity, copy.is_none());
-        // Another store has other numbers; a copy has those of its own journal.
+        // Another store has numbers of its own; a copy has those of its journal.
         let keeper = Arc::clone(&self.keeper);
         self.through = Unsealed { keeper }.first();
         self.look();
@@ -246,7 +246,7 @@ impl World {
             .map(|(version, (name, _))| (*name, *version));
         let living: BTreeSet<_> = events.collect::<BTreeMap<_, _>>().into_values().collect();
         if is_listed {
-            // Copies may have what is now in a gap.
+            // Copies may have versions that are now in a gap.
             self.copies.clear();
             self.observed.retain(|version, _| {
                 let known = [&self.sealed, &has];
@@ -287,8 +287,8 @@ impl World {
         }
     }
 
-    /// Reads what waits behind what is known. It is everything, once, and the positions with it say
-    /// no more.
+    /// Reads what waits after what is known. It must be everything, once, and the positions with it
+    /// must not go further.
     async fn read(&mut self, bytes: usize) {
         let unsealed = Unsealed {
             keeper: Arc::clone(&self.keeper),
@@ -308,7 +308,7 @@ impl World {
             };
             assert_eq!(part.gone, 0);
             let versions = part.versions.iter().map(|version| version.number);
-            // The same again, by those who know how far it reaches.
+            // The same is read again with the known end.
             let to = Some(part.through);
             let again = unsealed.waiting_from(from, to, usize::MAX).await.unwrap();
             let again = again.unwrap();
@@ -367,12 +367,12 @@ proptest! {
     }
 }
 
-/// One event is observed.
+/// Observes one event.
 fn observe() -> Step {
     Step::Observe(vec![(0, 0)])
 }
 
-/// Everything is sealed.
+/// Seals everything.
 fn seal(is_killed: bool) -> Step {
     Step::Seal {
         bytes: usize::MAX,
@@ -380,8 +380,8 @@ fn seal(is_killed: bool) -> Step {
     }
 }
 
-/// What was sealed when the process was killed has ended when it starts again. Its numbers are not
-/// given to others, which would be taken for sealed.
+/// What was sealed when the process was killed has expired when it starts again. Its numbers must
+/// not be used for other entries, which would be taken for sealed.
 #[tokio::test]
 async fn numbers_of_what_was_sealed_are_not_used_again() {
     let mut world = World::new().await;
@@ -397,7 +397,8 @@ async fn numbers_of_what_was_sealed_are_not_used_again() {
     world.keeper.store.close().await;
 }
 
-/// A copy whose journal does not begin at zero says where it begins, so that readers find the rest.
+/// The journal of a copy does not begin at zero. It states where it begins, so that readers find
+/// the rest.
 #[tokio::test]
 async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() {
     let mut world = World::new().await;
@@ -415,7 +416,7 @@ async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() 
     world.keeper.store.close().await;
 }
 
-/// The versions that are told from an entry on, and up to which entry.
+/// The versions that are returned from an entry on, and the entry after them.
 async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
     let unsealed = Unsealed {
         keeper: Arc::clone(&world.keeper),
@@ -426,7 +427,8 @@ async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
     Some((versions.collect(), part.through))
 }
 
-/// Who asks for them after they are sealed finds them in a file, among others that it knows.
+/// A reader that asks for them after they are sealed would otherwise find them in a file, among
+/// others that it knows.
 #[tokio::test]
 async fn what_the_last_seal_took_is_told_until_the_next_one() {
     let mut world = World::new().await;
@@ -439,17 +441,17 @@ async fn what_the_last_seal_took_is_told_until_the_next_one() {
     world.step(&seal(false)).await;
     assert_eq!(told(&world, 0).await, None);
     assert_eq!(told(&world, 1).await, Some((vec![2], 2)));
-    // One that finds nothing takes nothing.
+    // A seal that finds nothing removes nothing.
     world.step(&seal(false)).await;
     assert_eq!(told(&world, 1).await, Some((vec![2], 2)));
-    // It is not known that they are sealed, and turns out later.
+    // It is not known that they are sealed until later.
     world.step(&observe()).await;
     world.step(&seal(true)).await;
     assert_eq!(told(&world, 1).await, Some((vec![2, 3], 3)));
     world.step(&seal(false)).await;
     assert_eq!(told(&world, 1).await, None);
     assert_eq!(told(&world, 2).await, Some((vec![3], 3)));
-    // They are not sealed again, nor counted.
+    // They are neither sealed nor counted again.
     assert_eq!(world.sealed, [1, 2, 3]);
     let unsealed = Unsealed {
         keeper: Arc::clone(&world.keeper),
@@ -462,7 +464,7 @@ async fn what_the_last_seal_took_is_told_until_the_next_one() {
     world.keeper.store.close().await;
 }
 
-/// A file has it, and who is told the others would not know of it.
+/// A file has the missing version, which the reader would not learn about.
 #[tokio::test]
 async fn what_is_sealed_is_told_with_each_version_or_not() {
     let mut world = World::new().await;
@@ -480,7 +482,7 @@ async fn what_is_sealed_is_told_with_each_version_or_not() {
     forget(&world, 0).await;
     assert_eq!(told(&world, 0).await, None);
     assert_eq!(told(&world, 1).await, Some((vec![2, 3], 3)));
-    // Of what waits, no file has any.
+    // No file has the versions that wait.
     forget(&world, 2).await;
     assert_eq!(told(&world, 1).await, Some((vec![2], 3)));
     world.clock.advance(2 * 3_600_000);
@@ -490,7 +492,7 @@ async fn what_is_sealed_is_told_with_each_version_or_not() {
     world.keeper.store.close().await;
 }
 
-/// Those of one event that were observed together are read together.
+/// Versions of one event that were observed together are read together.
 #[tokio::test]
 async fn each_version_that_is_gone_is_counted() {
     let mut world = World::new().await;
@@ -507,7 +509,7 @@ async fn each_version_that_is_gone_is_counted() {
     world.keeper.store.close().await;
 }
 
-/// Files may have versions of it, whether it is deleted in the archive or by an import.
+/// Sealed files may have versions of it, whether a user or an import deletes it.
 #[tokio::test]
 async fn an_event_that_is_deleted_is_told_until_no_file_has_it() {
     let mut world = World::new().await;
@@ -524,7 +526,7 @@ async fn an_event_that_is_deleted_is_told_until_no_file_has_it() {
     };
     let four = Step::Observe(vec![(0, 0), (1, 0), (2, 0), (3, 0)]);
     world.step(&four).await;
-    // Nothing was sealed so far.
+    // Nothing has been sealed yet.
     forget(&world, 0).await;
     assert!(told(&world).await.1.is_empty());
     world.reopen(true).await;
@@ -539,7 +541,7 @@ async fn an_event_that_is_deleted_is_told_until_no_file_has_it() {
     let second = unsealed.unerased(first.first(), 1).await.unwrap();
     assert_eq!(second, found[1..]);
     unsealed.erased(&first).await.unwrap();
-    // What is said twice, or is not there, keeps no other.
+    // A note that is removed twice, or does not exist, does not hinder others.
     unsealed.erased(&found[..1]).await.unwrap();
     drop(unsealed);
     world.reopen(false).await;
@@ -548,14 +550,14 @@ async fn an_event_that_is_deleted_is_told_until_no_file_has_it() {
     unsealed.erased(&found).await.unwrap();
     drop(unsealed);
     assert!(told(&world).await.1.is_empty());
-    // The end of an event is no deletion.
+    // The expiry of an event is not a deletion.
     world.clock.advance(2 * 3_600_000);
     world.keeper.store.expire().await.unwrap();
     assert!(told(&world).await.1.is_empty());
     world.keeper.store.close().await;
 }
 
-/// That an entry ended is noticed when all that wait are read.
+/// That an entry expired is noticed when all waiting entries are read.
 #[tokio::test]
 async fn what_ended_is_not_counted_as_waiting() {
     let mut world = World::new().await;
@@ -575,7 +577,7 @@ async fn what_ended_is_not_counted_as_waiting() {
     world.keeper.store.close().await;
 }
 
-/// The later manifests of the archive are gone, with what they sealed.
+/// The later manifests of the archive are lost, with what they sealed.
 #[tokio::test]
 async fn what_an_archive_lost_is_to_be_sealed_again_and_lies_in_a_gap() {
     let mut world = World::new().await;
@@ -609,12 +611,12 @@ async fn what_an_archive_lost_is_to_be_sealed_again_and_lies_in_a_gap() {
         ends: vec![(String::new(), (0, end))],
         ..Continued::default()
     };
-    // Nothing is lost, or all but the first version, which no file has in the end.
+    // Nothing is lost, or everything but the first version, which is in no file in the last case.
     for (newest, end, expected) in [(3, 1, vec![]), (2, 1, vec![2, 3]), (1, 0, vec![1, 2, 3])] {
         let continued = continued(newest, end);
         let begun = continued::begin(&world.keeper, "former", &continued).await;
         assert!(matches!(begun.unwrap(), Continues::As(_)));
-        // Also if the process ends.
+        // This holds even if the process ends.
         world.step(&Step::Open { seal: true }).await;
         let unsealed = Unsealed {
             keeper: Arc::clone(&world.keeper),

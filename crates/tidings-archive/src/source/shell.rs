@@ -1,4 +1,4 @@
-//! The loop around the state machine: carries out its steps, and gives it the results.
+//! Runs the state machine: carries out its steps, and passes the results to it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use super::wire::{Events, Frame};
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
 use crate::keep::keeper::{KeepError, Keeper, With};
 
-/// Timeout of the source's identity and version, and of opening a watch.
+/// Timeout of requests for the source's identity and version, and of opening a watch.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Timeout of a page of a list.
 const PAGE: Duration = Duration::from_secs(120);
@@ -25,31 +25,33 @@ const PAGE: Duration = Duration::from_secs(120);
 /// is noticed, and watches of many clusters do not end together.
 const WATCH_MIN: u64 = 240;
 const WATCH_MAX: u64 = 300;
-/// The time that a watch may end late.
+/// How much later than asked for a watch may end.
 const SLACK: Duration = Duration::from_secs(30);
-/// A watch that was open for less counts as failed.
+/// A watch that was open for less than this counts as failed.
 const WATCH_SHORT: Duration = Duration::from_secs(1);
-/// After a watch is silent for this long, the source is asked for its version: it may hang.
+/// After a watch has been silent for this time, the source is asked for its version, since the
+/// connection may be dead.
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
-/// The same for a source that sends bookmarks.
+/// The same time for a source that sends bookmarks.
 const SILENCE_BETWEEN_BOOKMARKS: Duration = Duration::from_secs(150);
-/// A watch that is silent for a random time between these, in seconds, is opened anew if the source
-/// sends no bookmarks: only the beginning of a watch shows that nothing is missing, and a source
-/// remembers the position for five minutes by default.
+/// Without bookmarks, a watch that is silent for a random time between these, in seconds, is
+/// replaced: only the beginning of a watch shows that nothing is missing, and a source remembers
+/// the position for five minutes by default.
 const QUIET_MIN: u64 = 90;
 const QUIET_MAX: u64 = 150;
-/// Time after a commit until which few events wait for more: those that follow each other closely
-/// are kept by one commit, which costs more than they do. After a silence, one is kept at once.
+/// Time after a commit for which events wait for more, if they are few. So events that follow each
+/// other closely share a commit, which costs more than they do. After a silence, an event is
+/// committed at once.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(10);
-/// Longest wait, which a clock that is set does not change.
+/// Maximum wait. The clock may have been set, so a wait does not depend on it alone.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// The state and counters of following, for health and metrics.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// When everything of the source was last known to be kept, in milliseconds of the steady
-    /// clock. Answers of the source are not progress while commits fail, or if it is another
-    /// cluster. While a watch is silent, they are, until it is replaced.
+    /// clock. Answers of the source do not count as progress while commits fail, or if it is
+    /// another cluster. While a watch is silent, they count until it is replaced.
     heard: AtomicI64,
     state: Mutex<(State, Option<String>)>,
     /// The followed namespace; empty for the whole cluster.
@@ -70,7 +72,7 @@ impl Progress {
         state.clone()
     }
 
-    /// Time since the last progress.
+    /// Returns the time since the last progress.
     pub(crate) fn since(&self, now: Duration) -> Duration {
         let ago = millis(now) - self.heard.load(Ordering::Relaxed);
         Duration::from_millis(ago.max(0).cast_unsigned())
@@ -81,7 +83,7 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// An error, with how much of the disk is free and how much is needed if that is why.
+/// An error's text, with the free and the needed space of the disk if that is the cause.
 fn with_space(error: &KeepError, (free, needed): (Option<u64>, u64)) -> String {
     let is_full = matches!(error, KeepError::Write(WriteError::Fault(Fault::NoSpace)));
     let Some(free) = free.filter(|_| is_full) else {
@@ -95,7 +97,7 @@ fn with_space(error: &KeepError, (free, needed): (Option<u64>, u64)) -> String {
     )
 }
 
-/// See the module documentation.
+/// Follows one source.
 pub(crate) struct Shell {
     pub(crate) name: String,
     pub(crate) source: ApiServer,
@@ -223,7 +225,7 @@ impl Shell {
                         return follower.closed();
                     }
                     let commit = if watching.has_part() {
-                        // It is not silent, but slow.
+                        // The watch is not silent, but slow.
                         follower.watched(self.now(), None, 0)
                     } else {
                         follower.silent(self.now(), (asked, version))
@@ -262,7 +264,7 @@ impl Shell {
                 }
             }
             if version.is_some() || !events.unreadable.is_empty() {
-                // One whose version cannot be read is passed with the next that has one.
+                // A change without a readable version is passed over with the next one that has it.
                 let version = version.unwrap_or(0);
                 let is_level = follower.is_level(version);
                 let last = events.read.last();
@@ -393,11 +395,12 @@ async fn in_time<T>(
     })
 }
 
-/// The latest of an event's times: it was written by then at the latest.
+/// Returns the latest of an event's times, before which it was written.
 ///
-/// The time at which it happened is that of its author, whose clock may be ahead. It matters little
-/// for what was written just now, as no time is later than that. Otherwise only the source's own
-/// times count, which may be earlier: a source does not note when a count is increased.
+/// The time at which an event happened comes from its author, whose clock may be ahead. That
+/// matters little for an event that was written just now, since no time is taken that is later than
+/// now. For others only the source's own times count, which may be too early: a source does not
+/// note when a count is increased.
 fn written_until(event: &Event, is_level: bool) -> Option<i64> {
     let metadata = event.metadata.as_ref();
     let managed = metadata
@@ -445,7 +448,7 @@ mod tests {
                     .collect(),
                 ..ObjectMeta::default()
             }),
-            // An hour ahead.
+            // The author's clock is an hour ahead.
             last_timestamp: Some(time(5_000)),
             ..Event::default()
         };

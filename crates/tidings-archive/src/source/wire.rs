@@ -4,8 +4,8 @@
 //! bounded, and to the elements of lists and maps, for which two bytes each suffice: elements are
 //! counted before anything is decoded.
 //!
-//! An event that cannot be decoded costs only itself: it is given out as what is known of it, and
-//! whatever comes with it and after it is read.
+//! An event that cannot be decoded affects only itself. What is known of it is returned, and
+//! everything with it and after it is read.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::StatusCode;
@@ -25,9 +25,9 @@ const FRAME_MAX: usize = 4 << 20;
 const ITEMS_MAX: usize = 10_000;
 /// Maximum elements in the metadata of a page or frame; an event has some ten.
 const ELEMENTS_MAX: usize = 200_000;
-/// Longest continue token; kube-apiserver's have some hundred bytes.
+/// Maximum bytes of a continue token. kube-apiserver's have some hundred.
 const TOKEN_MAX: usize = 16 << 10;
-/// Maximum bytes of a source's message that are repeated in logs and health checks.
+/// Maximum bytes of a source's message in logs and health checks.
 const WHY_BYTES_MAX: usize = 1 << 10;
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,14 +105,14 @@ struct Status {
 #[derive(Clone, Debug)]
 pub(crate) enum Frame {
     Event(Box<Observation>),
-    /// An event that cannot be read, and its version if that can.
+    /// An event that cannot be read, and its version if that can be read.
     Unreadable(Box<Unreadable>, Option<u64>),
-    /// A bookmark: there are no other changes up to this version.
+    /// A bookmark: there are no further changes up to this version.
     Bookmark(u64),
     Error(Failure),
 }
 
-/// The events of an answer, each in the order in which they came.
+/// The events of an answer, each kind in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     pub(crate) read: Vec<Observation>,
@@ -134,7 +134,7 @@ fn version(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("its resourceVersion {text:?} is no number"))
 }
 
-/// A page of a list.
+/// Decodes a page of a list.
 pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Events), Failure> {
     let list = protobuf::open(body).map_err(|why| unreadable("a list", why))?;
     let items = count(&list.raw, ITEMS).map_err(|why| unreadable("a list", why))?;
@@ -179,11 +179,11 @@ pub(crate) fn read_list(api: Api, body: &Bytes) -> Result<(Page, Events), Failur
     Ok((page, events))
 }
 
-/// The tags of a list's items, and of an object's metadata, in every version.
+/// The tags of a list's items, and of an object's metadata, in every version of the API.
 const ITEMS: u64 = 2 << 3 | 2;
 const METADATA: u64 = 1 << 3 | 2;
 
-/// The values of the fields with this tag.
+/// Yields the values of the fields with this tag.
 fn values(mut message: &[u8], wanted: u64) -> impl Iterator<Item = Result<&[u8], String>> {
     std::iter::from_fn(move || {
         while !message.is_empty() {
@@ -206,8 +206,8 @@ fn count(message: &[u8], wanted: u64) -> Result<usize, String> {
 
 const NOT_WHOLE: &str = "a field is not whole";
 
-/// The number of fields in an event's metadata, at least that of the elements in its lists and
-/// maps. An event that has too many by itself is not decoded.
+/// Counts the fields in an event's metadata, at least as many as its lists and maps have elements.
+/// An event that alone has too many is not decoded.
 fn elements_of(event: &[u8]) -> Result<usize, String> {
     let mut elements = 0;
     for metadata in values(event, METADATA) {
@@ -242,8 +242,8 @@ fn observation(api: Api, raw: &Bytes, is_gone: bool) -> Result<Observation, Stri
     })
 }
 
-/// What is known of an event that cannot be read, and its version. Only events with names of which
-/// paths can be made are kept, so other names are left empty.
+/// Returns what is known of an event that cannot be read, and its version. Names that cannot be in
+/// paths are left empty, since events with such names are not kept.
 fn known_of(event: &[u8], why: String) -> (Unreadable, Option<u64>) {
     let metadata = values(event, METADATA).flatten().last();
     let metadata = metadata.unwrap_or_default();
@@ -323,7 +323,7 @@ fn event_frame(api: Api, object: Result<Bytes, String>, is_gone: bool) -> Frame 
     }
 }
 
-/// The message of an error answer, whose body may be anything.
+/// Reads the message of an error answer, whose body may be anything.
 pub(crate) fn read_failure(code: u16, retry_after: Option<i64>, body: &Bytes) -> Failure {
     let status = protobuf::open(body)
         .ok()
@@ -364,7 +364,7 @@ pub(crate) fn read_failure(code: u16, retry_after: Option<i64>, body: &Bytes) ->
     }
 }
 
-/// What a status means of which nothing is said, such as that of a redirection.
+/// Describes a status code without a message, such as that of a redirect.
 fn in_words(code: i32) -> &'static str {
     let code = u16::try_from(code).ok();
     let code = code.and_then(|code| StatusCode::from_u16(code).ok());
@@ -550,8 +550,8 @@ mod tests {
         sent
     }
 
-    /// A probe's output is cut to a number of bytes, and Go does not check the texts of a protobuf
-    /// message.
+    /// A probe's output is cut at a number of bytes, possibly within a character, and Go does not
+    /// check the texts of a protobuf message.
     #[test]
     fn a_message_that_ends_within_a_character_is_kept() {
         for api in [Api::Core, Api::Events] {
@@ -595,7 +595,7 @@ mod tests {
         let mut unnumbered = numbered("web.2", 2);
         unnumbered.metadata.as_mut().unwrap().resource_version = Some("two".into());
         let unnumbered = with_message(Api::Core, &unnumbered, MESSAGE);
-        // A length beyond the end, behind the metadata and instead of them.
+        // A length beyond the end, after the metadata and in place of them.
         let mut cut = with_message(Api::Core, &numbered("web.2", 2), MESSAGE).to_vec();
         cut.extend_from_slice(b"\x1a\x7f");
         let nothing = Bytes::from_static(b"\x0a\x7f");

@@ -14,9 +14,10 @@
 //! | length of everything after the event | u32, little-endian |
 //! | form | one byte: 2 |
 //!
-//! An entry is a varint, which is twice the length of its bytes, plus one if they are the version
-//! itself and not a [delta](super::delta) from the next newer one; the differences of its number
-//! and time (zigzag varints); and the bytes. All versions of a record are of one epoch.
+//! An entry begins with a varint: twice the length of its bytes, plus one if they are the version
+//! itself and not a [delta](super::delta) from the next newer one. Then follow the differences of
+//! its number and time (zigzag varints), and the bytes. All versions of a record have the same
+//! epoch.
 
 use std::sync::Arc;
 
@@ -30,9 +31,9 @@ use super::delta::{delta, restore, take_len};
 /// Bytes of older versions at which a record becomes a chunk. Each new version writes them again,
 /// and each chunk costs a complete version.
 const PAST_MAX: usize = 1024;
-/// The form of the bytes.
+/// The form (format version) of the bytes.
 const FORM: u8 = 2;
-/// The length and the form.
+/// Number of bytes of the length and the form at the end.
 const END_LEN: usize = 5;
 
 /// The end of an event at its source.
@@ -40,17 +41,17 @@ const END_LEN: usize = 5;
 pub(crate) struct Gone {
     pub(crate) number: u64,
     pub(crate) observed_at: i64,
-    /// If it ended while nothing was followed: when it was last known to exist.
+    /// If the event ended while nothing was followed: when it was last known to exist.
     pub(crate) not_before: Option<i64>,
 }
 
-/// See the module documentation.
+/// A record of an event: its newest version, with older ones as deltas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The newest version. Its uid and epoch are those of all versions of the record.
     pub(crate) newest: Version,
     pub(crate) gone: Option<Gone>,
-    /// When the last list after a gap was requested that it was found in.
+    /// When the last list after a gap that had the event was requested.
     pub(crate) listed_at: i64,
     /// Number of observed versions, including those in chunks.
     pub(crate) versions: u64,
@@ -59,12 +60,12 @@ pub(crate) struct Record {
     past: Bytes,
 }
 
-/// A record that cannot be read.
+/// The bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what is kept of an event's versions cannot be read")]
 pub(crate) struct Damaged;
 
-/// The newest version of a record.
+/// Returns the event of a record's newest version.
 pub(crate) fn event(value: &Bytes) -> Result<Bytes, Damaged> {
     let end = event_len(value).ok_or(Damaged)?;
     Ok(value.slice(..end))
@@ -78,7 +79,7 @@ fn event_len(value: &[u8]) -> Option<usize> {
 }
 
 impl Record {
-    /// The record of an event that is observed for the first time.
+    /// Makes the record of an event that is observed for the first time.
     pub(crate) fn new(version: Version) -> Self {
         Self {
             newest: version,
@@ -90,8 +91,7 @@ impl Record {
         }
     }
 
-    /// The record after another version was observed, and the chunk that this one becomes, if it
-    /// does.
+    /// Returns the record with another version, and the chunk that this record becomes, if it does.
     pub(crate) fn followed_by(self, version: Version) -> (Self, Option<Self>) {
         let mut past = Vec::new();
         let newest = &self.newest;
@@ -119,7 +119,7 @@ impl Record {
         (followed, chunk.then_some(self))
     }
 
-    /// The record under another name, and the chunk that its older versions become, if there are
+    /// Returns the record under another name, and the chunk with its older versions, if there are
     /// any: they are deltas from the newest version with its former name.
     pub(crate) fn renamed(self, event: Bytes) -> Result<(Self, Option<Self>), Damaged> {
         let mut past: &[u8] = &self.past;
@@ -220,7 +220,8 @@ impl Record {
         })
     }
 
-    /// Number of [`versions`](Self::versions) in the record, the last of which may be an error.
+    /// Returns the number of [`versions`](Self::versions) in the record. The last of them may be an
+    /// error.
     pub(crate) fn count(&self) -> u64 {
         let mut past: &[u8] = &self.past;
         let mut count = 1;
@@ -233,7 +234,7 @@ impl Record {
         count
     }
 
-    /// The versions in the record, the newest first. An error is the last.
+    /// Yields the versions in the record, the newest first. After an error there are no more.
     pub(crate) fn versions(&self) -> impl Iterator<Item = Result<Version, Damaged>> {
         let mut next = Some(Ok(self.newest.clone()));
         let mut past: &[u8] = &self.past;
@@ -251,7 +252,7 @@ impl Record {
 
 /// The stored form of an older version.
 struct Entry<'a> {
-    /// The difference of its number and time from those of the next newer version.
+    /// The differences of its number and time from those of the next newer version.
     number: u64,
     time: i64,
     /// Whether the bytes are the version itself.
@@ -259,7 +260,7 @@ struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-/// Takes an entry from the beginning.
+/// Takes an entry from the beginning of the bytes.
 fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
     let len = take_len(past)?;
     let number = unzigzag(varint(past)?).cast_unsigned();
@@ -274,7 +275,7 @@ fn take_entry<'a>(past: &mut &'a [u8]) -> Option<Entry<'a>> {
     })
 }
 
-/// Takes the version before a given one from the beginning of the entries.
+/// Takes the next older version from the beginning of the entries.
 fn older(newer: &Version, past: &mut &[u8]) -> Option<Version> {
     let entry = take_entry(past)?;
     let bytes = if entry.is_whole {
@@ -322,7 +323,7 @@ mod tests {
         version(u64::try_from(count).unwrap(), backing_off(count))
     }
 
-    /// An event like a kubelet's, with the fields that a patch of the count changes.
+    /// An event like a kubelet's, in the fields that a patch of the count changes.
     fn backing_off(count: i32) -> Bytes {
         let time = Time {
             seconds: Some(1_700_000_000 + i64::from(count) * 61),
@@ -377,7 +378,7 @@ mod tests {
         let mut record = Record::new(with_count(1));
         let mut chunks = Vec::new();
         for number in 2..=500 {
-            // From time to time everything changes.
+            // From time to time the whole event changes.
             let event = if number % 50 == 0 {
                 Bytes::from(vec![number as u8; 300])
             } else {

@@ -1,4 +1,4 @@
-//! Changes at the source, and what is kept of them.
+//! Changes at the source, and what the archive keeps of them.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
         ledger.insert(event.name_any(), vec![version(&event)]);
     }
     for round in 2..8 {
-        // One of them before the archive starts, which sees only the last version.
+        // One of these is written before the archive starts, which sees only the last version.
         let archive = open(&kept, &source).await;
         let history = archive.history();
         for (name, versions) in &mut ledger {
@@ -39,7 +39,7 @@ async fn every_version_is_kept_once_across_restarts_of_both() {
         })
         .await;
         archive.close().await;
-        // Written while the source is not followed.
+        // These are written while the source is not followed.
         for (name, versions) in &mut ledger {
             versions.push(version(&source.count(name, 100 + round).await));
         }
@@ -73,7 +73,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     let [first, second, kept] = ["first", "second", "kept"].map(|name| folder.path().join(name));
     let port = free_port();
     let source = Source::start(&first, port).await;
-    // The same certificate and token, like clusters behind one load balancer.
+    // The second source has the same certificate and token, like clusters behind one load balancer.
     std::fs::create_dir(&second).unwrap();
     copy(&first.join("pki"), &second.join("pki"));
     std::fs::copy(first.join("tokens.csv"), second.join("tokens.csv")).unwrap();
@@ -84,7 +84,8 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     source.server.shutdown().await;
 
     let other = Source::start(&second, port).await;
-    // More than the first has, so it does not look like an earlier state of it.
+    // The second source has more events than the first, so that it does not look like an earlier
+    // state of it.
     for number in 0..20 {
         other.create(&format!("foreign.{number}")).await;
     }
@@ -94,7 +95,7 @@ async fn another_cluster_behind_the_address_is_refused_until_the_former_one_is_b
     })
     .await;
     assert!(why.contains("kube-system"), "{why}");
-    // The same after a restart of the archive.
+    // The result is the same after a restart of the archive.
     archive.close().await;
     archive = follow(&kept, &other).await;
     let history = archive.history();
@@ -188,7 +189,7 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     let archive = open(&kept, &source).await;
     source.create("web").await;
     source.create("other").await;
-    // More than fit in one record.
+    // These are more versions than fit in one record.
     for count in 1..200 {
         source.count("web", count).await;
     }
@@ -203,8 +204,8 @@ async fn what_is_deleted_here_is_forgotten_in_all_versions_and_not_fetched_again
     assert!(store.stats().await.unwrap().records > 6, "there are chunks");
     store.delete("shop/web".into(), None).await.unwrap();
     assert_eq!(names(&*store).await, ["shop/other"]);
-    // The other event; the store's identity, rules, since when they apply, and position; the mark
-    // of the deleted one.
+    // The records: the other event; the store's identity, rules, since when they apply, and
+    // position; the mark of the deleted event.
     assert_eq!(store.stats().await.unwrap().records, 6);
     source.count("web", 1000).await;
     let last = version(&source.count("other", 2).await);
@@ -240,7 +241,7 @@ async fn a_namespace_that_never_answered_is_not_covered() {
     assert!(counted.covered_since.is_some());
     archive.close().await;
     source.server.shutdown().await;
-    // The source is away when another namespace is followed, too.
+    // The source is down when another namespace is followed too.
     let opened = Cluster::open(&kept, &source.client, of(&["shop", "other"])).await;
     let archive = opened.unwrap();
     let history = archive.counted_history().await;
@@ -275,7 +276,7 @@ async fn a_cluster_followed_from_now_on_is_not_listed() {
     assert_eq!(versions(&history, "changed").await, Some(vec![changed]));
     assert_eq!(history.coverage(None).await.unwrap().gaps, []);
     archive.close().await;
-    // From then on it continues where it was.
+    // From then on the archive continues at its position.
     source.create("meanwhile").await;
     let archive = open(&kept, &source).await;
     let store = archive.store();

@@ -1,4 +1,4 @@
-//! A source, an archive of it, and its content.
+//! A source, an archive that follows it, and what the archive has.
 
 use std::path::Path;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Source {
     }
 }
 
-/// Follows with short waits; it has begun to watch when this returns.
+/// Follows a source with short delays. When this returns, the watch is open.
 pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
     let cluster = follow(folder, source).await;
     let history = cluster.history();
@@ -66,14 +66,14 @@ pub(crate) async fn open(folder: &Path, source: &Source) -> Cluster {
     cluster
 }
 
-/// Follows with short waits.
+/// Follows a source with short delays.
 pub(crate) async fn follow(folder: &Path, source: &Source) -> Cluster {
     Cluster::open(folder, &source.client, options())
         .await
         .unwrap()
 }
 
-/// Short waits, and short pages.
+/// Options with short delays and short pages.
 pub(crate) fn options() -> ClusterOptions {
     let mut options = ClusterOptions::new("prod");
     options.retry = (Duration::from_millis(20), Duration::from_millis(200));
@@ -94,7 +94,8 @@ pub(crate) async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
     waited.await.unwrap()
 }
 
-/// All versions of an event, in pages, as its name's counts and source versions, the newest first.
+/// Returns all versions of an event, read in pages, as their numbers at the source, the newest
+/// first. The counts in their messages must match.
 pub(crate) async fn versions(history: &ClusterHistory, name: &str) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     let mut after = None;
@@ -111,7 +112,7 @@ pub(crate) async fn versions(history: &ClusterHistory, name: &str) -> Option<Vec
     }
 }
 
-/// Names of the kept events.
+/// Returns the names of the kept events.
 pub(crate) async fn names(store: &dyn Store) -> Vec<String> {
     let page = store.list(ListRequest::default()).await.unwrap();
     let keys = page.records.iter().map(|record| &record.key);
