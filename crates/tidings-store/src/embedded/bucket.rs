@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::index::Tree;
-use super::keys::NEVER;
 use super::log::Segments;
+use super::version::NEVER;
 use crate::UnixMillis;
 
 /// Number of buckets that a store normally does not exceed. With more, records go to the next

@@ -17,8 +17,8 @@ use super::believed;
 use super::disk;
 use super::error::OpenError;
 use super::index::{Index, NAMES};
-use super::keys::{COUNTED_MAX, State, Swept};
 use super::log::Log;
+use super::state::{COUNTED_MAX, State, Swept};
 use crate::REVISION_OF_NEW;
 
 const FILE: &str = "CHECKPOINT";

@@ -14,10 +14,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
 
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::keys::Packed;
 use super::options::EmbeddedOptions;
 use super::sample::Sample;
 use super::varint::damaged;
+use super::version::Packed;
 use crate::{Fault, INDEX_LEN_MAX, KEY_LEN_MAX, VALUE_LEN_MAX};
 
 /// The built-in dictionary; part of the format.

@@ -24,15 +24,16 @@ use super::engine::Engine;
 use super::faults::{self, Point};
 use super::flusher::Flusher;
 use super::index::io_fault;
-use super::keys::{NEVER, State};
 use super::log::{Failure, Unfinished};
 use super::queue::{Returning, Taken};
 use super::reply::{Reply, decided};
 use super::request::{Request, need_space};
 use super::rewrite::Pass;
 use super::shared::Shared;
+use super::state::State;
 use super::trainer::Trainer;
 use super::upkeep::Due;
+use super::version::NEVER;
 use crate::clock::{Reading, timed};
 use crate::{Fault, Revision};
 

@@ -16,12 +16,12 @@ use super::folder::{INDEX, LOG};
 use super::frame::Header;
 use super::held::{Held, Moment};
 use super::index::{Index, Sizes, remove};
-use super::keys::State;
 use super::log::{self, Extents, Log};
 use super::order::Track;
 use super::parallel::{self, Helpers};
 use super::replay;
 use super::segment::Segment;
+use super::state::State;
 use super::upkeep::Upkeep;
 use crate::Fault;
 

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 use super::disk;
 use super::error::OpenError;
-use super::keys::FORMAT;
 
+/// Version of the format of log and index. A store with a greater version is refused.
+pub(crate) const FORMAT: u32 = 4;
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_NAME: &str = "tidings-store";

@@ -16,8 +16,9 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::keys::{COUNTED_MAX, Ends, State};
+use super::state::{COUNTED_MAX, State};
 use super::varint::{Reader, put_varint, varint_len};
+use super::version::Ends;
 use crate::{Fault, Revision};
 
 /// The beginning of a frame. The second byte is the version of its form.
@@ -290,7 +291,7 @@ fn entry_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::keys::Swept;
+    use crate::embedded::state::Swept;
     use proptest::prelude::*;
 
     fn header() -> impl Strategy<Value = Header> {

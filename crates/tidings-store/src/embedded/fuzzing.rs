@@ -11,9 +11,12 @@ use std::sync::LazyLock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::codec::Codec;
+use super::folder;
 use super::frame::{self, Frame, Header, Kind};
-use super::keys::{self, Ends, Pointer, State, Swept, Version};
+use super::keys::Pointer;
+use super::state::{State, Swept};
 use super::varint::{Reader, put_varint};
+use super::version::{self, Ends, Version};
 
 /// Bodies with a greater stated length are not unpacked, because the memory is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
@@ -36,8 +39,8 @@ pub fn decode(bytes: &[u8]) {
     if let Ok(pointer) = Pointer::decode(bytes) {
         assert_eq!(Pointer::decode(&pointer.encode()).ok(), Some(pointer));
     }
-    if let Ok((key, _, value)) = keys::decode_body(bytes) {
-        assert_eq!(keys::split_body(bytes).ok(), Some((key, value)));
+    if let Ok((key, _, value)) = version::decode_body(bytes) {
+        assert_eq!(version::split_body(bytes).ok(), Some((key, value)));
     }
     if let Ok(version) = Version::decode(bytes, 7, 8) {
         let written = version.encode(7, 8);
@@ -45,7 +48,7 @@ pub fn decode(bytes: &[u8]) {
         if version.body.len <= BODY_LEN_MAX
             && let Ok(body) = CODEC.unpack(version.body)
         {
-            let _ = keys::decode_body(&body);
+            let _ = version::decode_body(&body);
         }
     }
 }
@@ -60,7 +63,7 @@ pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut input = Input(Reader::new(bytes, "the input"));
     fs::write(
         folder.join("FORMAT"),
-        format!("tidings-store {}\n", keys::FORMAT),
+        format!("tidings-store {}\n", folder::FORMAT),
     )?;
     let log = folder.join("log");
     fs::create_dir(&log)?;
@@ -119,7 +122,7 @@ impl Input<'_> {
     /// A bucket: the one that never ends, one of an hour in the near future, or any.
     fn bucket(&mut self) -> u64 {
         match self.below(3) {
-            0 => keys::NEVER,
+            0 => version::NEVER,
             1 => self.below(1 << 20) * 3_600_000,
             _ => self.number(),
         }

@@ -22,9 +22,9 @@ use std::time::Duration;
 
 use super::bucket::Buckets;
 use super::index::{Memtables, Snapshot};
-use super::keys::State;
 use super::memtable::Memtable;
 use super::options::EmbeddedOptions;
+use super::state::State;
 use crate::Revision;
 
 /// The state of one commit.

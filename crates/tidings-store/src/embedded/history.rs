@@ -2,8 +2,8 @@
 
 use super::bucket::Buckets;
 use super::frame::Kind;
-use super::keys::Ends;
 use super::log::BucketWalk;
+use super::version::Ends;
 use crate::{Fault, Revision};
 
 /// One event in the log.

@@ -29,9 +29,10 @@ use lsm_tree::{
 };
 
 use super::disk;
-use super::keys::{self, Pointer, Swept};
+use super::keys::{self, Pointer};
 use super::memtable::Memtable;
 use super::order::Order;
+use super::state::Swept;
 use super::sums::{self, POINTER, Sums};
 use crate::{Fault, Revision};
 

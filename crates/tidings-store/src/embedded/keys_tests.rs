@@ -1,75 +1,18 @@
-//! Tests of the format: its bytes, their order, and that each decoder reads its encoder's bytes.
+//! Tests of the index's format: its bytes, their order, and that each decoder reads its encoder's
+//! bytes.
 
 use std::ops::RangeBounds;
 
 use super::*;
 use crate::HOUR_MILLIS;
+use crate::embedded::version::tests::expiring;
 use proptest::prelude::*;
-
-fn bucket() -> impl Strategy<Value = u64> {
-    prop_oneof![Just(NEVER), 1..=1u64 << 62]
-}
-
-fn expiring() -> impl Strategy<Value = (u64, Option<UnixMillis>)> {
-    (bucket(), any::<u64>()).prop_map(|(bucket, before)| {
-        let at = UnixMillis((bucket - before % bucket).cast_signed());
-        (bucket, (bucket != NEVER).then_some(at))
-    })
-}
 
 proptest! {
     #[test]
     fn pointer_round_trips(revision: u64, (bucket, expires_at) in expiring()) {
         let pointer = Pointer { revision, bucket, expires_at };
         prop_assert_eq!(Pointer::decode(&pointer.encode())?, pointer);
-    }
-
-    #[test]
-    fn version_round_trips(
-        revision: u64,
-        (bucket, expires_at) in expiring(),
-        back in proptest::option::of((1..=u64::MAX, bucket())),
-        dictionary: Option<u32>,
-        len in 0..=1usize << 40,
-        bytes: Vec<u8>,
-    ) {
-        let previous = back.map(|(back, bucket)| (revision.wrapping_sub(back), bucket));
-        let version = Version { expires_at, previous, body: Packed { dictionary, len, bytes: &bytes } };
-        let bytes = version.encode(revision, bucket);
-        prop_assert_eq!(Version::decode(&bytes, revision, bucket)?, version);
-    }
-
-    #[test]
-    fn body_round_trips(
-        key in proptest::collection::vec(any::<u8>(), 1..50),
-        strings: [String; 4],
-        others: Option<(String, String)>,
-        last_seen: i64,
-        value: Vec<u8>,
-    ) {
-        let [object_uid, object_kind, object_namespace, object_name] = strings;
-        let last_seen = UnixMillis(last_seen);
-        let (reason, event_type) = others.unwrap_or_default();
-        let object = Index { object_uid, object_kind, object_namespace, object_name, ..Index::default() };
-        let index = Index { reason, event_type, last_seen, ..object };
-        let body = encode_body(&key, &index, &value);
-        let (key_at, read, value_at) = decode_body(&body)?;
-        prop_assert_eq!(split_body(&body)?, (key_at.clone(), value_at));
-        prop_assert_eq!((&body[key_at], read, &body[value_at..]), (&key[..], index, &value[..]));
-    }
-
-    #[test]
-    fn ends_round_trip(expired: bool, bucket in bucket(), versions: Vec<u64>) {
-        let ends = Ends { expired, bucket, versions };
-        prop_assert_eq!(Ends::decode(&ends.encode())?, ends);
-    }
-
-    #[test]
-    fn state_round_trips(values in prop::array::uniform4(0..=COUNTED_MAX), floor in 0..NEVER, marks: BTreeMap<u64, Revision>) {
-        let [revision, compacted, records, value_bytes] = values;
-        let swept = Swept { floor, marks: Arc::new(marks) };
-        let state = State { revision, compacted, swept, records, value_bytes };
-        prop_assert_eq!(State::decode(&state.encode())?, state);
     }
 
     #[test]
@@ -125,11 +68,6 @@ proptest! {
     #[test]
     fn decoding_anything_never_panics(bytes: Vec<u8>) {
         let _ = Pointer::decode(&bytes);
-        let _ = Version::decode(&bytes, 1, 1);
-        let _ = decode_body(&bytes);
-        let _ = split_body(&bytes);
-        let _ = Ends::decode(&bytes);
-        let _ = State::decode(&bytes);
         let _ = read_place(&bytes);
         let _ = read_count_key(&bytes);
         let _ = read_early_key(&bytes);
@@ -137,27 +75,9 @@ proptest! {
     }
 }
 
-#[test]
-fn formats_up_to_3_had_one_mark() {
-    let of = |bucket, revision| Swept::up_to(bucket, revision);
-    assert_eq!(of(0, 0), Swept::default());
-    assert!(of(7, 5).has(7, 5) && of(7, 5).has(6, 9) && !of(7, 5).has(7, 6));
-    assert!(of(7, Revision::MAX).has(7, 9) && !of(7, Revision::MAX).has(8, 1));
-}
-
 /// These bytes are the format: a change here is a change of the format.
 #[test]
 fn bytes_are_these() {
-    let mut state = State {
-        revision: 300,
-        compacted: 2,
-        swept: Swept::up_to(9, Revision::MAX),
-        records: 4,
-        value_bytes: 5,
-    };
-    assert_eq!(state.encode(), [0xac, 2, 2, 10, 0, 4, 5]);
-    state.swept.set_mark(20, 7);
-    assert_eq!(state.encode(), [0xac, 2, 2, 10, 0, 4, 5, 20, 7]);
     let expires_at = Some(UnixMillis(900));
     assert_eq!(
         Pointer {
@@ -168,25 +88,6 @@ fn bytes_are_these() {
         .encode(),
         [0xac, 2, 0xe8, 7, 100]
     );
-    let version = Version {
-        expires_at,
-        previous: Some((298, 2)),
-        body: Packed {
-            dictionary: Some(0),
-            len: 5,
-            bytes: b"abc",
-        },
-    };
-    assert_eq!(
-        version.encode(300, 1000),
-        [100, 2, 2, 1, 5, b'a', b'b', b'c']
-    );
-    let ends = Ends {
-        expired: true,
-        bucket: 7,
-        versions: vec![4, 5, 9],
-    };
-    assert_eq!(ends.encode(), [1, 7, 3, 4, 1, 4]);
     let index = Index {
         object_uid: "u".into(),
         reason: "Killing".into(),
@@ -251,64 +152,4 @@ fn bytes_are_these() {
     assert_eq!(prefix(b"sho")[..], keys[0][..6]);
     assert_eq!(prefix(b"shop/x")[..], keys[0][..9]);
     assert_ne!(prefix(b"bank/")[..], keys[0][..9]);
-    // A body of format 3, and one with a reason and a type.
-    let index = Index {
-        object_uid: "u".into(),
-        last_seen: UnixMillis(-1),
-        ..Index::default()
-    };
-    assert_eq!(encode_body(b"k", &index, b"v"), *b"\x01k\x01u\0\0\0\x01v");
-    let index = Index {
-        reason: "r".into(),
-        ..index
-    };
-    assert_eq!(
-        encode_body(b"k", &index, b"v"),
-        *b"\0\x01k\x01u\0\0\0\x01r\0\x01v"
-    );
-}
-
-#[test]
-fn a_record_that_no_store_accepts_is_damaged() {
-    for (key_len, reason_len, expected) in [
-        (1, 0, true),
-        (KEY_LEN_MAX, INDEX_LEN_MAX, true),
-        (0, 0, false),
-        (KEY_LEN_MAX + 1, 0, false),
-    ] {
-        let index = Index {
-            reason: "r".repeat(reason_len),
-            ..Index::default()
-        };
-        let body = encode_body(&vec![b'k'; key_len], &index, b"value");
-        assert_eq!(decode_body(&body).is_ok(), expected, "{key_len}");
-        assert_eq!(split_body(&body).is_ok(), expected, "{key_len}");
-    }
-    let index = Index {
-        reason: "r".repeat(INDEX_LEN_MAX + 1),
-        ..Index::default()
-    };
-    assert!(decode_body(&encode_body(b"k", &index, b"value")).is_err());
-}
-
-#[test]
-fn a_state_that_no_store_reaches_is_damaged() {
-    let most = COUNTED_MAX;
-    for change in [
-        |state: &mut State| state.revision += 1,
-        |state: &mut State| state.compacted += 1,
-        |state: &mut State| state.records += 1,
-        |state: &mut State| state.value_bytes += 1,
-    ] {
-        let mut state = State {
-            revision: most,
-            compacted: most,
-            records: most,
-            value_bytes: most,
-            ..State::default()
-        };
-        assert_eq!(State::decode(&state.encode()).as_ref().ok(), Some(&state));
-        change(&mut state);
-        assert!(State::decode(&state.encode()).is_err(), "{state:?}");
-    }
 }

@@ -31,9 +31,9 @@ use super::disk;
 use super::error::OpenError;
 use super::frame::{FRAME_LEN_MAX, Frame, Header};
 use super::handles::Handles;
-use super::keys::State;
 use super::parallel;
 use super::segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
+use super::state::State;
 use crate::{Fault, Revision};
 
 /// Extension of a segment's file name.

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::faults;
 use super::frame::{Frame, Kind};
-use super::keys::State;
 use super::log::{Failure, Frames, Log, Unfinished};
 use super::segment::Scratch;
+use super::state::State;
 use crate::{Fault, Revision};
 
 const BUCKET: u64 = 7;

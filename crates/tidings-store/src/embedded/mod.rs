@@ -67,6 +67,7 @@ mod rewrite_tests;
 mod sample;
 mod segment;
 mod shared;
+mod state;
 mod stored;
 mod sums;
 mod sweep;
@@ -81,6 +82,7 @@ mod together_tests;
 mod trainer;
 mod upkeep;
 mod varint;
+mod version;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

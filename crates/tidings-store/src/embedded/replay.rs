@@ -15,9 +15,10 @@ use super::flush;
 use super::frame::Header;
 use super::history::{Event, Events};
 use super::index::{Index, fault};
-use super::keys::{Placed, State};
+use super::keys::Placed;
 use super::memtable::Memtable;
 use super::segment::Scratch;
+use super::state::State;
 use super::stored::{Stored, unpack};
 use crate::{Fault, Revision};
 

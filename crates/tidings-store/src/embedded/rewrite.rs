@@ -36,8 +36,10 @@ use super::disk;
 use super::engine::Engine;
 use super::frame::{self, Built, Entry, Frame, Header, Kind};
 use super::index::{Tree, fault, io_fault, is_lasting, key_value_of};
-use super::keys::{Ends, Swept, Version, ended_key, trailing_revision};
+use super::keys::{ended_key, trailing_revision};
 use super::segment::{Frames, Scratch, Segment, Walk};
+use super::state::Swept;
+use super::version::{Ends, Version};
 use crate::clock::timed;
 use crate::{Fault, Revision};
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use tidings_testing::copy_folder;
 
 use super::faults::Random;
-use super::keys::{NEVER, Swept};
 use super::power::Disk;
 use super::read::View;
 use super::rewrite::{Pass, Place};
 use super::segment::Scratch;
+use super::state::Swept;
+use super::version::NEVER;
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::{At, Change, Index, ObjectSelector, UnixMillis};

@@ -1,7 +1,7 @@
 //! Tests of a segment's points: their number, and that they lead to every version.
 
 use super::super::frame::Frame;
-use super::super::keys::State;
+use super::super::state::State;
 use super::*;
 
 const BUCKET: u64 = 7;

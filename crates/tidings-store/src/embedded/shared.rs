@@ -12,12 +12,13 @@ use super::engine::Engine;
 use super::folder::Folder;
 use super::identity;
 use super::index::io_fault;
-use super::keys::{self, Fields};
+use super::keys::Fields;
 use super::options::EmbeddedOptions;
 use super::queue::{PERMIT_BYTES, Queue};
 use super::read::View;
 use super::reply::{self, Reply};
 use super::request::{One, Put, Request};
+use super::version;
 use crate::changes::{Bounds, Changes, Older};
 use crate::clock::Clock;
 use crate::confirmed::Confirmed;
@@ -94,7 +95,7 @@ impl Shared {
             index,
             expires_at,
         } = record;
-        let body = self.codec.pack(keys::encode_body(&key, &index, &value));
+        let body = self.codec.pack(version::encode_body(&key, &index, &value));
         let (looked_up, found) = self.read(|view| {
             let looked_up = view.look_up(&key)?;
             let replaced = looked_up.pointer.filter(|_| expected != Expected::Absent);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::codec::Codec;
-use super::keys::{self, Fields, Placed, Pointer, Version};
+use super::keys::{Fields, Placed, Pointer};
+use super::version::{self, Version};
 use crate::{Fault, Index, Record, Revision};
 
 /// A decoded version.
@@ -56,7 +57,7 @@ pub(crate) fn unpack(
         body,
     } = Version::decode(bytes, revision, bucket)?;
     let body = codec.unpack(body)?;
-    let (key, index, value) = keys::decode_body(&body)?;
+    let (key, index, value) = version::decode_body(&body)?;
     let body = Bytes::from(body);
     let record = Record {
         key: body.slice(key),
@@ -79,7 +80,7 @@ pub(crate) fn unpack_record(
     revision: Revision,
 ) -> Result<Record, Fault> {
     let body = codec.unpack(version.body)?;
-    let (key, value) = keys::split_body(&body)?;
+    let (key, value) = version::split_body(&body)?;
     let body = Bytes::from(body);
     Ok(Record {
         key: body.slice(key),

@@ -16,10 +16,11 @@ use super::batch::{Batch, LOADED_MAX};
 use super::bucket::Bucket;
 use super::frame::{Entry, Kind};
 use super::index::{is_lasting, key_of};
-use super::keys::{self, Ends, NEVER, Placed, Version};
+use super::keys::{self, Placed};
 use super::order::{TOLERANCE, Track};
 use super::read::View;
 use super::stored::unpack_record;
+use super::version::{Ends, NEVER, Version};
 use crate::{Fault, Record, Revision, UnixMillis};
 
 /// Maximum versions that a sweep examines. Most of them may have ended before their expiry.

@@ -280,8 +280,8 @@ async fn a_newest_commit_that_is_not_in_the_log_is_made_again_when_opening() {
         let engine = Engine::open(folder.path(), SIZES, &codec).unwrap();
         let first = *engine.buckets().keys().next().unwrap();
         let published = engine.published();
-        let state = keys::State {
-            swept: keys::Swept::up_to(first, Revision::MAX),
+        let state = state::State {
+            swept: state::Swept::up_to(first, Revision::MAX),
             compacted: revision,
             ..published.state
         };
@@ -458,7 +458,7 @@ async fn what_was_looked_up_before_the_index_was_written_out_is_looked_up_again(
         store.create(other, NewRecord::new("")).await.unwrap();
     }
 
-    let body = keys::encode_body(&key, &Index::default(), b"two");
+    let body = version::encode_body(&key, &Index::default(), b"two");
     let put = Box::new(Put {
         fields: Fields::of(&Index::default(), &key),
         reason: String::new(),

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::keys::{State, Swept};
+use super::state::{State, Swept};
 use crate::Revision;
 
 /// The condition for the next pass.
