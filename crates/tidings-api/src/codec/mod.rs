@@ -8,7 +8,6 @@
 //!
 //! On the wire an event is JSON, YAML or protobuf of either API version.
 
-mod compare;
 pub mod json;
 pub(crate) mod objects;
 pub mod protobuf;
@@ -26,7 +25,6 @@ use tidings_core::fields::{Type, core_v1, events_v1};
 use tidings_core::reading::{EventTimes, is_set};
 use tidings_core::wire::{Members, write_fields, write_members, write_object};
 
-pub(crate) use compare::compare;
 use json::{Reading, TypeMeta};
 use objects::{ObjectSource, Skipped};
 use time::Moment;

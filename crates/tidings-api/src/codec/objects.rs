@@ -41,6 +41,47 @@ pub(crate) enum Value<'a> {
     Nothing,
 }
 
+impl Value<'_> {
+    /// Whether the value is the zero value.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Integer(integer) => integer.unwrap_or_default() == 0,
+            Self::Bool(boolean) => boolean.is_none(),
+            Self::Time(time) => time.is_none(),
+            Self::Map(map) => map.is_empty(),
+            Self::Set(texts) => texts.is_empty(),
+            Self::Json(json) => json.is_none(),
+            Self::Object(object) => object.is_none(),
+            Self::List(list) => list.len() == 0,
+            Self::Nothing => true,
+        }
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Text(own), Self::Text(other)) => own == other,
+            (Self::Integer(own), Self::Integer(other)) => own == other,
+            (Self::Bool(own), Self::Bool(other)) => own == other,
+            (Self::Time(own), Self::Time(other)) => own == other,
+            (Self::Map(own), Self::Map(other)) => own == other,
+            (Self::Set(own), Self::Set(other)) => own == other,
+            (Self::Json(own), Self::Json(other)) => own == other,
+            (Self::Object(Some(own)), Self::Object(Some(other))) => own.is_same(*other),
+            (Self::List(own), Self::List(other)) if own.len() == other.len() => {
+                let [own, other] = [own, other].map(|list| (0..own.len()).map(|at| list.get(at)));
+                own.zip(other).all(|items| match items {
+                    (Some(own), Some(other)) => own.is_same(other),
+                    _ => false,
+                })
+            }
+            _ => self.is_empty() && other.is_empty(),
+        }
+    }
+}
+
 /// A mutable reference to a field.
 pub(crate) enum Place<'a> {
     Text(&'a mut Option<String>),

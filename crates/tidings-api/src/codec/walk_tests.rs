@@ -5,6 +5,7 @@ use tidings_core::fields::{Field, Kind, Type};
 
 use super::stored::StoredEvent;
 use super::*;
+use crate::managed::compare::compare;
 use crate::managed::declares;
 
 /// A sample value for a field that holds no objects.

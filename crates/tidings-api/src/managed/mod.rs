@@ -14,6 +14,7 @@
 
 mod apply;
 mod changes;
+pub(crate) mod compare;
 mod entries;
 mod merge;
 mod schema;
@@ -24,13 +25,10 @@ use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 pub use apply::{ApplyError, Conflict, apply};
-pub(crate) use changes::Changes;
+use compare::compare;
 use entries::{Managed, Manager, Operation};
-use set::FieldSet;
-pub(crate) use set::{Atom, PathElement};
+use set::{FieldSet, PathElement};
 pub use writer::Writer;
-
-use crate::codec;
 
 /// The manager that gets the fields set before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -71,7 +69,7 @@ pub fn track(live: Option<&Event>, new: &mut Event, writer: Writer<'_>, track_on
 
 /// Gives the writer the fields that it changed, and takes them from all other managers.
 fn update(live: Option<&Event>, new: &Event, mut managed: Managed, writer: Writer<'_>) -> Managed {
-    let changes = codec::compare(writer.api, live.unwrap_or(&Event::default()), new);
+    let changes = compare(writer.api, live.unwrap_or(&Event::default()), new);
     managed.keep_version(writer.api.api_version());
     managed.take(&changes);
     let mut own = changes.written;
@@ -125,7 +123,7 @@ pub fn manager_of(user_agent: &str) -> String {
 
 /// Whether the apply schema declares the field at a JSON pointer.
 #[cfg(test)]
-pub(crate) fn declares(api: codec::Api, pointer: &str) -> bool {
+pub(crate) fn declares(api: crate::codec::Api, pointer: &str) -> bool {
     let mut names = pointer.split('/').skip(1);
     let schema = names.try_fold(schema::Schema::of(api), |schema, name| match name {
         "0" => Some(schema.item()),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use tidings_core::fields::{Kind, Type};
 
-use super::Changes;
+use super::changes::Changes;
 use super::set::{Atom, FieldSet, PathElement, Shown};
 use crate::bounded::BoundedList;
 use crate::codec::Api;

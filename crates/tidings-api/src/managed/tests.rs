@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::codec::Api;
 use crate::codec::json::Reading;
 use crate::codec::tests::event as any_event;
+use crate::codec::{self, Api};
 
 fn at(seconds: i64) -> Time {
     Time {
@@ -402,7 +402,7 @@ proptest! {
             codec::write_event(api, event, true, &mut json);
             serde_json::from_slice(&json).unwrap()
         };
-        let typed = codec::compare(api, &old, &new);
+        let typed = compare(api, &old, &new);
         let untyped = schema::compare(schema::Schema::of(api), &value(&old), &value(&new));
         prop_assert_eq!(typed.written, untyped.written);
         prop_assert_eq!(typed.removed, untyped.removed);

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_pb::api::core::v1::Event;
 use tidings_core::fields::{Field, Kind, Type};
 
-use super::Api;
-use super::objects::{Object, Skipped, Value};
-use crate::managed::{Atom, Changes, PathElement};
+use super::changes::Changes;
+use super::set::{Atom, PathElement};
+use crate::codec::Api;
+use crate::codec::objects::{Object, Skipped, Value};
 
 /// The fields that a write changed, named as in the version `api`.
 pub(crate) fn compare(api: Api, old: &Event, new: &Event) -> Changes {
@@ -128,46 +129,5 @@ impl PartialEq for Whole<'_> {
             let [own, other] = [self.1, other.1].map(|object| object.value(field.stored));
             own == other
         })
-    }
-}
-
-impl Value<'_> {
-    /// Whether the value is the zero value.
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Text(text) => text.is_empty(),
-            Self::Integer(integer) => integer.unwrap_or_default() == 0,
-            Self::Bool(boolean) => boolean.is_none(),
-            Self::Time(time) => time.is_none(),
-            Self::Map(map) => map.is_empty(),
-            Self::Set(texts) => texts.is_empty(),
-            Self::Json(json) => json.is_none(),
-            Self::Object(object) => object.is_none(),
-            Self::List(list) => list.len() == 0,
-            Self::Nothing => true,
-        }
-    }
-}
-
-impl PartialEq for Value<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Text(own), Self::Text(other)) => own == other,
-            (Self::Integer(own), Self::Integer(other)) => own == other,
-            (Self::Bool(own), Self::Bool(other)) => own == other,
-            (Self::Time(own), Self::Time(other)) => own == other,
-            (Self::Map(own), Self::Map(other)) => own == other,
-            (Self::Set(own), Self::Set(other)) => own == other,
-            (Self::Json(own), Self::Json(other)) => own == other,
-            (Self::Object(Some(own)), Self::Object(Some(other))) => own.is_same(*other),
-            (Self::List(own), Self::List(other)) if own.len() == other.len() => {
-                let [own, other] = [own, other].map(|list| (0..own.len()).map(|at| list.get(at)));
-                own.zip(other).all(|items| match items {
-                    (Some(own), Some(other)) => own.is_same(other),
-                    _ => false,
-                })
-            }
-            _ => self.is_empty() && other.is_empty(),
-        }
     }
 }
