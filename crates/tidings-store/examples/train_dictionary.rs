@@ -1,4 +1,4 @@
-//! Makes `src/embedded/dictionary.zstd`, the dictionary a new store compresses with.
+//! Makes `src/embedded/codec/dictionary.zstd`, the dictionary a new store compresses with.
 //!
 //! ```text
 //! cargo run --release -p tidings-store --example train_dictionary -- dictionary.zstd

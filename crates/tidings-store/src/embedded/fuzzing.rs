@@ -10,13 +10,12 @@ use std::sync::LazyLock;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::codec::Codec;
-use super::folder;
-use super::frame::{self, Frame, Header, Kind};
-use super::keys::Pointer;
-use super::state::{State, Swept};
-use super::varint::{Reader, put_varint};
-use super::version::{self, Ends, Version};
+use super::codec::varint::{Reader, put_varint};
+use super::codec::version::{self, Ends, Version};
+use super::codec::{Codec, State, Swept};
+use super::files::FORMAT;
+use super::index::keys::Pointer;
+use super::log::frame::{self, Frame, Header, Kind};
 
 /// Bodies with a greater stated length are not unpacked, because the memory is allocated first.
 const BODY_LEN_MAX: usize = 1 << 16;
@@ -61,10 +60,7 @@ pub fn decode(bytes: &[u8]) {
 /// A file could not be written.
 pub fn write_folder(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut input = Input(Reader::new(bytes, "the input"));
-    fs::write(
-        folder.join("FORMAT"),
-        format!("tidings-store {}\n", folder::FORMAT),
-    )?;
+    fs::write(folder.join("FORMAT"), format!("tidings-store {}\n", FORMAT))?;
     let log = folder.join("log");
     fs::create_dir(&log)?;
     // A few of each are enough: errors show with few.

@@ -11,78 +11,36 @@
 //! which are dropped whole. Reads take a snapshot and do not wait for writers. The snapshot of a
 //! list is held for its next pages. `docs/storage-format.md` describes the bytes on disk.
 //!
+//! Its rooms, each of which uses those below it:
+//!
+//! | room | contents |
+//! |---|---|
+//! | `commit` | the committer: queue, decisions, expiry, answers |
+//! | `maintenance`, `read` | flushing, merging, rewriting, training; and views of one commit |
+//! | `engine` | the open store: buckets, published state, snapshots, checkpoint, replay |
+//! | `index`, `log` | trees and memtables; and segments of frames. Neither knows the other |
+//! | `codec` | bytes that both have: versions, state, compression |
+//! | `files` | the folder, its small files, every change of a file |
+//!
 //! One process at a time may have the folder open. Point reads, and lists of one object's few
 //! records if the system has these in memory, run in the calling task, because they take
 //! microseconds. Other lists run on tokio's blocking threads, so a tokio runtime is needed.
 
-mod batch;
-mod believed;
-#[cfg(test)]
-mod bounds_tests;
-mod bucket;
-mod checkpoint;
 mod codec;
-mod committer;
-mod counts;
-mod dictionaries;
-mod disk;
+mod commit;
 mod engine;
 mod error;
-#[cfg(test)]
-mod faults;
-mod flush;
-mod flusher;
-mod folder;
-mod frame;
+mod files;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod handles;
-mod held;
-mod history;
-mod identity;
 mod index;
-mod keys;
 mod log;
-#[cfg(test)]
-mod log_tests;
-mod memtable;
-mod names;
+mod maintenance;
 mod options;
-mod order;
-mod parallel;
-#[cfg(test)]
-mod power;
-#[cfg(test)]
-mod power_cuts;
-mod queue;
 mod read;
-mod read_counts;
-mod replay;
-mod reply;
-mod request;
-mod rewrite;
-#[cfg(test)]
-mod rewrite_tests;
-mod sample;
-mod segment;
-mod shared;
-mod state;
-mod stored;
-mod sums;
-mod sweep;
-#[cfg(test)]
-mod sweep_tests;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod threads_tests;
-#[cfg(test)]
-mod together_tests;
-mod trainer;
-mod upkeep;
-mod varint;
-mod version;
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -100,17 +58,12 @@ use crate::{
     NewestRequest, Page, ReadError, Record, Revision, Stats, Store, UnixMillis, WRITES_MAX, Watch,
     WatchError, Write, WriteError,
 };
-use codec::Codec;
-use committer::Committer;
-use engine::{Engine, Published};
-use flusher::Flusher;
-use folder::Folder;
-use held::{Held, Limits};
+use codec::{Codec, dictionaries};
+use commit::{Committer, Queue, Request, Shared};
+use engine::{Engine, Held, Limits, Published};
+use files::{Folder, confirmed_time};
 use index::Sizes;
-use queue::Queue;
-use request::Request;
-use shared::Shared;
-use trainer::Trainer;
+use maintenance::{Flusher, Trainer};
 
 pub use error::OpenError;
 pub use options::EmbeddedOptions;
@@ -172,7 +125,7 @@ impl EmbeddedStore {
         let engine = Arc::new(engine);
         let Published { state, number, .. } = engine.published();
         let now = Reading::of(&*options.clock);
-        let belief = believed::read(folder.path());
+        let belief = confirmed_time::read(folder.path());
         let confirmed = match number {
             0 => Confirmed::begin(now),
             _ => Confirmed::resume(belief, now),
@@ -380,7 +333,7 @@ impl Store for EmbeddedStore {
 
     fn counts(&self, request: CountsRequest) -> BoxFuture<'_, Result<Counts, ReadError>> {
         Box::pin(blocking(&self.shared, move |shared| {
-            shared.read(|view| Ok(read_counts::read(view, &request)?))
+            shared.read(|view| Ok(read::counts(view, &request)?))
         }))
     }
 
