@@ -1,5 +1,9 @@
 //! Checks the rooms of a crate: a file uses files of its own room and of those below, never of a
 //! room above, or of another room of the same rank.
+//!
+//! A large room has sub-rooms, under the same rule: a second entry for its folder. Each sub-room is
+//! a folder whose `mod.rs` says what it is, its invariants, and what may be used from outside. It
+//! keeps its modules private, or opens them to the room alone.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -14,9 +18,12 @@ type Room = (&'static str, &'static [&'static str]);
 /// Rooms of the same rank, which may not use each other.
 type Rank = &'static [Room];
 
-/// Folders that have rooms, each with its ranks, the highest first. Every file there is in one
-/// room, except the root file, which declares the modules, and `clock.rs`.
-const ROOMS: [(&str, &[Rank]); 11] = [
+/// The part of a crate that has rooms: the folder of its root, or a folder with sub-rooms.
+type House = (&'static str, &'static [Rank]);
+
+/// Folders with their ranks of rooms, the highest first. Every file there is in one room, except
+/// the folder's root, which declares them, and `clock.rs`.
+const ROOMS: [House; 12] = [
     (
         "crates/tidings-core/src",
         &[
@@ -32,7 +39,8 @@ const ROOMS: [(&str, &[Rank]); 11] = [
         "crates/tidings-api/src",
         &[
             &[("requests", &["patch/", "selector/", "table.rs"])],
-            &[("codec", &["codec/", "managed/"])],
+            &[("managed fields", &["managed/"])],
+            &[("codec", &["codec/"])],
             &[("words", &["*"])],
         ],
     ),
@@ -52,6 +60,19 @@ const ROOMS: [(&str, &[Rank]); 11] = [
         &[
             &[("backends", &["embedded/", "etcd/", "memory.rs"])],
             &[("contract", &["*"])],
+        ],
+    ),
+    (
+        "crates/tidings-store/src/embedded",
+        &[
+            &[("store", &["mod.rs", "fuzzing.rs"])],
+            &[("commit", &["commit/"])],
+            &[("maintenance", &["maintenance/"]), ("read", &["read/"])],
+            &[("engine", &["engine/"])],
+            &[("index", &["index/"]), ("log", &["log/"])],
+            &[("codec", &["codec/"])],
+            &[("files", &["files/"])],
+            &[("options and errors", &["error.rs", "options.rs"])],
         ],
     ),
     (
@@ -203,17 +224,25 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     let roots = roots(files);
     for (sources, ranks) in ROOMS {
         let sources = Path::new(sources);
-        let mut begin = roots.iter().map(|(_, root)| root);
-        let Some(root) = begin.find(|root| root.parent() == Some(sources)) else {
+        // The crate of the folder: its root is the nearest one.
+        let root = roots
+            .iter()
+            .map(|(_, root)| root)
+            .filter(|root| root.parent().is_some_and(|it| sources.starts_with(it)))
+            .max_by_key(|root| root.components().count());
+        // The search for circles reports unreadable files.
+        let uses = root.map(|root| Uses::read(files, root).unwrap_or_default());
+        let Some(uses) = uses.filter(|uses| uses.arrows.keys().any(|it| it.starts_with(sources)))
+        else {
             problems.push(format!(
-                "{}: has rooms in rooms.rs, but no crate begins there",
+                "{}: has rooms in rooms.rs, but no file of a crate is there",
                 sources.display()
             ));
             continue;
         };
-        // If files cannot be read, the search for circles reports it.
-        if let Ok(uses) = Uses::read(files, root) {
-            problems.extend(broken(&uses, sources, ranks));
+        problems.extend(broken(&uses, sources, ranks));
+        if root.is_some_and(|root| root.parent() != Some(sources)) {
+            problems.extend(open_doors(files, sources, ranks));
         }
     }
     problems
@@ -233,13 +262,13 @@ fn broken(uses: &Uses, sources: &Path, ranks: &[Rank]) -> Vec<String> {
         let mut rest = rooms.iter().filter(|(_, room)| room.1.contains(&"*"));
         named.next().or_else(|| rest.next()).copied()
     };
-    let is_beside = |file: &Path| {
-        let file = file.strip_prefix(sources).unwrap_or(file);
-        BESIDE.iter().any(|beside| file == Path::new(beside))
+    let is_outside = |file: &Path| {
+        file.strip_prefix(sources)
+            .map_or(true, |file| BESIDE.iter().any(|it| file == Path::new(it)))
     };
     let mut problems = Vec::new();
     for (file, used) in &uses.arrows {
-        if is_beside(file) {
+        if is_outside(file) {
             continue;
         }
         let Some((rank, (room, _))) = room_of(file) else {
@@ -247,7 +276,7 @@ fn broken(uses: &Uses, sources: &Path, ranks: &[Rank]) -> Vec<String> {
             continue;
         };
         for (other, what) in used {
-            if is_beside(other) {
+            if is_outside(other) {
                 continue;
             }
             let Some((its_rank, (its_room, _))) = room_of(other) else {
@@ -263,6 +292,36 @@ fn broken(uses: &Uses, sources: &Path, ranks: &[Rank]) -> Vec<String> {
                 file.display(),
                 other.display()
             ));
+        }
+    }
+    problems
+}
+
+/// The folders of sub-rooms without a `mod.rs` that says what they are, and modules in it that more
+/// than the room may use.
+fn open_doors(files: &[SourceFile], sources: &Path, ranks: &[Rank]) -> Vec<String> {
+    let members = ranks
+        .iter()
+        .flat_map(|rank| rank.iter())
+        .flat_map(|room| room.1);
+    let mut problems = Vec::new();
+    for folder in members.filter(|member| member.ends_with('/')) {
+        let path = sources.join(folder).join("mod.rs");
+        let Some(door) = files.iter().find(|file| file.path == path) else {
+            problems.push(format!("{}: a room without this file", path.display()));
+            continue;
+        };
+        if !door.text.starts_with("//! ") {
+            problems.push(format!("{}: does not say what the room is", path.display()));
+        }
+        let is_module = |line: &&str| line.trim_end().ends_with(';') && line.contains("mod ");
+        for line in door.text.lines().filter(is_module) {
+            if line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ") {
+                problems.push(format!(
+                    "{}: `{line}` opens it to more than the folder above",
+                    path.display()
+                ));
+            }
         }
     }
     problems
@@ -294,6 +353,78 @@ mod tests {
         });
         let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
         broken(&uses, Path::new("a/src"), ranks).len()
+    }
+
+    fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
+        let file = |(path, text): &(&str, &str)| SourceFile {
+            path: Path::new("a/src").join(path),
+            text: (*text).to_owned(),
+        };
+        files.iter().map(file).collect()
+    }
+
+    const SUB_ROOMS: [Rank; 3] = [
+        &[("house", &["mod.rs"])],
+        &[("attic", &["attic/"]), ("hall", &["hall/"])],
+        &[("cellar", &["cellar/"])],
+    ];
+
+    /// Each row: a file of the house, what it uses, and whether it may.
+    #[test]
+    fn sub_rooms_use_those_below_through_their_doors() {
+        let rows = [
+            ("house/attic/roof.rs", "crate::house::cellar::Coal", true),
+            ("house/attic/roof.rs", "super::Attic", true),
+            ("house/attic/roof.rs", "crate::house::hall::Hall", false),
+            ("house/hall/mod.rs", "crate::house::attic::Roof", false),
+            ("house/cellar/coal.rs", "crate::house::hall::Hall", false),
+            ("house/cellar/mod.rs", "crate::house::House", false),
+            // What is outside the house is for the rooms of the crate.
+            ("house/cellar/mod.rs", "crate::garden::Garden", true),
+            ("garden.rs", "crate::house::House", true),
+            ("house/mod.rs", "hall::Hall", true),
+        ];
+        for (user, used, expected) in rows {
+            let mut house = files(&[
+                ("lib.rs", "mod garden; mod house;"),
+                ("garden.rs", "pub struct Garden;"),
+                (
+                    "house/mod.rs",
+                    "mod attic; mod cellar; mod hall; pub struct House;",
+                ),
+                (
+                    "house/attic/mod.rs",
+                    "mod roof; pub use roof::Roof; struct Attic;",
+                ),
+                ("house/attic/roof.rs", "pub struct Roof;"),
+                ("house/hall/mod.rs", "pub struct Hall;"),
+                ("house/cellar/mod.rs", "mod coal; pub use coal::Coal;"),
+                ("house/cellar/coal.rs", "pub struct Coal;"),
+            ]);
+            let path = Path::new("a/src").join(user);
+            let file = house.iter_mut().find(|file| file.path == path).unwrap();
+            file.text = format!("{} struct User({used});", file.text);
+            let uses = Uses::read(&house, Path::new("a/src/lib.rs")).unwrap();
+            let problems = broken(&uses, Path::new("a/src/house"), &SUB_ROOMS);
+            assert_eq!(problems.is_empty(), expected, "{user} {used}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn a_sub_room_says_what_it_is_and_opens_its_modules_to_the_house_alone() {
+        let rows = [
+            ("//! The attic.\nmod roof;\npub(super) mod beams;\n", 0),
+            ("mod roof;\n", 1),
+            ("//! The attic.\npub(crate) mod roof;\n", 1),
+            ("//! The attic.\npub mod roof;\npub(crate) mod beams;\n", 2),
+        ];
+        let attic: [Rank; 1] = [&[("attic", &["attic/"])]];
+        for (door, expected) in rows {
+            let house = files(&[("house/attic/mod.rs", door)]);
+            let problems = open_doors(&house, Path::new("a/src/house"), &attic);
+            assert_eq!(problems.len(), expected, "{door}: {problems:?}");
+        }
+        assert_eq!(open_doors(&[], Path::new("a/src/house"), &attic).len(), 1);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use syn::visit::Visit;
 use super::source::{SourceFile, normal};
 
 /// The files of a crate with their uses.
+#[derive(Default)]
 pub(super) struct Uses {
     /// For each file the files that it uses, each with a used name.
     pub(super) arrows: BTreeMap<PathBuf, BTreeMap<PathBuf, String>>,
