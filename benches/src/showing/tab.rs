@@ -9,10 +9,10 @@ use tidings_testing::browser::{Browser, DESKTOP};
 use crate::Figure;
 use crate::storing::Failure;
 
-/// Bursts of pans and zooms by the wheel, one gesture for each frame, with pauses in which what is
-/// now in view is loaded. For each gesture the time until it is drawn: a message that is sent in
-/// the frame after the page has drawn is received when that frame is done. And the time of every
-/// frame, of those in the pauses, too.
+/// A script: makes bursts of pans and zooms by the wheel, one gesture for each frame. In the pauses
+/// between them, what is now in view is loaded. It measures for each gesture the time until it is
+/// drawn: a message that is sent in the frame after the page has drawn is received when that frame
+/// is done. It also measures the time of every frame, including those in the pauses.
 const GESTURES: &str = "const [selector, bursts, done] = arguments;
     const box = document.querySelector(selector);
     const at = box.getBoundingClientRect();

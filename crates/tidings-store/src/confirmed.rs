@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(confirmed.at(reading(600, HOUR)), UnixMillis(START + 500));
         assert!(!believed(&mut confirmed, 30_000, HOUR));
         assert!(believed(&mut confirmed, 30_100, HOUR));
-        // Without a completed period nothing expires earlier.
+        // If no time was confirmed before, the first period must still pass until one is.
         for none in [None, Some(belief(None))] {
             let mut confirmed = Confirmed::resume(none, reading(0, 0));
             assert!(confirmed.at(reading(29_999, 0)).0 < 0);

@@ -76,7 +76,7 @@ pub mod kind {
     /// A pointer to a convertible object.
     #[derive(Debug)]
     pub struct Pointed<Kind>(std::marker::PhantomData<Kind>);
-    /// An optional object.
+    /// A type whose value may be absent.
     #[derive(Debug)]
     pub struct Optional<Kind>(std::marker::PhantomData<Kind>);
 }

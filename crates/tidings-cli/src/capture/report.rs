@@ -11,9 +11,9 @@ use super::note::Note;
 use super::unreadable::Unreadable;
 use crate::text::message;
 
-/// Maximum events named for one cause; the others are counted.
+/// Maximum events that are named for one cause; the others are only counted.
 pub const NAMED_MAX: usize = 10;
-/// Maximum events named for one note.
+/// Maximum events that are named in one note.
 const NOTED_MAX: usize = 3;
 
 /// Maximum separate causes; further ones share one line.

@@ -48,7 +48,7 @@ impl Measured {
             info,
             dry_run,
             started: clock::monotonic(),
-            // The code if it is dropped before it was answered.
+            // The status code that counts if the request is dropped before it is answered.
             code: CLIENT_GONE,
             bytes: 0,
             long_running,

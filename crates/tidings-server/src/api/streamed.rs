@@ -40,8 +40,8 @@ pub(crate) trait Batches: Send + 'static {
     /// Begins again: the next batch is the first one.
     fn restart(&mut self);
 
-    /// The data in the list's head, once the first batch was returned. `see` is called with each
-    /// record of the other batches if `lengths` are needed.
+    /// Returns the metadata of the list, after the first batch was returned. If `lengths` are
+    /// needed, this calls `see` with each record of the other batches.
     fn look_ahead(
         &mut self,
         lengths: bool,

@@ -327,7 +327,7 @@ fn keys_go_on_from_their_mark_when_another_picture_came() {
     happen_and_see(&world);
     page.keys(LEFT);
     page.until(&format!("{said} === {}", json!(marks[2])));
-    // The same holds in a view with one more event.
+    // The same is true when the other key is pressed after one more event.
     happen_and_see(&world);
     page.keys(RIGHT);
     page.until(&format!("{said} === {}", json!(marks[3])));

@@ -632,7 +632,8 @@ async fn watches_filter_by_prefix_and_report_progress(fixture: Fixture) {
     fixture.create("b", "").await;
     let latest = fixture.create("c/1", "").await;
     assert_eq!(next_shown(&mut *watch, 1).await, ["+b/1="]);
-    // An unsuccessful wait still advances it past other changes; dropping the wait loses nothing.
+    // A wait without a result still advances the watch past other changes. Dropping the wait loses
+    // nothing.
     assert!(futures_poll_once(&fixture, watch.next()).await.is_none());
     assert_eq!(watch.revision(), latest);
     fixture.create("b/2", "").await;

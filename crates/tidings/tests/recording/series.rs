@@ -43,7 +43,8 @@ async fn repeats_become_a_series_that_is_written_seldom_and_to_the_end() {
             .related(&pod("other", "v"))
             .send();
     };
-    // One after the other: a waiting state is replaced by later ones.
+    // The first two events are sent one after the other, because a waiting state is replaced by
+    // later ones.
     send();
     settled(&broadcaster, 1).await;
     send();

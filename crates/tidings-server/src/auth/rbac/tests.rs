@@ -97,7 +97,7 @@ fn rules_allow_what_they_name_and_nothing_else() {
         ("eve", format!("POST {other}"), false),
         ("eve", "GET /api/v1/namespaces/shop".into(), true),
         ("eve", "GET /api/v1/namespaces".into(), false),
-        // Rules with names.
+        // Rules that only allow events of certain names.
         ("bob", format!("GET {other}/web.1"), true),
         ("bob", format!("GET {other}/web.2"), false),
         ("bob", format!("DELETE {new_group}/web.1"), true),

@@ -244,7 +244,7 @@ fn look_at_next(
         return Ok(Next::Segment(next));
     };
     if !disk::has_room(&segment.path, expected) {
-        // Logged once a pass: it may be so for hundreds of segments.
+        // Logged once per pass, because this may concern hundreds of segments.
         if !next.is_incomplete {
             tracing::warn!(
                 file = %segment.path.display(),

@@ -426,7 +426,7 @@ impl ClusterFlags {
         self.cluster.as_deref() == Some(ALL)
     }
 
-    /// Whether a cluster is named.
+    /// Whether the flags name a cluster.
     pub(crate) fn names_cluster(&self) -> bool {
         self.cluster.is_some()
     }
