@@ -217,7 +217,7 @@ impl Retaining {
                             cluster,
                             ended,
                             events,
-                            "events ended at once, as the rules of retention are others"
+                            "events expired at once because the rules of retention changed"
                         );
                     }
                     if !outcome.waits {
@@ -274,7 +274,7 @@ async fn keep_expiring(
             match Expiry::new(&keeper, cluster.clone(), Arc::clone(&clocks)).await {
                 Ok(expiry) => break begun.insert(expiry),
                 Err(error) => {
-                    tracing::warn!(cluster, %error, "the clock is not watched yet");
+                    tracing::warn!(cluster, %error, "expiry by the clock is not watched yet");
                     tokio::time::sleep(LOOK).await;
                 }
             }
@@ -301,7 +301,7 @@ async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
                 keeper.unswept.notified().await;
             }
             Err(error) => {
-                tracing::warn!(cluster, %error, "ends are not looked for yet");
+                tracing::warn!(cluster, %error, "ends of events during gaps are not searched yet");
                 tokio::time::sleep(LOOK).await;
             }
         }

@@ -162,7 +162,7 @@ impl Confirmed {
             (false, told) => {
                 if told == Told::Ahead {
                     tracing::info!(
-                        "the clock is believed; the ends of records are written down as they come"
+                        "the clock is believed; ends of records are stored when they come"
                     );
                 }
                 self.told = Told::Believed;

@@ -90,7 +90,7 @@ impl Expiry {
             let clock = Timestamp::from_millisecond(keeper.clock.now().0).unwrap_or_default();
             tracing::warn!(
                 cluster = self.cluster, ended, all, %clock,
-                "a tenth or more of all records ended within ten minutes, as their time is over by the clock"
+                "a tenth or more of all records expired within ten minutes by the clock"
             );
         }
     }
@@ -121,7 +121,7 @@ impl Expiry {
         let write = vec![Write::put(keys::DELAYED, record)];
         match keeper.store.write_all(write).await {
             Ok(_) => self.noted = keeper.clock.steady(),
-            Err(error) => tracing::debug!(%error, "the delay of expiry is not noted yet"),
+            Err(error) => tracing::debug!(%error, "the delay of expiry is not stored yet"),
         }
     }
 
@@ -140,7 +140,7 @@ impl Expiry {
             }
             (false, true) => tracing::info!(
                 cluster,
-                "the clock is not ahead any more; no followed cluster was heard lately"
+                "the clock is not ahead any more; no followed cluster has answered lately"
             ),
             _ if before.is_delayed() && !self.doubt.is_delayed() => tracing::error!(
                 cluster,

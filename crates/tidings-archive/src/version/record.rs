@@ -62,7 +62,7 @@ pub(crate) struct Record {
 
 /// The bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what is kept of an event's versions cannot be read")]
+#[error("the stored versions of an event cannot be read")]
 pub(crate) struct Damaged;
 
 /// Returns the event of a record's newest version.

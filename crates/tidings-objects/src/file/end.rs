@@ -49,19 +49,19 @@ pub enum FileError {
     #[error(transparent)]
     Event(#[from] Unreadable),
     /// A column differs from what the event's bytes say.
-    #[error("the column {column:?} does not say what the events say")]
+    #[error("the column {column:?} differs from the events")]
     Column {
         /// The column's name.
         column: &'static str,
     },
     /// An answer with pending versions does not say which feed entries it covers.
-    #[error("it does not say what of what waits it has")]
+    #[error("it does not state which waiting entries it has")]
     Waiting,
     /// The rows are not in order, or one occurs twice.
     #[error("the rows are not in their order")]
     Order,
     /// It has more bytes than a file may have.
-    #[error("it has more bytes than it may have")]
+    #[error("it has more bytes than are allowed")]
     Long,
     /// Its number of rows differs from what it states.
     #[error("rows are missing")]

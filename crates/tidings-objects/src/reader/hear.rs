@@ -25,10 +25,10 @@ pub enum HearError {
     #[error(transparent)]
     Look(#[from] LookError),
     /// The pending versions follow a manifest that is not visible yet, or that is elsewhere.
-    #[error("more is sealed there than the newest manifest says, or it seals to elsewhere")]
+    #[error("more is sealed there than the newest manifest states, or it seals to another place")]
     Behind,
     /// The archive that follows the cluster seals elsewhere, or another one took over.
-    #[error("its data folder (store {found}) is not the one that seals to here ({writer})")]
+    #[error("its data folder (store {found}) is not the one that seals to this place ({writer})")]
     Foreign {
         /// The identity of that archive's store.
         found: String,
@@ -36,7 +36,7 @@ pub enum HearError {
         writer: String,
     },
     /// The feed ends before what the manifest says is sealed.
-    #[error("its data folder was put back from a copy: it has less than is sealed")]
+    #[error("its data folder was restored from a copy: it has less than is sealed")]
     Short,
     /// There are more pending versions than a reader may hold.
     #[error("more than {bytes_max} bytes of events wait: only the first are shown")]

@@ -163,7 +163,7 @@ impl EventRateLimit {
         match reached.as_slice() {
             [] => Ok(()),
             _ if self.dry_run => {
-                tracing::debug!(?reached, "an event is over its limits, and let through");
+                tracing::debug!(?reached, "an event exceeds its limits, and is let through");
                 Ok(())
             }
             [one] => Err(one.clone()),

@@ -26,7 +26,7 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     write(
         "tidings_archive_events",
         "gauge",
-        "Kept events of the cluster, also those that are over until their space is given back.",
+        "Kept events of the cluster, including expired ones until their space is released.",
         &|it| Some(boxed(it.events)),
     );
     write(
@@ -38,7 +38,7 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     write(
         "tidings_archive_stored_bytes",
         "gauge",
-        "Bytes of all that is kept of the cluster, and of what is over until they are given back.",
+        "Bytes of everything kept of the cluster, including expired events until their space is released.",
         &|it| Some(boxed(it.stored_bytes)),
     );
     write(

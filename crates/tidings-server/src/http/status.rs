@@ -608,7 +608,7 @@ impl Status {
             // As for etcd's own timeouts: the outcome is unknown, and the client must read before
             // it tries again.
             Fault::Unknown(_) => {
-                tracing::warn!(error = %fault, "a write was left unknown");
+                tracing::warn!(error = %fault, "the outcome of a write is unknown");
                 Self::generic(
                     TIMEOUT,
                     format!("Timeout: {fault}; it may have been done, read before trying again"),

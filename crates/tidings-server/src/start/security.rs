@@ -291,7 +291,9 @@ impl FileWatcher {
         });
         let looked = looked.await;
         looked
-            .inspect_err(|error| tracing::error!(%error, "files are not looked after any more"))
+            .inspect_err(
+                |error| tracing::error!(%error, "files are not checked for changes any more"),
+            )
             .ok()
     }
 
@@ -304,7 +306,7 @@ impl FileWatcher {
             looked = looked.max(watched.reload(counters, look, |bytes| {
                 let tokens = parse_token_file(file(bytes, 0))?;
                 if tokens.is_empty() {
-                    tracing::warn!("the token file holds no token any more: all are revoked");
+                    tracing::warn!("the token file has no token any more: all are revoked");
                 }
                 server.authenticator.replace_tokens(tokens);
                 Ok(())
@@ -403,7 +405,7 @@ impl Watched {
                     tracing::error!(
                         file,
                         why,
-                        "a replaced file is not usable; what it held before stays in force"
+                        "a replaced file cannot be used; its previous content stays in force"
                     );
                 }
                 self.reported = Some(seen);

@@ -289,7 +289,7 @@ async fn drive<C>(
                 return;
             }
             () = &mut overdue => {
-                tracing::debug!("a client did not take an answer in time");
+                tracing::debug!("a client did not read an answer in time");
                 if !ending {
                     metrics.ended(Ending::Untaken);
                 }
@@ -303,11 +303,11 @@ async fn drive<C>(
                 overdue.set(activity.overdue(longest, UNREAD_MAX));
             }
             () = activity.strangers_answers_pile_up() => {
-                tracing::debug!("a client without credentials does not take its answers");
+                tracing::debug!("a client without credentials does not read its answers");
                 return metrics.ended(Ending::Untaken);
             }
             () = activity.too_many_unproven() => {
-                tracing::debug!("a client asks again and again without credentials");
+                tracing::debug!("a client sends many requests without credentials");
                 return metrics.ended(Ending::Unauthenticated);
             }
             () = &mut stopped, if !ending => {}

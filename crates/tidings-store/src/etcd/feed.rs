@@ -61,13 +61,13 @@ pub(super) async fn follow(shared: Arc<Shared>) {
         }
         match stopped {
             Stopped::Ended(Ended::Failed(failure)) => {
-                tracing::warn!(%failure, position, "the watch on etcd ended; going on at the next member");
+                tracing::warn!(%failure, position, "the watch on etcd ended; continuing at the next member");
             }
             Stopped::Ended(Ended::Compacted(oldest)) => {
                 tracing::warn!(
                     position,
                     oldest,
-                    "etcd has compacted changes that were not seen yet; watchers must list anew"
+                    "etcd has compacted changes that were not read yet; watchers must list again"
                 );
                 shared.oldest.fetch_max(oldest, Ordering::AcqRel);
                 match shared.latest(shared.client.deadline()).await {
@@ -315,7 +315,7 @@ impl Shared {
         if now.abs_diff(*lead) > SET_MILLIS {
             tracing::warn!(
                 by_millis = now.saturating_sub(*lead),
-                "the clock was set; the ends of other programs' leases move with it"
+                "the clock was set; the expiry of other programs' leases moves with it"
             );
             *lead = now;
         }

@@ -83,11 +83,11 @@ impl Members {
             Ok((now, Some(channels))) => {
                 *material = now;
                 self.replace(channels);
-                tracing::info!("the TLS files for etcd were replaced; connecting anew");
+                tracing::info!("the TLS files for etcd were replaced; connecting again");
             }
             Ok((_, None)) => {}
             Err(error) => {
-                tracing::warn!(%error, "the TLS files for etcd cannot be used; going on with what they were before");
+                tracing::warn!(%error, "the TLS files for etcd cannot be used; continuing with the previous ones");
             }
         }
     }

@@ -243,7 +243,7 @@ impl EtcdWatch {
                 Ok(delivery) => break delivery,
                 Err(Ended::Compacted(oldest)) => return Err(compacted(oldest)),
                 Err(Ended::Failed(failure)) => {
-                    tracing::warn!(%failure, "a watch ended; going on at the next member");
+                    tracing::warn!(%failure, "a watch ended; continuing at the next member");
                     direct.stream = None;
                 }
             }

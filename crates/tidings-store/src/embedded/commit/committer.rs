@@ -530,7 +530,7 @@ impl Committer {
         }
         for (bucket, _) in droppable {
             if let Err(error) = engine.drop_bucket(bucket) {
-                tracing::error!(bucket, %error, "failed to drop an expired bucket; its space is not given back");
+                tracing::error!(bucket, %error, "failed to drop an expired bucket; its space is not released");
             }
         }
         if waiting {

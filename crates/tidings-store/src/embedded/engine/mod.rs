@@ -113,7 +113,7 @@ impl Engine {
             Err(OpenError::Index(reason)) => {
                 tracing::error!(
                     folder = %index_folder.display(), reason,
-                    "the index cannot be used; it is made anew from the log, which may take a while"
+                    "the index cannot be used; it is rebuilt from the log, which may take a while"
                 );
                 Index::discard(&index_folder)
                     .map_err(|error| OpenError::io("replace", &index_folder, error))?;
@@ -370,7 +370,7 @@ impl Engine {
         self.indexed
             .store(checkpoint.state.revision, Ordering::Release);
         if let Err(error) = self.log.write_idx(extents) {
-            tracing::warn!(%error, "failed to write where things are in the log; opening will take longer");
+            tracing::warn!(%error, "failed to write positions in the log; opening will take longer");
         }
         self.index.write_sums();
         Ok(())

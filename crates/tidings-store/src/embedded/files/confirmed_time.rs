@@ -63,7 +63,7 @@ pub(in crate::embedded) fn write(folder: &Path, belief: Belief) {
     let text = format!("{belief} {:016x}\n", xxh3_64(belief.as_bytes()));
     let path = folder.join(FILE);
     if let Err(error) = disk::write_anew(&path, text.as_bytes()) {
-        tracing::debug!(file = %path.display(), %error, "failed to note the time");
+        tracing::debug!(file = %path.display(), %error, "failed to store the time");
     }
 }
 

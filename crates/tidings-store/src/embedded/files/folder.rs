@@ -60,7 +60,7 @@ impl Folder {
         synced.map_err(|error| OpenError::io("sync", path, error))?;
         if let Some(format) = format.filter(|format| *format < FORMAT) {
             let index = path.join(INDEX);
-            tracing::info!(folder = %path.display(), format, "the store is of an older format; its index is made anew");
+            tracing::info!(folder = %path.display(), format, "the store has an older format; its index is rebuilt");
             match fs::remove_dir_all(&index) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(OpenError::io("remove", &index, error));

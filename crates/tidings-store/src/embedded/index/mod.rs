@@ -269,10 +269,10 @@ impl Trust {
         let folder = &self.folder;
         tracing::error!(
             folder = %folder.display(), %error,
-            "the index is damaged: what needs it fails until the store is opened again, which makes it anew"
+            "the index is damaged: uses of it fail until the store is opened again, which rebuilds it"
         );
         if let Err(error) = disk::replace(&folder.join(DISTRUSTED), b"") {
-            tracing::warn!(%error, "failed to note that the index is damaged");
+            tracing::warn!(%error, "failed to record that the index is damaged");
             self.is_lost.store(false, Ordering::Relaxed);
         }
     }
@@ -411,7 +411,7 @@ impl Index {
             return;
         };
         if let Err(error) = self.sums.write(&self.folder) {
-            tracing::warn!(folder = %self.folder.display(), %error, "failed to write the sums of the index's files");
+            tracing::warn!(folder = %self.folder.display(), %error, "failed to write the checksums of the index's files");
         }
     }
 

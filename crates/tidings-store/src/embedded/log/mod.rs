@@ -557,7 +557,7 @@ impl Log {
                 continue;
             };
             if let Err(error) = segment.give_room_back() {
-                tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
+                tracing::warn!(file = %segment.path.display(), %error, "failed to release reserved space of a segment");
                 continue;
             }
             self.forget(|other| Arc::ptr_eq(other, &segment));
@@ -685,7 +685,7 @@ impl Log {
 /// Removes the room of a segment. On failure the room stays, as after a kill of the process.
 fn give_room_back(segment: &Segment) {
     if let Err(error) = segment.give_room_back() {
-        tracing::warn!(file = %segment.path.display(), %error, "failed to give room in a segment back");
+        tracing::warn!(file = %segment.path.display(), %error, "failed to release reserved space of a segment");
     }
 }
 

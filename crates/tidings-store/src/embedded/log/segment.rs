@@ -385,7 +385,7 @@ impl Segment {
             self.reach.store(at + len, Ordering::Relaxed);
             let piece = zeros.get(..len as usize).unwrap_or_default();
             if let Err(error) = disk::write_at(&self.path, file, piece, at) {
-                tracing::debug!(file = %self.path.display(), %error, "no room for what comes next");
+                tracing::debug!(file = %self.path.display(), %error, "no room on the disk to extend the file");
                 return;
             }
             at += len;

@@ -38,7 +38,7 @@ struct State {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("a thread that keeps the index has ended; the store must be opened anew")]
+#[error("a thread that maintains the index has ended; the store must be opened again")]
 struct Ended;
 
 #[derive(Default)]
@@ -198,7 +198,7 @@ impl Shared {
                     engine.index.distrust(&error);
                     let error = fault(error);
                     if state.failed.is_none() {
-                        tracing::error!(%error, "failed to flush the index; it is tried again");
+                        tracing::error!(%error, "failed to flush the index; this is tried again");
                     }
                     state.failed = Some(error);
                 }
@@ -245,7 +245,7 @@ impl Shared {
                 engine.upkeep.finished(len, engine.log.segment_len);
             }
             Err(Failure::Nothing(error)) => {
-                tracing::error!(%error, "failed to give back space of replaced and deleted records; it is tried again later");
+                tracing::error!(%error, "failed to release space of replaced and deleted records; this is tried again later");
                 engine.upkeep.failed(&engine.published().state);
             }
             Err(Failure::Unknown(error)) => {
@@ -274,7 +274,7 @@ fn merge(engine: &Engine, clean: bool) {
 
 fn complain(engine: &Engine, merged: Result<(), lsm_tree::Error>) {
     if let Err(error) = merged {
-        tracing::error!(%error, "failed to merge tables of the index; it is tried again later");
+        tracing::error!(%error, "failed to merge tables of the index; this is tried again later");
         engine.index.distrust(&error);
     }
 }

@@ -156,7 +156,7 @@ pub(in crate::embedded) fn step(
                 .find(|segment| segment.first >= from.revision);
             tracing::error!(
                 file = ?damaged.map(|segment| segment.path.display().to_string()),
-                %why, "space of replaced and deleted records is not given back in a file of the log that cannot be read"
+                %why, "a file of the log cannot be read, so the space of its replaced and deleted records is not released"
             );
             let is_damage = matches!(why, Fault::Corrupt(_));
             Ok(damaged.map(|segment| Place {
@@ -248,7 +248,7 @@ fn look_at_next(
         if !next.is_incomplete {
             tracing::warn!(
                 file = %segment.path.display(),
-                "there is no room on the disk to write a shorter file in this one's place; its space is not given back yet"
+                "there is no room on the disk to replace this file by a shorter one; its space is not released yet"
             );
         }
         next.is_incomplete = true;

@@ -103,11 +103,11 @@ fn train(codec: &Codec, store: &Path, sample: &[Vec<u8>]) {
                 before,
                 after,
                 bodies = held_back.len(),
-                "values are compressed with a dictionary made of them"
+                "values are compressed with a dictionary that was trained on them"
             );
         }
         Err(error) => {
-            tracing::warn!(%error, "failed to store a new dictionary; the one before stays in use");
+            tracing::warn!(%error, "failed to store a new dictionary; the previous one stays in use");
         }
     }
 }
