@@ -24,7 +24,7 @@ pub(crate) async fn run<T: Send + 'static>(
             let _ = done.send(work());
         });
     if let Err(error) = begun {
-        tracing::warn!(%error, "no thread to make files with");
+        tracing::warn!(%error, "no thread could be started to make files");
     }
     result.await.map_err(|_| Failed)
 }

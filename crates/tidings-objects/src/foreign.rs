@@ -29,7 +29,7 @@ impl Foreign {
         let mut said = self.0.lock();
         if said.len() < SAID_MAX && said.insert(path.clone()) {
             let name = path.as_ref();
-            tracing::warn!(name, "left out: no archive gives this name");
+            tracing::warn!(name, "left out: an archive has no objects of this name");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn close_file(folder: &Path, file: &Path) {
         std::fs::set_permissions(file, PermissionsExt::from_mode(0o600 | open_to))
     };
     if let Err(error) = close() {
-        tracing::debug!(file = %file.display(), %error, "others may be able to read it");
+        tracing::debug!(file = %file.display(), %error, "other users may be able to read the file");
     }
 }
 

@@ -696,7 +696,7 @@ impl Sealer {
         if !too_many.is_empty() {
             let (cluster, files) = (&*self.cluster, too_many.len());
             let versions = next.over_quota.versions - manifest.over_quota.versions;
-            tracing::info!(cluster, files, versions, "taken out to keep the quota");
+            tracing::info!(cluster, files, versions, "removed to keep the quota");
         }
         Ok(next)
     }

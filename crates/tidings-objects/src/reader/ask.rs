@@ -50,7 +50,7 @@ pub enum AskError {
     #[error("the answer cannot be read: {0}")]
     File(#[from] FileError),
     /// The answer is about something else than was asked for.
-    #[error("the answer is of {found}, and not of {wanted}")]
+    #[error("the answer is about {found} instead of {wanted}")]
     Other {
         /// What the answer is about.
         found: String,

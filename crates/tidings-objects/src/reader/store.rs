@@ -27,7 +27,7 @@ pub(super) struct SealedStore(pub(super) Arc<Sealed>);
 
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("what is sealed is not changed")]
+    #[error("a sealed archive cannot be changed")]
     ReadOnly,
     #[error("the storage did not answer: {0}")]
     Unanswered(String),

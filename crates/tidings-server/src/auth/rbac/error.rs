@@ -19,7 +19,7 @@ pub enum RbacError {
         why: String,
     },
     /// Two objects have the same kind, namespace and name.
-    #[error("{object} is there twice")]
+    #[error("{object} occurs twice")]
     Duplicate {
         /// Kind, namespace and name of the objects.
         object: String,

@@ -271,7 +271,7 @@ fn files_that_are_refused() {
             ),
             r#"supported values: "ClusterRole""#,
         ),
-        (format!("{0}\n---\n{0}", binding(fine)), "RoleBinding n/a is there twice"),
+        (format!("{0}\n---\n{0}", binding(fine)), "RoleBinding n/a occurs twice"),
     ];
     for (file, error) in table {
         let refused = RbacPolicy::parse(&file).unwrap_err().to_string();

@@ -622,7 +622,7 @@ fn tell_left_out(config: &Config) {
 fn none_at(paths: &[PathBuf]) -> String {
     let paths = paths.iter().map(|path| path.display().to_string());
     let paths: Vec<_> = paths.collect();
-    format!("there is none, or an empty one, at {:?}", paths.join(", "))
+    format!("it does not exist, or is empty, at {:?}", paths.join(", "))
 }
 
 /// Prints an error and advice.

@@ -240,9 +240,7 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
     if let Some(key) = &args.sort_by {
         if args.is_watch() {
-            tell(
-                "what is watched comes in the order of time: --sort-by is for what exists already",
-            );
+            tell("a watch shows events in the order of time: --sort-by sorts only existing events");
         }
         let sorted = key.sort(&mut events);
         sorted.map_err(|why| CommandError::Failed(why.to_string()))?;

@@ -178,7 +178,7 @@ fn words(checked: &Checked) -> Vec<String> {
     let over = checked.manifest.over_quota;
     if let Some(until) = over.until {
         words.push(format!(
-            "{} taken out to keep the quota, observed until {until:.0}",
+            "{} removed to keep the quota, observed until {until:.0}",
             were(over.versions, "version")
         ));
     }

@@ -139,8 +139,8 @@ async fn timeline(args: Args) -> Result<(), Box<dyn Error>> {
     let page = tidings_server::start_timeline(args.port, served, ApiOptions::default()).await?;
     show(&page, args.no_open, temporary.path());
     let what = match &args.keep {
-        Some(folder) => format!("what is followed is kept in {}", folder.display()),
-        None => "what is followed is removed then".to_owned(),
+        Some(folder) => format!("events are kept in {}", folder.display()),
+        None => "the events are removed then".to_owned(),
     };
     tell(&format!("Ctrl-C ends it; {what}."));
     tokio::select! {
