@@ -224,7 +224,7 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
     let roots = roots(files);
     for (sources, ranks) in ROOMS {
         let sources = Path::new(sources);
-        // The crate of the folder: its root is the nearest one.
+        // The crate with this folder has the nearest root file.
         let root = roots
             .iter()
             .map(|(_, root)| root)
@@ -369,7 +369,7 @@ mod tests {
         &[("cellar", &["cellar/"])],
     ];
 
-    /// Each row: a file of the house, what it uses, and whether it may.
+    /// Each row: a file of the folder with sub-rooms (`house`), what it uses, and whether it may.
     #[test]
     fn sub_rooms_use_those_below_through_their_doors() {
         let rows = [
@@ -379,7 +379,7 @@ mod tests {
             ("house/hall/mod.rs", "crate::house::attic::Roof", false),
             ("house/cellar/coal.rs", "crate::house::hall::Hall", false),
             ("house/cellar/mod.rs", "crate::house::House", false),
-            // What is outside the house is for the rooms of the crate.
+            // The rules of sub-rooms do not apply to files outside their folder.
             ("house/cellar/mod.rs", "crate::garden::Garden", true),
             ("garden.rs", "crate::house::House", true),
             ("house/mod.rs", "hall::Hall", true),

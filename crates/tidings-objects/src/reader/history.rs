@@ -127,7 +127,7 @@ impl History for SealedHistory {
         let coverage = self.cluster.coverage();
         let coverage = match namespace {
             Some(namespace) => Coverage {
-                // What the quota of the files took is of all namespaces.
+                // It is not known how much of each namespace was removed to keep the quota.
                 over_quota: OverQuota::default(),
                 ..coverage.of_namespace(&namespace)
             },

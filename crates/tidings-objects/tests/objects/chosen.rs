@@ -75,7 +75,7 @@ async fn a_list_passes_over_no_event_behind_those_that_are_not_selected() {
     }
 }
 
-/// A version of an event that was last seen at a moment, some hours after the others.
+/// A version of an event whose last time is `last_seen`, observed some hours after the first ones.
 fn filled(number: u64, hours: u64, last_seen: i64) -> Version {
     let mut version = Filler::sample(number);
     version.observed_at.0 += i64::try_from(hours).unwrap() * 3_600_000;

@@ -61,7 +61,7 @@ async fn an_event_that_is_deleted_is_in_no_file_any_more() {
         assert_eq!(versions().await, 0);
         assert_eq!(sealed.store().get(key.clone()).await.unwrap(), None);
         assert_eq!(sealed.coverage().totals.unwrap().events, 267);
-        // Its bytes are there as long as readers may need them.
+        // The files with its bytes stay as long as readers may need them.
         world.clock.advance(700_000);
         world.seal(&place, options).await.unwrap();
         assert_eq!(storage.files(), 4);

@@ -477,8 +477,8 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     cluster.close().await;
 }
 
-/// The versions of an event, by pages of several sizes. Those that were observed before its name
-/// was used again may have it, or not.
+/// Compares the versions of an event, in pages of several sizes. Versions observed before its name
+/// was used again may have either name.
 async fn same_versions(past: &ClusterHistory, sealed: &SealedCluster, key: &Bytes) {
     let nameless = |value: &Bytes| {
         let mut event = codec::decode_stored(value, 0).unwrap();

@@ -430,7 +430,7 @@ async fn a_folder_that_never_sealed_continues_an_archive_behind_a_gap() {
     assert_eq!(gaps(&manifest.gaps), missed);
     let coverage = read(&place).await.coverage();
     assert_eq!(coverage.followed[0].since.0, began);
-    // The archive itself covers what it has.
+    // The archive that begins here covers what it has itself.
     let cluster = new.open().await;
     let coverage = cluster.history().coverage(None).await.unwrap();
     assert_eq!(coverage.followed[0].since.0, begun_anew);

@@ -68,7 +68,7 @@ async fn readers_are_told_how_many_versions_were_deleted_before_they_were_sealed
     let coverage = sealed.coverage();
     let totals = coverage.totals.unwrap();
     assert_eq!((totals.events, totals.gone), (3, Some(1)));
-    // How long they are kept is not known to readers.
+    // Readers do not know how long versions are kept.
     assert_eq!(coverage.retention, None);
 }
 
