@@ -1,5 +1,5 @@
-//! How much memory answers may hold, by what is requested: the most that reading, encoding and
-//! sending one takes. A share that turns out to be too large is given back in part.
+//! The memory that requests reserve, by what they ask for: the maximum that reading, encoding and
+//! sending the answer takes. If a share turns out to be too large, part of it is released.
 
 use axum::http::Method;
 use tidings_store::PAGE_BYTES_MAX;
@@ -7,32 +7,32 @@ use tidings_store::PAGE_BYTES_MAX;
 use crate::flow::budget::{Held, Pool};
 use crate::http::request::{RequestInfo, TIMELINE_API};
 
-/// Stored bytes of the longest event.
+/// Maximum bytes of a stored event.
 pub(crate) const EVENT_MAX: usize = 3 << 19;
-/// A page of the store, which ends with the event that fills it.
+/// Maximum bytes of a page of the store, which ends with the event that fills it.
 pub(crate) const PAGE: usize = PAGE_BYTES_MAX + EVENT_MAX;
 
-/// A small answer, and what is held of a request while it is made.
+/// Share of a small answer, including the request's own memory while it is made.
 pub(crate) const SMALL: usize = 64 << 10;
-/// Longest stored event whose answer is a small one.
+/// Maximum bytes of a stored event whose answer counts as small.
 pub(crate) const SMALL_EVENT: usize = SMALL / 4;
-/// Longest list, as it is stored, that is held whole; longer ones are streamed.
+/// Maximum stored bytes of a list that is held as a whole. Longer lists are streamed.
 pub(crate) const SHORT_LIST: usize = 128 << 10;
-/// The first page of a list, and a short list as it is sent.
+/// Share of the first page of a list, or of a short list while it is sent.
 const FIRST_PAGE: usize = PAGE + 4 * SHORT_LIST;
-/// Chunks of a streamed answer: one that is being made, one that is made, and one that is being
-/// sent. Each may end with a long event.
+/// Share of the chunks of a streamed answer: one that is being made, one that is complete, and one
+/// that is being sent. Each may end with a long event.
 const CHUNKS: usize = 3 * (EVENT_MAX + (512 << 10));
-/// A streamed list: a page, a short one before it, chunks, and a compressor.
+/// Share of a streamed list: a page, a short page before it, the chunks, and a compressor.
 const LIST: usize = PAGE + (512 << 10) + CHUNKS + COMPRESSOR;
 /// An answer beyond this no longer counts as small.
 const SMALL_ANSWER: u64 = 128 << 10;
 /// Memory of a compressor.
 const COMPRESSOR: usize = 512 << 10;
 
-/// The pool and the bytes of a request's share: the larger one of what its body and its answer
-/// take. `body` is the length of its body; one that is not known counts as small until it is
-/// [not](long_body). That of a request whose body is not read does not count.
+/// Returns the pool and the bytes of a request's share: the larger of the share for its body and
+/// the share for its answer. `body` is the length of its body. An unknown length counts as small
+/// until the body turns out to be [long](long_body). A body that is not read does not count.
 pub(crate) fn share_of(info: &RequestInfo, body: Option<u64>, body_max: usize) -> (Pool, usize) {
     let answer = of_answer(info);
     let body =
@@ -58,7 +58,7 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     match info.labels.subresource {
         "/coverage" | "/counts" | "/clusters" => (Pool::Small, 4 << 20),
         "/export" => (Pool::Large, 8 << 20),
-        // The file is built from what waits: its bytes, and the columns that they are made of.
+        // The file is made from the waiting versions: their bytes, and the columns of these.
         "/waiting" => (Pool::Large, 32 << 20),
         _ => (Pool::Small, SMALL),
     }
@@ -75,7 +75,7 @@ fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
         "object" => (Pool::Views, 2 * PAGE),
         "export" if format == Some("perfetto") => (Pool::Views, 36 << 20),
         "events" | "export" => (Pool::Views, 16 << 20),
-        // A picture, and an event with its neighbours.
+        // A view, or an event with its neighbours.
         _ => (Pool::Views, 24 << 20),
     }
 }
@@ -85,19 +85,20 @@ pub(crate) fn of_event(stored: usize) -> usize {
     5 * stored
 }
 
-/// The share of a list that is streamed: one of a single page by its stored bytes.
+/// Returns the share of a streamed list. If it has a single page, it is computed from the page's
+/// stored bytes.
 pub(crate) fn of_list(single: Option<usize>) -> usize {
     single.map_or(LIST, |bytes| LIST.min(4 * bytes + COMPRESSOR))
 }
 
-/// Gives back what a complete answer of some bytes does not need. Buffers grow by doubling, so it
-/// may take twice its length.
+/// Releases what a complete answer of `len` bytes does not need. Buffers grow by doubling, so the
+/// answer may take twice its length.
 pub(crate) fn answered(held: &Held, len: u64, is_compressed: bool) {
     let mut bytes = usize::try_from(len).unwrap_or(usize::MAX).saturating_mul(2);
     if is_compressed && len > SMALL_ANSWER {
         bytes = bytes.saturating_add(COMPRESSOR);
     }
-    // A client that does not read must not keep memory from small answers.
+    // A client that does not read must not keep memory of the pool for small answers.
     if len > SMALL_ANSWER {
         held.try_exchange(Pool::Large, bytes);
     }
@@ -118,7 +119,7 @@ mod tests {
         share_of(&info, Some(body), BODY_MAX)
     }
 
-    /// A length that was claimed made it a tenth.
+    /// Without this rule, claiming a length would reduce the share to a tenth.
     #[test]
     fn a_body_never_makes_the_share_of_an_answer_smaller() {
         let view = "/timeline/api/view";
