@@ -52,7 +52,7 @@ impl Script {
         Event::new(&new, &self.names, self.at)
     }
 
-    /// No series that is no option is refused.
+    /// The default options are always accepted.
     pub(super) fn series(&self) -> Option<Series> {
         Series::new(SeriesOptions::default(), &self.names).ok()
     }

@@ -27,7 +27,7 @@ pub enum LoadError {
     Kubeconfig {
         /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the kubeconfig.
         reason: String,
     },
     /// The server cannot be reached.

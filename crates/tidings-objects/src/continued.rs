@@ -170,7 +170,7 @@ impl Known {
             };
             let found = match read {
                 Ok(found) => found,
-                // What it has may be sealed once more.
+                // The versions of an unreadable file may be sealed again.
                 Err(why) => {
                     let (cluster, file) = (&*cluster, &file.path);
                     let what = "passed over: its versions are not known, and may be sealed again";

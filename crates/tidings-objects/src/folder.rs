@@ -38,10 +38,10 @@ const TRIES: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// It refused the request, or could not be reached.
+    /// The storage refused the request, or could not be reached.
     #[error(transparent)]
     Store(#[from] Error),
-    /// It did not answer in time.
+    /// The storage did not answer in time.
     #[error("no answer within {} s", OPERATION_MAX.as_secs())]
     Slow,
     /// An object is longer than it may be.
@@ -60,7 +60,7 @@ pub enum FolderError {
     Manifest {
         /// The manifest's path.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the manifest.
         why: String,
     },
     /// The storage replaces an object that it was told only to create.

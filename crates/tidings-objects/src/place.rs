@@ -76,7 +76,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open), and the folder cannot be made.
+    /// Errors of [`open`](Self::open). Also if the folder cannot be made.
     pub fn create(url: &str) -> Result<Self, PlaceError> {
         if let Some(folder) = url.strip_prefix("file://").filter(|it| it.starts_with('/')) {
             let folder = PathBuf::from(folder);
@@ -102,7 +102,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open), and a setting is unknown.
+    /// Errors of [`open`](Self::open). Also if a setting is unknown.
     pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Self, PlaceError> {
         let unknown = || PlaceError::Url {
             url: without_credentials(url),

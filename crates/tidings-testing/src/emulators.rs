@@ -1,5 +1,6 @@
-//! Storages of clouds in processes of their own, on the loopback: Azurite, and a fake-gcs-server
-//! that also writes as Google's XML API does. They forget everything when they end.
+//! Emulators of cloud storages in processes of their own, on the loopback interface: Azurite, and a
+//! fake-gcs-server that also accepts writes through Google's XML API. Their content is lost when
+//! they end.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use crate::process::Process;
 use crate::programs;
 
-/// Whose storage it is.
+/// The provider whose storage is emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cloud {
     /// Microsoft's.
@@ -20,29 +21,30 @@ pub enum Cloud {
     Google,
 }
 
-/// The account that every Azurite has.
+/// The account that exists in every Azurite.
 const ACCOUNT: &str = "devstoreaccount1";
-/// Its key, which is public.
+/// The key of that account, which is public.
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-/// Signed with this key: permits everything with containers, until 2100.
+/// A signature with this key. It permits everything with containers until 2100.
 const SIGNATURE: &str = "sv=2020-12-06&ss=b&srt=sco&sp=rwdlac&se=2100-01-01T00%3A00%3A00Z&spr=https%2Chttp&sig=%2FwCwCLYOlQLWQCSHgqYgXFVwn6kFpKWTNtdXFFHwbeI%3D";
-/// What is asked for as Google's token. It is not looked at.
+/// The token that is sent to Google's emulator, which does not check it.
 const TOKEN: &str = "of-this-test-only";
 
-/// A storage on a free port; ended when it is dropped.
+/// A running emulator on a free port. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Emulator {
     cloud: Cloud,
     endpoint: String,
     buckets: AtomicUsize,
     _process: Process,
-    /// Where it may write what it likes.
+    /// A folder for the emulator's files.
     _folder: TempDir,
 }
 
 impl Emulator {
-    /// Starts one and waits until it listens; `None` if its program is not on this machine.
+    /// Starts an emulator, and waits until it listens; `None` if its program is not on this
+    /// machine.
     pub fn start(cloud: Cloud) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let program = match cloud {
@@ -55,7 +57,7 @@ impl Emulator {
             command.args(["--inMemoryPersistence", "--silent", "--disableTelemetry"]);
         }
         command.current_dir(folder.path()).stdin(Stdio::null());
-        // Both say where they listen once they do. Azurite says before that it is starting.
+        // Both print their address once they listen. Azurite prints another line before that.
         let (process, line) = Process::start_and_hear_of(&mut command, "http://").unwrap();
         let at = line.find("http://");
         let endpoint = &line[at.expect("it says where it listens")..];
@@ -68,7 +70,7 @@ impl Emulator {
         })
     }
 
-    /// Makes a bucket, which Azure calls a container, and says its name.
+    /// Creates a bucket, which Azure calls a container, and returns its name.
     pub fn bucket(&self) -> String {
         let number = self.buckets.fetch_add(1, Ordering::Relaxed);
         let name = format!("events-{number}");
@@ -96,7 +98,7 @@ impl Emulator {
         name
     }
 
-    /// How URLs of its buckets begin.
+    /// The scheme of its buckets' URLs.
     pub fn scheme(&self) -> &'static str {
         match self.cloud {
             Cloud::Azure => "az",
@@ -104,7 +106,7 @@ impl Emulator {
         }
     }
 
-    /// What a client needs, as variables of the environment.
+    /// The environment variables that a client needs.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let endpoint = &self.endpoint;
         match self.cloud {

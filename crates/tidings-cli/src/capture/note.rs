@@ -10,7 +10,7 @@ pub enum Note {
     Repaired,
     /// `metadata.creationTimestamp` became its time, because it had no other.
     CreationTime,
-    /// It has no valid time.
+    /// The event has no valid time.
     NoTime,
     /// A field that was no valid time was removed.
     TimeLost,

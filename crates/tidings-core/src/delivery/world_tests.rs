@@ -16,7 +16,7 @@ enum Way {
     Arrives,
     /// The server performs it, but the answer is lost.
     AnswerLost,
-    /// It never reaches the server.
+    /// The write never reaches the server.
     Lost,
     Busy,
     /// The server refuses it for its rate.

@@ -136,7 +136,7 @@ pub(crate) fn read(end: &Bytes, len: u64, kind: Kind) -> Result<ParquetMetaData,
 ///
 /// # Errors
 ///
-/// Those of [`read`].
+/// Errors of [`read`].
 pub(crate) fn read_pages<const N: usize>(
     end: &Bytes,
     len: u64,

@@ -43,7 +43,7 @@ pub enum AskError {
     /// The archive that follows the cluster refused or failed.
     #[error("{0}")]
     Unanswered(String),
-    /// It did not answer in time.
+    /// The archive did not answer in time.
     #[error("no answer within {} s", ANSWER_MAX.as_secs())]
     Slow,
     /// The answer cannot be read.

@@ -44,7 +44,7 @@ pub enum LookError {
     /// The object storage failed.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// It did not answer in time.
+    /// The object storage did not answer in time.
     #[error("no answer within {} s", LOOK_MAX.as_secs())]
     Slow,
     /// The newest manifest cannot be read, and the one before it may not stand in for it.

@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Its bytes stay in memory, and a thread decodes them, until that is done.
+    /// Until the thread has decoded the read, its bytes stay in memory.
     #[test]
     fn a_read_that_is_given_up_keeps_its_places_until_it_is_decoded() {
         let mut runtime = Builder::new_current_thread();

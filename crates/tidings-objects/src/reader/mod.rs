@@ -124,7 +124,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub async fn open_with(
         &self,
         cluster: &str,

@@ -25,7 +25,7 @@ const EVENTS_BYTES: u64 = 1 << 20;
 pub(super) enum News {
     /// The versions of these parts.
     Parts(Vec<Arc<Part>>),
-    /// It is unknown.
+    /// What is new is unknown.
     Unknown,
 }
 

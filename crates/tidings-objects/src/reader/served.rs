@@ -52,7 +52,7 @@ impl SealedCluster {
     ///
     /// # Errors
     ///
-    /// It did not answer as it should. What is known is still served.
+    /// The archive did not answer as it should. Known versions are still served.
     pub async fn hear(&self) -> Result<(), HearError> {
         self.0.hear().await
     }

@@ -53,7 +53,7 @@ pub(super) fn named(key: &[u8]) -> Option<(&str, &str)> {
 enum Prefix<'a> {
     All,
     Namespace(&'a str),
-    /// One event.
+    /// The event of this namespace and name.
     Name(&'a str, &'a str),
 }
 

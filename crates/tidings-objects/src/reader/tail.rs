@@ -92,7 +92,7 @@ impl Heard {
     ///
     /// # Errors
     ///
-    /// They are not such an answer, or a damaged one.
+    /// The bytes are not such an answer, or are damaged.
     pub(super) fn read(
         folder: &Folder,
         cluster: &Arc<str>,

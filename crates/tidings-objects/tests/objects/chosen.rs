@@ -118,7 +118,7 @@ async fn events_of_a_far_year_do_not_have_all_files_read() {
     asked.asked();
     let page = store.newest(request.clone()).await.unwrap();
     assert_eq!(page.records.len(), 3);
-    // It reads the latest file, and a few that it looks into at the same time.
+    // The request reads the latest file, and a few others at the same time.
     let requests = asked.asked();
     assert!(requests <= 8, "{requests} requests");
     // All events are found, each event of a far year near the time at which it was observed.

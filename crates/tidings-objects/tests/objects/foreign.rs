@@ -43,7 +43,7 @@ async fn names_that_no_archive_gives_are_left_out() {
         }
         let sealed = read(&storage.place()).await;
         assert_eq!(sealed.coverage().totals.unwrap().events, 91);
-        // One that goes on from before, and one that begins.
+        // One reader was open before, and one is new.
         world.observe(9).await;
         world.seal(&place, options).await.unwrap();
         sealed.look().await.unwrap();

@@ -475,7 +475,8 @@ mod tests {
         let fourth = door.place(C);
         assert_eq!(door.0.counts(), (1, 3));
 
-        // Its request is over: it is now the oldest, and each peer has one stranger.
+        // The request of the first connection has ended, so it is now the oldest idle one, and each
+        // peer has one stranger.
         busy.visitor().set_busy(false);
         assert!(door.waits(B));
         let needed = [&busy, &third, &fourth, &known].map(is_needed);

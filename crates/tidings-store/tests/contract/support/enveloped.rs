@@ -188,7 +188,7 @@ fn our_watch_error(error: WatchError) -> WatchError {
     }
 }
 
-/// See the module documentation.
+/// The store on etcd, with the options to open it again.
 struct Enveloped(EtcdStore, EtcdOptions);
 
 impl Enveloped {
