@@ -68,7 +68,7 @@ pub(super) const AT_ONCE: &[Kind] = &[
             2 => timeline("export", ns),
             _ => Ask::list(ns, watch(number / 4)),
         });
-        // A watch that is read has no end.
+        // Watches are left out here, because reading one would never end.
         let read = (0..n).filter(|number| number % 8 != 7).map(mixed);
         prepared(ns, unread.collect(), read.collect())
     }),
@@ -101,7 +101,8 @@ fn timeline(answer: &str, namespace: &str) -> Ask {
     Ask::get(format!("/timeline/api/{answer}?namespace={namespace}"))
 }
 
-/// Lists of all events, whole and in pages, in every order and form.
+/// A request for a list of all events: whole or in pages, in an order and a form that depend on
+/// `number`.
 fn list(namespace: &str, number: usize) -> Ask {
     let query = ["", "limit=500", "order=newest&limit=500", "limit=500"];
     let accept = [
@@ -128,7 +129,7 @@ fn watch(number: usize) -> &'static str {
     }
 }
 
-/// Requests after events were written; others are written once the unread answers have begun.
+/// A script that first writes events, and writes others once the unread answers have begun.
 fn prepared(namespace: &str, unread: Vec<Ask>, read: Vec<Ask>) -> Script {
     let then = if unread.is_empty() { 0 } else { WRITTEN };
     let act = Act::AtOnce(AtOnce {
