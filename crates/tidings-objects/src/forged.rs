@@ -166,7 +166,7 @@ impl Fields {
         self
     }
 
-    /// Any value of a kind.
+    /// Adds a field that states a kind, with any bytes as its value.
     fn any(mut self, field: u8, kind: u8, value: &[u8]) -> Self {
         self.head(field, kind).extend(value);
         self

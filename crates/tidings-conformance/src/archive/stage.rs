@@ -26,7 +26,7 @@ pub(super) struct Followed<'a> {
     pub(super) name: &'a str,
     pub(super) address: &'a str,
     pub(super) trusted: &'a Path,
-    /// The token with which the archive follows it.
+    /// The token with which the archive follows the cluster.
     pub(super) token: &'a str,
 }
 

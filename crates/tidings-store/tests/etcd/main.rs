@@ -650,7 +650,7 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
 
 #[tokio::test]
 async fn a_token_that_expires_is_renewed() {
-    // One second, and the watch and the store are left alone for longer.
+    // Tokens are valid for one second. The watch and the store are then idle for longer than that.
     let Some(cluster) = Cluster::start(1, &["--auth-token-ttl", "1"]) else {
         return;
     };

@@ -214,7 +214,7 @@ pub(crate) fn bytes_field(number: usize, bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Appends a field of either kind.
+/// Appends a field with bytes or a number as its value.
 pub(crate) fn put_field(number: usize, value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Bytes(bytes) => put_bytes(number, bytes, out),

@@ -42,7 +42,8 @@ pub(in super::super) async fn events(
     let (from, mut to) = range_with_ahead(&info.query, now)?;
     let limit = number(&info.query, params::LIMIT)?.unwrap_or(LIMIT);
     let limit = limit.clamp(1, LIMIT_MAX);
-    // The number of events at the end of the range that earlier pages contained.
+    // Number of events with the latest time of this range that earlier pages already contained:
+    // those still to be skipped, and all of them.
     let (mut skip, mut behind) = (0, 0);
     if let Some(token) = info.query.get(params::CONTINUE) {
         let (last, skipped) = token

@@ -402,7 +402,7 @@ mod tests {
         #[rustfmt::skip]
         let expected = [
             TROUBLED,
-            // The owners are drawn again.
+            // The next page draws the owners of its lanes again.
             ["Deployment/px 0/2", "  Pod/px-779d9c594d-bghfk 0/1", "CronJob/nightly 0/1"],
             ["CronJob/nightly 0/1", "  Job/nightly-29388960 0/1", "Node/node-1 0/1"],
         ];
