@@ -227,7 +227,7 @@ impl Erasing {
     }
 }
 
-/// Sum of the rows taken out of a file.
+/// The number of rows that were removed from a file, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) rows: u64,
@@ -235,8 +235,8 @@ pub(crate) struct Taken {
     pub(crate) sum: u64,
 }
 
-/// Yields rows without versions of deleted events. Also returns the sum of what was taken out,
-/// which is complete once all rows are read.
+/// Yields rows without versions of deleted events. Also returns the sums of the removed rows, which
+/// are complete once all rows are read.
 pub(crate) fn without<R>(
     rows: R,
     deleted: Arc<Deleted>,

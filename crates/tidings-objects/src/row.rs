@@ -1,7 +1,7 @@
 //! A row of a file: one version of an event, as it was observed.
 //!
 //! Invariant: every column follows from the cluster, the version's numbers and the event's exact
-//! bytes. So a merge or a check makes a row anew from these.
+//! bytes. So a merge or a check makes a row again from these.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

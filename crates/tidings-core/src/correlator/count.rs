@@ -285,7 +285,7 @@ impl Counter {
             let Some(counted) = self.counted.peek(&key) else {
                 continue;
             };
-            // The entry may have been evicted and begun anew since.
+            // The entry may have been evicted, and another begun since.
             if counted.stale.due != Some(due) {
                 continue;
             }
@@ -330,7 +330,7 @@ impl Counter {
     /// Records that the write of `occurrence` did not happen.
     pub(super) fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(counted) = self.counted.peek(&occurrence.key.0)
-            // The entry may have been evicted and begun anew under another name since.
+            // The entry may have been evicted, and another begun under another name since.
             && counted.first.is_same(&occurrence.first)
         {
             counted.handed = counted.handed.saturating_sub(1);

@@ -373,7 +373,7 @@ impl Series {
     /// written, the next event of its series creates it.
     pub fn lost(&mut self, occurrence: &Occurrence) {
         if let Some(open) = self.open.peek(&occurrence.key.0)
-            // The entry may have been evicted and begun anew under another name since.
+            // The entry may have been evicted, and another begun under another name since.
             && open.first.is_same(&occurrence.first)
         {
             open.handed = open.handed.saturating_sub(1);

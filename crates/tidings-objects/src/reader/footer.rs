@@ -137,8 +137,8 @@ fn group(group: &RowGroupMetaData) -> Result<Group, ParquetError> {
         upper[at] = text(found.max_bytes_opt());
         let is_one = min.is_some() && min == upper[at];
         lower[at] = min.unwrap_or_default();
-        // If the first part has several values, the second begins anew with each, so its bounds say
-        // nothing.
+        // If the first part has several values, the second starts from its beginning with each, so
+        // its bounds say nothing.
         if !is_one {
             break;
         }

@@ -450,7 +450,7 @@ mod tests {
     fn a_refused_certificate_is_not_verified_again_for_a_while() {
         let (signer, strict) = (self::signer(), self::signer().authority);
         let ann = certificate(&signer, &["ann"], &[]);
-        // The client connects anew for each request.
+        // The client opens a new connection for each request.
         let is_let_in = |authority: &ClientAuthority, at: &str| {
             let again = PeerCertificate::new(ann.chain.clone());
             again.user(authority, at.parse().unwrap()).is_ok()

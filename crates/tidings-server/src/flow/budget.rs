@@ -316,7 +316,7 @@ fn part_of(pool: Pool, units: u32) -> u32 {
     units.min(u32::try_from(max).unwrap_or(u32::MAX))
 }
 
-/// A share of a pool. It is given back when this is dropped.
+/// A share of a pool. It is returned to the pool when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     of_pool: OwnedSemaphorePermit,
@@ -338,7 +338,7 @@ impl Share {
         }
     }
 
-    /// Gives back all but these bytes.
+    /// Returns all but these bytes to the pool.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         for permit in [&mut self.of_pool, &mut self.of_user] {
             let surplus = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT));
@@ -435,7 +435,7 @@ impl Held {
         }
     }
 
-    /// Gives back all but these bytes.
+    /// Returns all but these bytes to the pool.
     pub(crate) fn shrink(&self, bytes: usize) {
         let Some(held) = &self.0 else { return };
         if let Some(share) = &mut *held.share.lock() {

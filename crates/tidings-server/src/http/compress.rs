@@ -103,7 +103,7 @@ mod tests {
         for (response, expected) in [
             (long.clone().into_response(), true),
             ("x".into_response(), false),
-            // The body of a Status is made anew, in the form that the client accepts.
+            // The body of a Status is encoded again, in the form that the client accepts.
             (Status::internal(long).into_response(), false),
         ] {
             let response = compress(true, response).await;

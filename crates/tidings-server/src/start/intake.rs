@@ -159,7 +159,7 @@ mod tests {
             came.is_err()
         });
         assert_eq!(refused, Some((MAX - 36) / (36 - 19) + 1));
-        // The counts of another request begin anew.
+        // The counts of another request begin at zero.
         intake.request_ends();
         intake.came(MAX).unwrap();
         intake.body_begins();

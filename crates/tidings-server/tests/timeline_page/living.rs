@@ -267,7 +267,7 @@ fn a_row_that_has_the_focus_keeps_it_while_events_come() {
     page.until("document.getElementById('rows').innerText.includes('Evicted')");
     page.until("document.getElementById('list-newer').hidden");
 
-    // The panel returns the focus to the row that opened it, even though the row was made anew.
+    // The panel returns the focus to the row that opened it, even though the row was replaced.
     page.run(
         "const row = document.querySelectorAll('#rows button')[2];
         window.opened = row.dataset.event;

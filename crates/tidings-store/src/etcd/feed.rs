@@ -140,7 +140,7 @@ impl Shared {
     ) -> Result<Vec<(Change, Option<End>)>, Ended> {
         let mut changes = Vec::with_capacity(events.len());
         for WatchEvent { kind, kv, prev_kv } in events {
-            // etcd sends no event without a key. If it does, watchers list anew.
+            // etcd sends no event without a key. If it does, watchers list again.
             let kv = kv.as_ref().ok_or(Ended::Compacted(0))?;
             let is_delete = *kind == 1;
             let is_create = !is_delete && kv.version == 1;

@@ -101,7 +101,7 @@ pub(in super::super) async fn live(
             _ => String::new(),
         };
         let Ok(watch) = store.watch(prefix.into(), after).await else {
-            // The page begins anew in any case, so the other clusters need not be asked.
+            // The page starts again in any case, so the other clusters need not be asked.
             following.restart = true;
             break;
         };

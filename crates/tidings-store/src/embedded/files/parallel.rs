@@ -61,7 +61,7 @@ impl Helpers {
     }
 }
 
-/// Helpers in use by one read, given back when dropped.
+/// Helpers in use by one read, returned when dropped.
 struct Taken<'a> {
     helpers: &'a Helpers,
     count: usize,

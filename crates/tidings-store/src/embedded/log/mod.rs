@@ -443,7 +443,7 @@ impl Log {
         self.behind.load(Ordering::Relaxed)
     }
 
-    /// Starts counting anew: a checkpoint with all commits is in progress.
+    /// Starts counting at zero: a checkpoint with all commits is in progress.
     pub(super) fn begin_checkpoint(&self) {
         self.behind.store(0, Ordering::Relaxed);
     }
@@ -565,7 +565,7 @@ impl Log {
         }
     }
 
-    /// Changes a bucket's segments. It reads them anew, because the caller's [`Segments`] may have
+    /// Changes a bucket's segments. It reads them again, because the caller's [`Segments`] may have
     /// been replaced.
     fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);

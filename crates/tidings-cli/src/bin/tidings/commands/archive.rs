@@ -130,7 +130,7 @@ pub(crate) struct Args {
     /// Gi, Ti, k, M, G or T. Above it, the namespaces that take most lose the events that were
     /// observed first [default: no limit]
     ///
-    /// Space is given back some minutes after events were deleted.
+    /// Space is released some minutes after events were deleted.
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota: Option<usize>,
     /// Delete an event here when it ends at its source

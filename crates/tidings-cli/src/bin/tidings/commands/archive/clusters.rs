@@ -248,7 +248,7 @@ impl Defaults {
     }
 
     /// Whether a file is the kubeconfig that the archive writes. It may be read together with
-    /// others. It changes whenever a cluster is followed anew, which must not cause another
+    /// others. It changes whenever following a cluster begins again, which must not cause another
     /// reconnection.
     fn is_own(&self, file: &Path) -> bool {
         let Some(own) = &self.own_kubeconfig else {

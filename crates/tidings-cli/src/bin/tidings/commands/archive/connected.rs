@@ -1,4 +1,4 @@
-//! The settings and kubeconfigs of each connection, to decide when a cluster is connected to anew.
+//! The settings and kubeconfigs of each connection, to decide when a cluster must be reconnected.
 //!
 //! A connection records a hash of its files, taken before they were read. So a change in between is
 //! noticed, and files that could not be used are tried until they can be.

@@ -344,8 +344,8 @@ fn stream(path: &Path) -> Result<Option<Box<dyn Write>>, CommandError> {
             Err(CommandError::Usage(why))
         }
         Ok(found) if is_descriptor || !found.is_file() => {
-            // Opened in append mode, because opening it anew would start at its beginning and
-            // overwrite its content.
+            // Opened in append mode, because opening it for writing would start at its beginning
+            // and overwrite its content.
             let mut options = File::options();
             let opened = options.write(true).append(found.is_file()).open(path);
             let opened = opened.map_err(|error| failed(path, &error))?;

@@ -427,8 +427,8 @@ async fn a_sealed_archive_that_forgot_shows_all_again() {
     assert_eq!(given, ["seen", "NewHistory", "seen", "missed", "after"]);
 }
 
-/// While the forgotten changes are listed anew, the server may fail in all the ways in which it may
-/// during a watch.
+/// While the forgotten changes are listed again, the server may fail in all the ways in which it
+/// may during a watch.
 #[tokio::test(start_paused = true)]
 async fn what_passes_ends_no_watch_that_catches_up_either() {
     let busy = || Some((429, status(429).to_string()));
