@@ -395,7 +395,7 @@ pub(super) async fn delete(
     };
     let of_namespace = trimmed_of(keeper, namespace).await?.and(number, before);
     let mut of_namespace = NewRecord::new(json(&of_namespace));
-    // If it is there, its expiry stays; with no expiry, none of them would be kept any more.
+    // The note expires when the last of the deleted events would have expired.
     of_namespace.expires_at = match keeper.store.get(keys::trimmed_of(namespace)).await? {
         Some(former) => former.expires_at,
         None => Some(UnixMillis(0)),
