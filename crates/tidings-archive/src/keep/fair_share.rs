@@ -21,7 +21,8 @@ pub(super) const NAMESPACES_MAX: usize = 10_000;
 /// Parts into which a period is divided to find the moment at which it is cut.
 const BINS: i64 = 4096;
 
-/// A namespace may give more than its excess by one part of this number of it.
+/// A cut is exact enough if at most one part of this number of the excess is chosen by the order of
+/// names instead of time.
 const EXACT: u64 = 64;
 
 /// The space that a namespace uses, in bytes of values before compression.

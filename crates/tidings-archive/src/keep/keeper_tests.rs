@@ -154,7 +154,7 @@ async fn where_deletions_are_mirrored_no_older_version_is_left_of_an_event() {
     let (keeper, _) = keeper(folder.path(), true);
     let mut position = Position::default();
     keep_many(&keeper, &mut position).await;
-    // The renamed event's last version would have to become a chunk too.
+    // Some of these versions would become chunks in the same batch that deletes the event.
     let last: Vec<_> = (200..260)
         .map(|version| observation(version, false))
         .collect();

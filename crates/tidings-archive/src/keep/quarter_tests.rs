@@ -30,7 +30,7 @@ const DAY: i64 = 24 * HOUR;
 
 /// Number of days, enough that events expire which are kept for ninety days.
 const DAYS: i64 = 92;
-/// The time between observations. Half of it varies.
+/// The time between observations, and the maximum delay of one.
 const EVERY: i64 = 12 * HOUR;
 const IRREGULAR: i64 = HOUR;
 /// Until this time an event is repeated, so that it stays, however short its retention is.

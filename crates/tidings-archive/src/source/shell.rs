@@ -43,7 +43,7 @@ const QUIET_MAX: u64 = 150;
 /// other closely share a commit, which costs more than they do. After a silence, an event is
 /// committed at once.
 const BETWEEN_COMMITS: Duration = Duration::from_millis(10);
-/// Maximum wait. The clock may have been set, so a wait does not depend on it alone.
+/// Maximum length of one wait by the steady clock, since the wall clock may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// The state and counters of following, for health and metrics.
