@@ -226,7 +226,7 @@ enum Phase {
     Asking,
     Listing {
         token: Option<String>,
-        /// The times of the list's first page, once it has arrived.
+        /// The list's first page, once it has arrived.
         begun: Option<Begun>,
     },
     Watching,

@@ -94,8 +94,7 @@ pub(crate) async fn until<T>(mut found: impl AsyncFnMut() -> Option<T>) -> T {
     waited.await.unwrap()
 }
 
-/// Returns all versions of an event, read in pages, as their numbers at the source, the newest
-/// first. The counts in their messages must match.
+/// Returns the numbers at the source of all versions of an event, read in pages, the newest first.
 pub(crate) async fn versions(history: &ClusterHistory, name: &str) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     let mut after = None;

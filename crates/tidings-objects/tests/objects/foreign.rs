@@ -87,7 +87,7 @@ async fn the_manifest_before_stands_in_for_one_that_cannot_be_read() {
         assert!(refused.is_err(), "{refused:?}");
         assert!(newest(&place, "prod").await.is_err());
     }
-    // Two manifests in a row cannot be read, so the first of them may say anything.
+    // Two manifests in a row cannot be read, and the second could have removed deleted events.
     put(&storage.file(&manifest(newest_one + 1)), Some(b"{"));
     let reader = Reader::new(place.clone(), ReadOptions::default());
     assert!(reader.open("prod").await.is_err());
