@@ -206,7 +206,7 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
     let folder = archive.end();
     let done = forget("prod");
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(done.stderr.contains("is removed"), "{done:?}");
+    assert!(done.stderr.contains("are removed"), "{done:?}");
     let clusters = folder.path().join("data/clusters");
     assert!(!clusters.join("prod").exists() && clusters.join("staging").exists());
     let again = forget("prod");
