@@ -1,6 +1,6 @@
 //! Brief views of stored events: the fields for listing, counting and ordering many of them.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tidings_core::reading::{EventTimes, Order, is_set, object_namespace};
 
 use super::super::time::Moment;
@@ -8,6 +8,9 @@ use super::StoredEvent;
 use super::numbers::{field, meta, reference, source};
 use super::wire::Message;
 use crate::codec::view::EventView;
+
+/// Nanoseconds of a millisecond.
+const NANOS_OF_MILLI: i32 = 1_000_000;
 
 /// The fields of an event that tell what happened. A text that is not set is empty. Times are in
 /// milliseconds since 1970.
@@ -46,11 +49,27 @@ pub struct Brief<'a> {
     pub first: i64,
     /// The time when it last happened: [`EventTimes::last_seen`].
     pub last: i64,
+    /// The nanoseconds of this time beyond its milliseconds. They decide between events of one
+    /// millisecond.
+    pub last_nanos: i32,
     /// The number of occurrences, at least 1: `series.count`, or else `count`.
     pub count: u64,
 }
 
 impl<'a> StoredEvent<'a> {
+    /// All times of the event; `None` for bytes that are not in the usual form.
+    pub fn times(&self) -> Option<EventTimes<Timestamp>> {
+        let event = &self.event;
+        let set = |moment: Option<Moment>| moment.map(Moment::timestamp).filter(|at| is_set(*at));
+        Some(EventTimes {
+            last_observed_time: set(self.series()?.and_then(|(_, last)| last)),
+            last_timestamp: set(event.time(field::LAST_TIMESTAMP)?),
+            event_time: set(event.time(field::EVENT_TIME)?),
+            first_timestamp: set(event.time(field::FIRST_TIMESTAMP)?),
+            creation_timestamp: set(self.metadata.time(meta::CREATION_TIMESTAMP)?),
+        })
+    }
+
     /// The brief view of the event; `None` for bytes that are not in the usual form.
     pub fn brief(&self) -> Option<Brief<'a>> {
         let (event, metadata) = (&self.event, &self.metadata);
@@ -61,18 +80,11 @@ impl<'a> StoredEvent<'a> {
             "" => event.text(other),
             text => Some(text),
         };
-        let series = self.series()?;
-        let set = |moment: Option<Moment>| moment.map(Moment::timestamp).filter(|at| is_set(*at));
-        let times = EventTimes {
-            last_observed_time: set(series.and_then(|(_, last)| last)),
-            last_timestamp: set(event.time(field::LAST_TIMESTAMP)?),
-            event_time: set(event.time(field::EVENT_TIME)?),
-            first_timestamp: set(event.time(field::FIRST_TIMESTAMP)?),
-            creation_timestamp: set(metadata.time(meta::CREATION_TIMESTAMP)?),
-        };
-        let last = times.last_seen().map_or(0, Timestamp::as_millisecond);
+        let times = self.times()?;
+        let last_seen = times.last_seen().unwrap_or(Timestamp::UNIX_EPOCH);
+        let last = last_seen.as_millisecond();
         let first = times.first_seen().map_or(last, Timestamp::as_millisecond);
-        let count = series.map_or(self.count()?, |(count, _)| count);
+        let count = self.series()?.map_or(self.count()?, |(count, _)| count);
         let kind = object.text(reference::KIND)?;
         Some(Brief {
             namespace: metadata.text(meta::NAMESPACE)?,
@@ -94,6 +106,7 @@ impl<'a> StoredEvent<'a> {
             host: or(reporter.text(source::HOST)?, field::REPORTING_INSTANCE)?,
             first: first.min(last),
             last,
+            last_nanos: last_seen.subsec_nanosecond() % NANOS_OF_MILLI,
             count: u64::try_from(count).unwrap_or(0).max(1),
         })
     }
@@ -103,6 +116,48 @@ impl<'a> Brief<'a> {
     /// The place of the event in the order of events, given its resourceVersion.
     pub fn order(&self, resource_version: u64) -> Order<'a> {
         let last = Timestamp::from_millisecond(self.last).ok();
+        let last = last.and_then(|last| {
+            let nanos = SignedDuration::from_nanos(self.last_nanos.into());
+            last.checked_add(nanos).ok()
+        });
         Order::new(last, Some(resource_version), (self.namespace, self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_pb::api::core::v1::Event;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+
+    use super::*;
+    use crate::codec::encode_stored;
+
+    /// The earlier in its millisecond has the later name and resourceVersion.
+    #[test]
+    fn microseconds_decide_within_a_millisecond() {
+        let stored = |name: &str, nanos| {
+            let mut event = Event {
+                metadata: Some(ObjectMeta {
+                    name: Some(name.into()),
+                    namespace: Some("shop".into()),
+                    ..ObjectMeta::default()
+                }),
+                event_time: Some(MicroTime {
+                    seconds: Some(1_700_000_000),
+                    nanos: Some(nanos),
+                }),
+                ..Event::default()
+            };
+            encode_stored(&mut event)
+        };
+        let [earlier, later] = [("web.b", 252_501_000), ("web.a", 252_999_000)]
+            .map(|(name, nanos)| stored(name, nanos));
+        let brief = |value, revision| StoredEvent::open(value, revision)?.brief();
+        let (earlier, later) = (brief(&earlier, 9).unwrap(), brief(&later, 3).unwrap());
+        assert_eq!(
+            (earlier.last, earlier.last_nanos),
+            (1_700_000_000_252, 501_000)
+        );
+        assert!(earlier.order(9) < later.order(3));
     }
 }

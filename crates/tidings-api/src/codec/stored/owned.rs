@@ -10,6 +10,7 @@ const TEXTS: usize = 14;
 pub struct OwnedBrief {
     first: i64,
     last: i64,
+    last_nanos: i32,
     count: u64,
     /// All texts, one after the other; below, where each ends.
     texts: Box<str>,
@@ -45,6 +46,7 @@ impl OwnedBrief {
         Self {
             first: brief.first,
             last: brief.last,
+            last_nanos: brief.last_nanos,
             count: brief.count,
             texts: texts.into(),
             ends,
@@ -91,6 +93,7 @@ impl OwnedBrief {
             host,
             first: self.first,
             last: self.last,
+            last_nanos: self.last_nanos,
             count: self.count,
         }
     }
@@ -132,6 +135,7 @@ mod tests {
             host: "node-1",
             first: -1,
             last: 7,
+            last_nanos: 252_000,
             count: 3,
         };
         for (max, message) in [
