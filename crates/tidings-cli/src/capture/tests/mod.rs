@@ -3,6 +3,7 @@
 mod bundles;
 mod forms;
 mod matrix;
+mod order;
 mod properties;
 
 use std::ops::ControlFlow;
