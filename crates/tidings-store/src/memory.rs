@@ -273,7 +273,7 @@ impl MemoryStore {
                 break;
             }
             page.place = Some(entry.place());
-            page.add_found(&mut room, entry.record.clone());
+            page.add_found(&mut room, entry.record.clone(), entry.place());
         }
         page.place.take_if(|_| !page.more);
         Ok(page)

@@ -517,10 +517,10 @@ pub struct Page {
     /// Number of records after the page, if [`ListRequest::count_remaining`] is set. It is never
     /// too low. It may include expired records until their expiry is written.
     pub remaining: Option<u64>,
-    /// Records found after the page's last value: keys and revisions, in order. Only
+    /// Records found after the page's last value: keys and places, in order. Only
     /// [`Store::newest`](crate::Store::newest) fills this. Read each record with
     /// [`Store::get`](crate::Store::get), unless it was changed since.
-    pub behind: Vec<(Bytes, Revision)>,
+    pub behind: Vec<(Bytes, Place)>,
     /// Where [`Store::newest`](crate::Store::newest) stopped; `None` if there is no more. Pass it
     /// as [`NewestRequest::after`] for the next page.
     pub place: Option<Place>,
@@ -528,14 +528,14 @@ pub struct Page {
 
 impl Page {
     /// Adds a record, or only its key if its value does not fit.
-    pub(crate) fn add_found(&mut self, room: &mut Room, record: Record) {
+    pub(crate) fn add_found(&mut self, room: &mut Room, record: Record, place: Place) {
         if room.is_left() {
             room.fill(&record);
             self.records.push(record);
         } else {
             // A copy, because the key may share its allocation with the value.
             let key = Bytes::copy_from_slice(&record.key);
-            self.behind.push((key, record.revision));
+            self.behind.push((key, place));
         }
     }
 

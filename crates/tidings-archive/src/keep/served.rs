@@ -46,8 +46,8 @@ fn events(mut page: Page, numbers: Numbers) -> Result<Page, ReadError> {
     let records = records.iter().map(|record| event(record, numbers));
     page.records = records.collect::<Result<_, Fault>>()?;
     page.revision = numbers.number(page.revision);
-    for (_, revision) in &mut page.behind {
-        *revision = numbers.number(*revision);
+    for (_, place) in &mut page.behind {
+        place.revision = numbers.number(place.revision);
     }
     page.place = page.place.map(|place| Place {
         revision: numbers.number(place.revision),

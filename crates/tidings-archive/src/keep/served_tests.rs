@@ -144,9 +144,9 @@ async fn what_does_not_fit_into_a_page_has_its_number_too() {
     };
     let page = store.newest(request).await.unwrap();
     assert!(!page.behind.is_empty());
-    for (key, number) in page.behind {
+    for (key, place) in page.behind {
         let found = store.get(key).await.unwrap().unwrap();
-        assert_eq!(found.revision, number);
+        assert_eq!(found.revision, place.revision);
     }
 }
 

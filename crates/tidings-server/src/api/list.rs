@@ -88,8 +88,8 @@ pub(crate) async fn list(
         }
         return watch::watch(server, call, options).await;
     }
-    if let Some(request) = newest::wanted(&call, &options)? {
-        return newest::list(&server, &call, form, request).await;
+    if let Some(wanted) = newest::wanted(&call, &options)? {
+        return newest::list(&server, &call, form, wanted).await;
     }
     stream_list(server, call, form, options).await
 }

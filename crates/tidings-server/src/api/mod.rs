@@ -22,6 +22,7 @@ mod measured;
 pub(crate) mod metrics;
 pub(crate) mod namespaces;
 mod newest;
+mod newest_order;
 pub(crate) mod not_found;
 pub(crate) mod observed;
 mod openapi;

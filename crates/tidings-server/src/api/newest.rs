@@ -3,6 +3,10 @@
 //! token. Each page is read at the latest revision, so an event that is seen again meanwhile is
 //! missing from later pages.
 //!
+//! Within a second, the order is that of `tidings_core::reading::Order`: [`super::newest_order`]
+//! sorts the events of a second together. A sealed archive is read for these events no further than
+//! for the page, so there two events of a second may be on pages in the other order.
+//!
 //! kube-apiserver ignores this parameter, like every unknown one. An answer in this order therefore
 //! has a header that says so; without the header it is an ordinary list. A list whose selector has
 //! other conditions than one object is an ordinary list, because the events that do not match would
@@ -18,13 +22,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue};
+use jiff::Timestamp;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
+use tidings_api::codec;
+use tidings_api::codec::stored::StoredEvent;
+use tidings_core::reading::name_clock;
 use tidings_history::Numbers;
 use tidings_store::{
     ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
 };
 
 use super::call::Call;
+use super::newest_order::{Beginning, Found, MORE, SECOND_MAX, Seconds};
 use super::store_request::{indexed, key_prefix};
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
@@ -32,6 +41,7 @@ use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::Form;
 use crate::http::params;
 use crate::http::status::Status;
+use crate::http::stored::Stored;
 
 /// Marks an answer in this order.
 const HEADER: HeaderName = HeaderName::from_static("tidings-newest-first");
@@ -44,14 +54,18 @@ const LIMIT_MAX: usize = 500;
 /// Concurrent reads by key.
 const READS_AT_ONCE: usize = 4;
 
-/// The prefix of continue tokens of lists in this order; other tokens have no dot.
-const TOKEN: &str = "newest.";
+/// What a request in this order wants.
+pub(crate) struct Wanted {
+    /// The store's request. Its limit is that of the page.
+    request: NewestRequest,
+    from: Beginning,
+}
 
 /// The requested events, if this order applies.
 ///
 /// # Errors
 /// 400 for times that cannot be read.
-pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<NewestRequest>, Status> {
+pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted>, Status> {
     let query = &call.info.query;
     let selector = &options.selector;
     let object = selector.fields.only_object().map(indexed);
@@ -66,36 +80,24 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Newest
     else {
         return Ok(None);
     };
-    let after = match &options.continue_token {
-        None => None,
-        Some(token) => match place(token) {
-            Some(place) => Some(place),
+    let from = match &options.continue_token {
+        None => Beginning::default(),
+        Some(token) => match Beginning::read(token) {
+            Some(from) => from,
             // A token of the usual order.
             None => return Ok(None),
         },
     };
-    Ok(Some(NewestRequest {
+    let request = NewestRequest {
         prefix: key_prefix(&call.info.namespace).into(),
         object,
         limit,
         since: query.moment(params::SINCE)?,
         until: query.moment(params::UNTIL)?,
-        after,
+        after: from.after,
         ..NewestRequest::default()
-    }))
-}
-
-/// The position that a token contains.
-fn place(token: &str) -> Option<Place> {
-    let (last_seen, revision) = token.strip_prefix(TOKEN)?.split_once('.')?;
-    Some(Place {
-        last_seen: UnixMillis(last_seen.parse().ok()?),
-        revision: revision.parse().ok()?,
-    })
-}
-
-fn token(place: Place) -> String {
-    format!("{TOKEN}{}.{}", place.last_seen.0, place.revision)
+    };
+    Ok(Some(Wanted { request, from }))
 }
 
 /// Answers with a list in this order.
@@ -103,13 +105,13 @@ pub(crate) async fn list(
     server: &Arc<ApiServer>,
     call: &Call,
     form: Form,
-    request: NewestRequest,
+    wanted: Wanted,
 ) -> Result<Response, Status> {
     let newest = Newest {
         server: Arc::clone(server),
-        request,
+        wanted,
         begun: false,
-        behind: Vec::new().into_iter(),
+        left: Vec::new().into_iter(),
         revision: 0,
         next: None,
     };
@@ -125,25 +127,69 @@ pub(crate) async fn list(
 
 struct Newest {
     server: Arc<ApiServer>,
-    request: NewestRequest,
-    /// Whether the first page was read.
+    wanted: Wanted,
+    /// Whether the events were found.
     begun: bool,
-    behind: vec::IntoIter<(Bytes, Revision)>,
+    /// The events that are still to be returned, in order.
+    left: vec::IntoIter<Found>,
     revision: Revision,
     /// The position at which the list continues, if it does.
     next: Option<String>,
 }
 
 impl Newest {
-    /// Reads the next page of records by their keys.
+    /// Finds the events of the page, all at one revision.
+    async fn find(&mut self) -> Result<(), Status> {
+        let Wanted { request, from } = &self.wanted;
+        let is_sealed = matches!(self.server.capabilities().numbers, Numbers::Source);
+        let taken = from.within.as_ref().map_or(0, |within| within.taken);
+        let wanted = request.limit + taken;
+        let mut more = MORE.into_iter();
+        let (mut seconds, revision, stopped) = loop {
+            let more = if is_sealed { Some(0) } else { more.next() };
+            let limit = wanted + more.unwrap_or(SECOND_MAX);
+            let request = NewestRequest {
+                limit,
+                ..request.clone()
+            };
+            let page = self.server.store.newest(request).await?;
+            let records = page.records.into_iter().map(found);
+            let mut all: Vec<Found> = records.collect::<Result<_, _>>()?;
+            all.extend(page.behind.into_iter().map(found_without_record));
+            let is_all = !page.more || all.len() < limit;
+            let seconds = Seconds::of(all, from);
+            let stopped = page.place.filter(|_| page.more);
+            if is_all || is_sealed || limit >= wanted + SECOND_MAX || seconds.are_whole(wanted) {
+                break (seconds, page.revision, stopped);
+            }
+        };
+        self.revision = revision;
+        for event in seconds.inexact() {
+            // A clock in the name decides, whatever the time.
+            if name_clock(&String::from_utf8_lossy(&event.key)).is_none()
+                && let Some(record) = self.read(&event.key, event.place.revision).await?
+            {
+                event.last_seen = last_seen(&record)?;
+            }
+        }
+        let limit = if is_sealed { usize::MAX } else { request.limit };
+        let (events, next) = seconds.page(limit, stopped);
+        self.left = events.into_iter();
+        self.next = next.map(|next| next.token());
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Returns the next events, and reads those without a record by their keys.
     async fn read_on(&mut self) -> Result<Vec<Record>, Status> {
         let mut records: Vec<Record> = Vec::new();
         let mut bytes = 0;
-        while bytes < PAGE_BYTES_MAX && !self.behind.as_slice().is_empty() {
-            let wanted: Vec<_> = self.behind.by_ref().take(READS_AT_ONCE).collect();
-            let read = wanted
-                .into_iter()
-                .map(|(key, revision)| self.read(key, revision));
+        while bytes < PAGE_BYTES_MAX && !self.left.as_slice().is_empty() {
+            let wanted: Vec<_> = self.left.by_ref().take(READS_AT_ONCE).collect();
+            let read = wanted.into_iter().map(async |event| match event.record {
+                Some(record) => Ok(Some(record)),
+                None => self.read(&event.key, event.place.revision).await,
+            });
             for record in try_join_all(read).await?.into_iter().flatten() {
                 bytes += record.value.len();
                 records.push(record);
@@ -153,7 +199,7 @@ impl Newest {
     }
 
     /// A record as it was at the list's revision; `None` if it has expired since.
-    async fn read(&self, key: Bytes, revision: Revision) -> Result<Option<Record>, Status> {
+    async fn read(&self, key: &Bytes, revision: Revision) -> Result<Option<Record>, Status> {
         let store = &self.server.store;
         let current = store.get(key.clone()).await?;
         if let Some(record) = current.filter(|record| record.revision == revision) {
@@ -162,35 +208,63 @@ impl Newest {
         let then = ListRequest::prefix(key.clone()).at(self.revision).limit(1);
         let page = store.list(then).await?;
         let mut records = page.records.into_iter();
-        Ok(records.find(|record| record.key == key))
+        Ok(records.find(|record| record.key == *key))
     }
+}
+
+/// An event that the store found.
+fn found(record: Record) -> Result<Found, Status> {
+    let last_seen = last_seen(&record)?;
+    let millis = last_seen.map_or(0, Timestamp::as_millisecond);
+    Ok(Found {
+        key: record.key.clone(),
+        place: Place {
+            last_seen: UnixMillis(millis),
+            revision: record.revision,
+        },
+        last_seen,
+        record: Some(record),
+    })
+}
+
+fn found_without_record((key, place): (Bytes, Place)) -> Found {
+    Found {
+        key,
+        place,
+        last_seen: Timestamp::from_millisecond(place.last_seen.0).ok(),
+        record: None,
+    }
+}
+
+/// When the event in a record was last seen.
+fn last_seen(record: &Record) -> Result<Option<Timestamp>, Status> {
+    let stored = StoredEvent::open(&record.value, record.revision);
+    let times = match stored.and_then(|stored| stored.times()) {
+        Some(times) => times,
+        None => codec::times(&Stored::decode(record.clone())?.event),
+    };
+    Ok(times.last_seen())
 }
 
 impl Batches for Newest {
     async fn next(&mut self) -> Result<Option<Vec<Record>>, Status> {
-        let batch = if !self.begun {
-            let page = self.server.store.newest(self.request.clone()).await?;
-            self.begun = true;
-            self.behind = page.behind.into_iter();
-            self.revision = page.revision;
-            self.next = page.place.filter(|_| page.more).map(token);
-            page.records
+        if !self.begun {
+            self.find().await?;
         } else if self.is_done() {
             return Ok(None);
-        } else {
-            self.read_on().await?
-        };
+        }
+        let batch = self.read_on().await?;
         self.server.metrics.listed(batch.len(), batch.len());
         Ok(Some(batch))
     }
 
     fn is_done(&self) -> bool {
-        self.begun && self.behind.as_slice().is_empty()
+        self.begun && self.left.as_slice().is_empty()
     }
 
     fn restart(&mut self) {
         self.begun = false;
-        self.behind = Vec::new().into_iter();
+        self.left = Vec::new().into_iter();
     }
 
     async fn look_ahead(
@@ -199,13 +273,13 @@ impl Batches for Newest {
         mut see: impl FnMut(&Record) -> Result<(), Status> + Send,
     ) -> Result<ListMeta, Status> {
         if lengths {
-            let behind = self.behind.clone();
+            let left = self.left.clone();
             while !self.is_done() {
                 for record in self.read_on().await? {
                     see(&record)?;
                 }
             }
-            self.behind = behind;
+            self.left = left;
         }
         Ok(ListMeta {
             resource_version: Some(self.revision.to_string()),

@@ -13,6 +13,7 @@ mod failures;
 mod fanout;
 mod lists;
 mod months;
+mod newest;
 mod observing;
 #[cfg(feature = "etcd")]
 mod over_etcd;

@@ -379,12 +379,15 @@ impl Shared {
         let mut keys = found.keys.as_slice();
         while room.is_left() && !keys.is_empty() {
             let (part, rest) = keys.split_at(fetched_together(keys));
-            let part: Vec<Bytes> = part.iter().map(|(key, _)| key.clone()).collect();
+            let (part, places): (Vec<Bytes>, Vec<Place>) = part
+                .iter()
+                .map(|(key, entry)| (key.clone(), entry.place()))
+                .unzip();
             let Some(versions) = self.fetch(&part, found.revision).await? else {
                 return Ok(None);
             };
-            for version in versions {
-                page.add_found(&mut room, self.record(version).await);
+            for (version, place) in versions.into_iter().zip(places) {
+                page.add_found(&mut room, self.record(version).await, place);
             }
             keys = rest;
         }
@@ -397,9 +400,7 @@ impl Shared {
             }
             return Ok(Some(page));
         }
-        let behind = keys
-            .iter()
-            .map(|(key, entry)| (key.clone(), entry.revision));
+        let behind = keys.iter().map(|(key, entry)| (key.clone(), entry.place()));
         page.behind.extend(behind);
         Ok(Some(page))
     }
@@ -486,7 +487,7 @@ impl Newest {
         let behind = self.behind.into_iter().rev();
         Page {
             records: self.records.into_values().rev().collect(),
-            behind: behind.map(|(place, key)| (key.0, place.revision)).collect(),
+            behind: behind.map(|(place, key)| (key.0, place)).collect(),
             ..Page::default()
         }
     }

@@ -42,9 +42,9 @@ pub(crate) async fn limited_pages_end_at_a_size(fixture: Fixture) {
             .iter()
             .map(|record| record.key.clone())
             .collect();
-        for (key, revision) in page.behind {
+        for (key, place) in page.behind {
             let record = fixture.store.get(key.clone()).await.unwrap();
-            let is_there = record.is_some_and(|record| record.revision == revision);
+            let is_there = record.is_some_and(|record| record.revision == place.revision);
             assert!(is_there, "{limit}");
             keys.push(key);
         }

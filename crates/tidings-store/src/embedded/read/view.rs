@@ -684,7 +684,7 @@ impl<'a> View<'a> {
             }
             page.place = Some(place);
             if is_found {
-                page.add_found(&mut room, record);
+                page.add_found(&mut room, record, place);
             } else {
                 passed_over += 1;
             }

@@ -116,8 +116,8 @@ fn our_record(record: &Record) -> Record {
 fn our_page(mut page: Page) -> Page {
     page.records = page.records.iter().map(our_record).collect();
     page.revision = our_revision(page.revision);
-    for (_, revision) in &mut page.behind {
-        *revision = our_revision(*revision);
+    for (_, place) in &mut page.behind {
+        place.revision = our_revision(place.revision);
     }
     if let Some(place) = &mut page.place {
         place.revision = our_revision(place.revision);
