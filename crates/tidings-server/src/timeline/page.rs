@@ -46,6 +46,7 @@ const FILES: &[File] = files! {
     "dark.css"
     "dom.js"
     "filters.js"
+    "foot.js"
     "gestures.js"
     "header.js"
     "icon.svg"

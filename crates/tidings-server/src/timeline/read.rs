@@ -5,7 +5,8 @@
 //! unused shares go to parts with more events. In a sealed archive, a text is first searched in the
 //! whole range, because as a rule few events contain it. If there are still more events than the
 //! bound, the remaining warnings are read before the rest is omitted. Of events last seen after the
-//! range, warnings that may have begun within it are read, too.
+//! range, warnings that may have begun within it are read, too. Warnings beyond the bound are read
+//! for the first ones, the oldest part first, and not kept.
 //!
 //! No query makes a store search among other events. Events of an object or a reason have their own
 //! index, in which warnings are not separate.
@@ -23,7 +24,9 @@ use tidings_store::{
 };
 
 use super::query::Filters;
+use super::rules::firsts::Firsts;
 use super::rules::seen::Seen;
+use super::rules::unread::Unread;
 use super::visible::Visible;
 use crate::http::status::Status;
 
@@ -41,6 +44,8 @@ const LOOKUPS_MAX: usize = 8;
 /// Up to this many namespaces are read separately. Beyond that, all namespaces are read once and
 /// filtered, because the store would skip the others once for each namespace.
 const NAMESPACES_APART: usize = 4;
+/// Maximum warnings of one cluster that are read for the first ones, beyond those that are kept.
+const LOOKED_AT_MAX: usize = 10_000;
 /// Events in a page of the store. In a sealed archive, each page reads the same parts of files.
 const PAGE: usize = 1000;
 const PAGE_REMOTE: usize = 8000;
@@ -68,6 +73,12 @@ pub(super) struct Read {
     events: Vec<ReadEvent>,
     /// Whether these are all events that were last seen in the range.
     pub(super) complete: bool,
+    /// The spans of which not all were read.
+    pub(super) unread: Vec<Unread>,
+    /// The first of the warnings that were looked at and not kept.
+    pub(super) firsts: Firsts,
+    /// Whether all warnings that happened in the range were read, or looked at.
+    pub(super) has_all_warnings: bool,
     /// The time at which events of clocks that are ahead count: the end of a range that reaches
     /// until now.
     latest: Option<i64>,
@@ -182,6 +193,7 @@ pub(super) async fn range(
     let share = (limit / clusters.len().max(1)).max(1);
     let mut all = Read {
         complete: true,
+        has_all_warnings: true,
         ..Read::default()
     };
     let (mut bytes, mut room) = (BYTES_MAX, EVENT_MEMORY_MAX);
@@ -206,8 +218,14 @@ pub(super) async fn range(
             read: 0,
             found: 0,
             events: Vec::new(),
+            unread: Vec::new(),
+            firsts: &mut all.firsts,
+            has_all_warnings: true,
         };
-        all.complete &= reading.cluster(visible, range, share).await?;
+        reading.cluster(visible, range, share).await?;
+        all.complete &= reading.unread.is_empty();
+        all.has_all_warnings &= reading.has_all_warnings;
+        all.unread.append(&mut reading.unread);
         bytes = bytes.saturating_sub(reading.read);
         let mut events = reading.events;
         room = room.saturating_sub(events.iter().map(ReadEvent::bytes).sum());
@@ -249,6 +267,8 @@ pub(super) struct Part {
     pub(super) of: Option<Arc<[String]>>,
     /// Maximum events in a page.
     page: usize,
+    /// How many events were found.
+    found: u64,
     pub(super) done: bool,
 }
 
@@ -271,8 +291,33 @@ impl Part {
             request,
             of,
             page: PAGE,
+            found: 0,
             done: false,
         }
+    }
+
+    /// The end of what was not read of it, if anything is left.
+    fn reached(&self) -> Option<i64> {
+        let reached = match (self.request.after, self.request.until) {
+            // There may be other events in this millisecond.
+            (Some(after), _) => after.last_seen.0.saturating_add(1),
+            (None, Some(until)) => until.0,
+            (None, None) => i64::MAX,
+        };
+        (!self.done).then_some(reached)
+    }
+
+    /// What was not read of it, if anything is left.
+    fn unread(&self) -> Option<Unread> {
+        let to = self.reached()?;
+        let from = self.request.since.map_or(i64::MIN, |since| since.0);
+        let end = self.request.until.map_or(to, |until| until.0);
+        let found = self.found as f64 + 1.0;
+        Some(Unread {
+            from,
+            to,
+            density: found / (end.abs_diff(to) as f64 + 1.0),
+        })
     }
 
     /// Reads the next page, of at most `limit` events, and about [`PAGE_BYTES_MAX`] bytes.
@@ -292,6 +337,7 @@ impl Part {
         if let Some(namespaces) = &self.of {
             records.retain(|record| is_of(namespaces, &record.key));
         }
+        self.found += records.len() as u64;
         Ok(Found { records, read })
     }
 }
@@ -319,16 +365,20 @@ struct Reading<'a> {
     /// The number of events that the store found.
     found: usize,
     events: Vec<ReadEvent>,
+    /// The spans of which not all were read.
+    unread: Vec<Unread>,
+    /// The first of the warnings that were not kept.
+    firsts: &'a mut Firsts,
+    has_all_warnings: bool,
 }
 
 impl Reading<'_> {
-    /// Reads a cluster. Returns whether all of the range was read.
     async fn cluster(
         &mut self,
         visible: &Visible,
         (from, to): (i64, i64),
         limit: usize,
-    ) -> Result<bool, Status> {
+    ) -> Result<(), Status> {
         let filters = self.filters;
         let Queries { requests, of } = Queries::of(visible, filters);
         let reads = visible.source.server.capabilities().reads;
@@ -377,35 +427,83 @@ impl Reading<'_> {
         parts.retain(|_| from < end);
         let mut left = self.parts(&mut parts, free).await? + kept;
         parts.retain(|part| !part.done);
-        let complete = parts.is_empty();
-        if !asks_for_warnings {
-            return Ok(complete);
-        }
-        if of_warnings.is_some() {
-            for part in &mut parts {
-                part.request.event_type.clone_from(&of_warnings);
+        if asks_for_warnings {
+            let mut warnings = parts.clone();
+            if of_warnings.is_some() {
+                for part in &mut warnings {
+                    part.request.event_type.clone_from(&of_warnings);
+                }
+                left = self.parts(&mut warnings, left / 2).await? + left.div_ceil(2);
+                warnings.retain(|part| !part.done);
             }
-            left = self.parts(&mut parts, left / 2).await? + left.div_ceil(2);
+            let soon = to.saturating_add(SOON);
+            let mut later = Vec::new();
+            for (since, until) in [(to, Some(soon)), (soon, None)] {
+                later.extend(requests.iter().map(|query| {
+                    let request = NewestRequest {
+                        since: Some(UnixMillis(since)),
+                        until: until.map(UnixMillis),
+                        event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
+                        ..query.clone()
+                    };
+                    Part::new(request, of.clone())
+                }));
+            }
+            let before = self.events.len();
+            let of_later = left.min(limit / LATER);
+            left -= of_later - self.parts(&mut later, of_later).await?;
+            let later_events = self.events.split_off(before).into_iter();
+            let begun = later_events.filter(|event| event.brief.brief().first < to);
+            self.events.extend(begun);
+            // Pages that were dropped are not looked at either.
+            let was_full = self.is_full();
+            // The oldest part is the last one.
+            let unread = warnings.iter_mut().rev().chain(&mut later);
+            let mut unread = unread.filter(|part| !part.done);
+            self.has_all_warnings = if of_warnings.is_some() && reads == Reads::Local {
+                self.look_at(unread, to).await? && !was_full
+            } else {
+                // A store that has no index of warnings would look through everything once more.
+                unread.next().is_none()
+            };
         }
-        let soon = to.saturating_add(SOON);
-        let mut later = Vec::new();
-        for (since, until) in [(to, Some(soon)), (soon, None)] {
-            later.extend(requests.iter().map(|query| {
-                let request = NewestRequest {
-                    since: Some(UnixMillis(since)),
-                    until: until.map(UnixMillis),
-                    event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
-                    ..query.clone()
-                };
-                Part::new(request, of.clone())
-            }));
+        // What was kept free for warnings, and is not needed for them.
+        self.parts(&mut parts, left).await?;
+        self.unread = parts.iter().filter_map(Part::unread).collect();
+        Ok(())
+    }
+
+    /// Looks at the warnings of parts that began before a moment, one part after the other, for the
+    /// first ones. Whether all were looked at.
+    async fn look_at(
+        &mut self,
+        parts: impl Iterator<Item = &mut Part>,
+        before: i64,
+    ) -> Result<bool, Status> {
+        let mut left = LOOKED_AT_MAX;
+        for part in parts {
+            while !part.done {
+                if left == 0 || self.bytes == 0 {
+                    return Ok(false);
+                }
+                let page = part.read(self.store, left).await?;
+                left = left.saturating_sub(page.read);
+                let bytes = bytes_of(&page.records);
+                self.read += bytes;
+                self.bytes = self.bytes.saturating_sub(bytes);
+                for record in page.records {
+                    let record = plain(record)?;
+                    let Some(brief) = brief(&record) else {
+                        continue;
+                    };
+                    if brief.first < before && self.filters.selects(&brief) {
+                        let cluster = self.cluster;
+                        self.firsts.add(&Seen { cluster, brief }, None);
+                    }
+                }
+            }
         }
-        let before = self.events.len();
-        self.parts(&mut later, left.min(limit / LATER)).await?;
-        let later = self.events.split_off(before).into_iter();
-        let begun = later.filter(|event| event.brief.brief().first < to);
-        self.events.extend(begun);
-        Ok(complete)
+        Ok(true)
     }
 
     /// Reads parts, each up to its share; unused shares go to others. Returns how many events less
@@ -485,14 +583,7 @@ impl Reading<'_> {
 
 /// The end of the unread remainder of some parts, if there is one.
 fn reached(parts: &[Part]) -> Option<i64> {
-    let open = parts.iter().filter(|part| !part.done);
-    let reached = open.map(|part| match (part.request.after, part.request.until) {
-        // There may be other events in this millisecond.
-        (Some(after), _) => after.last_seen.0.saturating_add(1),
-        (None, Some(until)) => until.0,
-        (None, None) => i64::MAX,
-    });
-    reached.max()
+    parts.iter().filter_map(Part::reached).max()
 }
 
 /// The number of parts in which a range is read, given the number of queries, each of which has as

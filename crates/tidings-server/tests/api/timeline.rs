@@ -183,12 +183,103 @@ async fn what_a_clock_that_is_ahead_dated_happens_now() {
     let counted = series
         .iter()
         .flat_map(|one| one["values"].as_array().unwrap());
-    assert_eq!(counted.filter_map(Value::as_u64).sum::<u64>(), 2);
+    // Each occurrence counts.
+    assert_eq!(counted.filter_map(Value::as_u64).sum::<u64>(), 41);
     // The list shows the event's own time.
     let list = get(&server, "events").await;
     assert_eq!(list["items"][0]["last"], START + 70 * MINUTE);
     let object = get(&server, "object?kind=Pod&namespace=shop&name=web-1").await;
     assert_eq!(object["items"].as_array().unwrap().len(), 1);
+}
+
+/// What the answers say equals what a scan of all events says.
+#[tokio::test]
+async fn what_is_said_is_of_the_whole_range() {
+    let server = Server::new();
+    let since = |mut event: Value, first: i64, count: i64| {
+        let first = jiff::Timestamp::from_millisecond(START + first).unwrap();
+        event["firstTimestamp"] = first.to_string().into();
+        event["count"] = count.into();
+        event
+    };
+    // Its last 100 events are of the last minutes, and the warnings before.
+    for at in 0..250 {
+        let kind = if at < 150 { "Warning" } else { "Normal" };
+        let event = about(
+            "web-0",
+            &format!("e{at}"),
+            "Probed",
+            kind,
+            (at - 250) * 10_000,
+        );
+        create(&server, &event).await;
+    }
+    // Since before the range, and until before its end.
+    let held = about("db-0", "held", "FailedMount", "Warning", -10 * MINUTE);
+    create(&server, &since(held, -300 * MINUTE, 30)).await;
+    let disk = about(
+        "db-0",
+        "disk",
+        "InvalidDiskCapacity",
+        "Warning",
+        -50 * MINUTE,
+    );
+    create(&server, &disk).await;
+
+    let view = get(&server, "view").await;
+    let firsts = view["firsts"]["warnings"].as_array().unwrap().iter();
+    let firsts = firsts.map(|first| {
+        let reason = first["reason"].as_str().unwrap();
+        (reason, first["first"].as_i64().unwrap() - START)
+    });
+    assert_eq!(view["firsts"]["exact"], true);
+    assert_eq!(
+        firsts.collect::<Vec<_>>(),
+        [
+            ("FailedMount", -300 * MINUTE),
+            ("InvalidDiskCapacity", -50 * MINUTE),
+            ("Probed", -2_500_000),
+        ]
+    );
+    // Of the 30 occurrences, which are ten minutes apart, five are within the hour.
+    let series = view["rates"]["series"].as_array().unwrap().iter();
+    let sums: Vec<(&str, u64)> = series
+        .map(|one| {
+            let values = one["values"].as_array().unwrap().iter();
+            (
+                one["name"].as_str().unwrap(),
+                values.filter_map(Value::as_u64).sum(),
+            )
+        })
+        .collect();
+    assert_eq!(sums, [("Warning", 156), ("Normal", 100)]);
+    assert_eq!(view["rates"]["estimated"], true);
+    let mark = view["marks"].as_array().unwrap().iter();
+    let mut held =
+        mark.filter(|mark| view["reasons"][mark[6].as_u64().unwrap() as usize] == "FailedMount");
+    assert_eq!(held.next().unwrap()[1], START - 300 * MINUTE);
+
+    let object = get(&server, "object?kind=Pod&namespace=shop&name=web-0").await;
+    let sentence = object["sentence"].as_str().unwrap();
+    assert!(
+        sentence.starts_with(
+            "web-0: 150 warnings and 100 other events in 41 min 30 s, about every 10 s"
+        ),
+        "{sentence}"
+    );
+    assert_eq!(object["items"].as_array().unwrap().len(), 100);
+    let summary = &object["summary"];
+    assert_eq!(
+        (
+            &summary["first"],
+            &summary["occurrences"],
+            &summary["complete"]
+        ),
+        (&json!(START - 2_500_000), &json!(250), &json!(true))
+    );
+    let overview = get(&server, "overview").await;
+    assert_eq!(overview["clusters"][0]["from"], START - 300 * MINUTE);
+    assert_eq!(overview["clusters"][0]["fromIsExact"], true);
 }
 
 /// Objects are distinguished as in `tidings top` and `describe`.
@@ -255,6 +346,19 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
     }
     assert_eq!(warnings, 20);
     assert!(hours.len() > 20, "{hours:?}");
+    // The first warning is that of all, though few events are read.
+    assert_eq!(found["firsts"]["exact"], true);
+    let firsts = found["firsts"]["warnings"].as_array().unwrap();
+    assert_eq!((firsts.len(), &firsts[0]["name"]), (1, &json!("e950")));
+    // By less than the hour, and as many as there are.
+    let rates = &found["rates"];
+    assert_eq!(
+        (&rates["step"], &rates["estimated"]),
+        (&json!(900_000), &json!(true))
+    );
+    let values = rates["series"].as_array().unwrap().iter();
+    let values = values.flat_map(|one| one["values"].as_array().unwrap());
+    assert_eq!(values.filter_map(Value::as_u64).sum::<u64>(), total);
     let series = found["rates"]["series"].as_array().unwrap();
     let names: Vec<_> = series
         .iter()

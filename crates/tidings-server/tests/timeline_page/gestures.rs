@@ -293,6 +293,47 @@ fn filters_selection_and_address_belong_together() {
 }
 
 #[test]
+fn a_folded_family_has_its_marks_and_a_bar_of_the_rates_is_zoomed_to() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 10");
+    // What began first is said, and is not what is drawn first.
+    let firsts = page.text("document.getElementById('firsts').innerText");
+    assert!(
+        firsts.contains("FailedGetResourceMetric of hpa/web"),
+        "{firsts}"
+    );
+    page.keys("x");
+    page.until("document.querySelectorAll('.lane').length < 9");
+    let family = page.text(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.startsWith('Deployment web,')).title",
+    );
+    assert!(family.contains("5 objects below"), "{family}");
+    assert!(
+        family.ends_with("19 events, 3 warnings, 450 occurrences"),
+        "{family}"
+    );
+    let (x, y) = spot(&world, "Deployment web,", 1250.0);
+    page.hover(x, y);
+    page.until("document.getElementById('tip').innerText.includes('web-5c9f7d8b64-tz4wd')");
+    page.drag(&[(x, y)], false);
+    page.until("!document.getElementById('panel').hidden");
+    page.keys(ESCAPE);
+    page.until("document.getElementById('panel').hidden");
+
+    let (x, _) = spot(&world, "Deployment web,", 1250.0);
+    let y = page.number("document.getElementById('rates').getBoundingClientRect().bottom - 12");
+    page.drag(&[(x, y)], false);
+    let bar = moved(&world, (0.0, 0.0));
+    assert!((length(bar) - 30_000.0).abs() < 1.0, "{bar:?}");
+}
+
+#[test]
 fn a_double_click_zooms_to_the_mark_that_was_pressed() {
     let Some(world) = World::start(DESKTOP) else {
         return;

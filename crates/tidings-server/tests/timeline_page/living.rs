@@ -148,6 +148,11 @@ fn a_server_that_goes_is_told_of_and_one_that_comes_back_is_used() {
         "document.getElementById('notices').innerText
         .includes('The server does not answer')",
     );
+    // What happens now is not known, and not shown as peace.
+    world.browser.until(
+        "document.getElementById('live').innerText.includes('No answer')
+        && document.getElementById('live').classList.contains('lags')",
+    );
     // Existing marks stay, and move.
     assert!(
         (world
@@ -292,8 +297,7 @@ fn what_is_gone_gives_the_focus_to_the_lanes() {
     let page = &world.browser;
     page.until("document.querySelectorAll('.lane').length > 5");
     page.run(
-        "window.opener_ = [...document.querySelectorAll('#lanes-foot button')].find((button) =>
-            button.textContent.startsWith('First warning'));
+        "window.opener_ = document.querySelector('#firsts button');
         opener_.focus()",
     );
     page.keys(ENTER);

@@ -54,6 +54,8 @@ struct Answer<'a> {
 struct Before<'a> {
     item: Item<'a>,
     why: String,
+    /// When it happened before the event began: the item may have happened again since.
+    at: i64,
 }
 
 /// GET /timeline/api/event
@@ -79,7 +81,7 @@ pub(in super::super) async fn event(
     let others: Vec<Seen<'_>> = others.iter().filter_map(seen).collect();
     let ranked = before(&event, &others);
     let cause = ranked.iter().find(|neighbour| neighbour.near);
-    let cause = cause.and_then(|cause| others.get(cause.event));
+    let cause = cause.and_then(|cause| Some((others.get(cause.event)?, cause.at)));
     let cluster = &visible.source.name;
     let newest = versions(visible, &key, &record, event.brief.first).await?;
     let sentence = sentence::of_event(&event, cause, now);
@@ -88,6 +90,7 @@ pub(in super::super) async fn event(
         Some(Before {
             item: item(cluster, &other.brief),
             why: neighbour.why,
+            at: neighbour.at,
         })
     });
     super::json::json(&Answer {

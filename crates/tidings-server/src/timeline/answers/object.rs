@@ -14,7 +14,7 @@ use tidings_store::{NewestRequest, ObjectSelector, Record, UnixMillis};
 use super::super::query::{range_with_ahead, required};
 use super::super::read::{self, brief};
 use super::super::rules::seen::Seen;
-use super::super::rules::sentence;
+use super::super::rules::sentence::Summary;
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
 use super::bounds::ITEMS_BYTES_MAX;
@@ -26,14 +26,32 @@ use crate::http::status::Status;
 
 /// Maximum events about one object.
 const EVENTS_MAX: usize = 100;
+/// Maximum of events of one object that are summed up, of their bytes as they are stored, and of
+/// the events of a page of them.
+const SUMMED_MAX: usize = 20_000;
+const SUMMED_BYTES_MAX: usize = 64 << 20;
+const SUMMED_PAGE: usize = 500;
 /// Maximum objects whose owned objects are searched, and maximum owned objects in all.
 const FAMILY_MAX: usize = 50;
 
 #[derive(Serialize)]
 struct Answer<'a> {
     sentence: String,
+    summary: Option<Told>,
     family: Vec<Member>,
     items: Vec<Item<'a>>,
+}
+
+/// What the sentence says, in numbers: of all events of the range or, if it is not `complete`, of the
+/// last ones.
+#[derive(Serialize)]
+struct Told {
+    events: u64,
+    warnings: u64,
+    occurrences: u64,
+    first: i64,
+    last: i64,
+    complete: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -56,7 +74,8 @@ pub(in super::super) async fn object(
     let name = required(&info.query, params::NAME)?;
     let namespace = info.query.get(params::NAMESPACE).unwrap_or_default();
     let visible = only(&caller)?;
-    let records = about(visible, (kind, namespace, name), range, EVENTS_MAX).await?;
+    let summed = summed(visible, (kind, namespace, name), range).await?;
+    let (records, summary, complete) = summed;
     let mut family = owners(visible, (kind, namespace, name)).await?;
     family.reverse();
     family.push(member(kind, namespace, name, "self"));
@@ -70,7 +89,15 @@ pub(in super::super) async fn object(
     let cluster = &visible.source.name;
     let items = seen.iter().map(|seen| item(cluster, &seen.brief));
     json(&Answer {
-        sentence: sentence::of_object(name, &seen, now),
+        sentence: summary.sentence(name, complete, now),
+        summary: (summary.events > 0).then_some(Told {
+            events: summary.events,
+            warnings: summary.warnings,
+            occurrences: summary.occurrences,
+            first: summary.first,
+            last: summary.last,
+            complete,
+        }),
         family,
         items: items.collect(),
     })
@@ -110,6 +137,27 @@ pub(super) async fn about(
     Ok(found)
 }
 
+/// The latest events of an object that happened in a range, as [`about`] has them; what all of them
+/// say together; and whether these were all.
+async fn summed(
+    visible: &Visible,
+    object: (&str, &str, &str),
+    (from, to): (i64, i64),
+) -> Result<(Vec<Record>, Summary, bool), Status> {
+    let mut reading = Reading {
+        page: SUMMED_PAGE,
+        left: SUMMED_MAX,
+        summary: Some(Summary::default()),
+        ..Reading::of(visible, object, EVENTS_MAX)
+    };
+    let within = reading.part(from, Some(to), EVENTS_MAX).await?;
+    reading.before = to;
+    let rest = EVENTS_MAX - within.len();
+    let mut found = reading.part(to, None, rest).await?;
+    found.extend(within);
+    Ok((found, reading.summary.unwrap_or_default(), reading.complete))
+}
+
 /// Reads events about one object, within bounds.
 struct Reading<'a> {
     visible: &'a Visible,
@@ -123,6 +171,12 @@ struct Reading<'a> {
     left: usize,
     /// The bytes of the found events.
     bytes: usize,
+    /// If there is one, events are read on behind those that were found, and added to it.
+    summary: Option<Summary>,
+    /// How many bytes may still be read for it.
+    summed: usize,
+    /// Whether nothing was left unread.
+    complete: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -134,6 +188,9 @@ impl<'a> Reading<'a> {
             page: limit,
             left: limit.saturating_mul(4),
             bytes: 0,
+            summary: None,
+            summed: SUMMED_BYTES_MAX,
+            complete: true,
         }
     }
 
@@ -162,19 +219,27 @@ impl<'a> Reading<'a> {
         );
         let (visible, before) = (self.visible, self.before);
         let mut records = Vec::new();
-        while !part.done && self.left > 0 && records.len() < max && self.bytes < ITEMS_BYTES_MAX {
+        while !part.done && self.left > 0 && self.summed > 0 {
+            if self.summary.is_none() && (records.len() >= max || self.bytes >= ITEMS_BYTES_MAX) {
+                break;
+            }
             let page = part.read(&*visible.source.server.store, self.page).await?;
             self.left = self.left.saturating_sub(page.read.min(self.page));
+            self.summed = self.summed.saturating_sub(read::bytes_of(&page.records));
             let found = page.records.into_iter();
             for record in found.filter(|record| visible.shows_key(&record.key)) {
                 let shown = read::made_of(record, |brief| (brief.first < before).then_some(()))?;
-                if let Some((record, ())) = shown.filter(|_| self.bytes < ITEMS_BYTES_MAX) {
+                let Some((record, ())) = shown else { continue };
+                if let (Some(summary), Some(event)) = (&mut self.summary, seen(&record)) {
+                    summary.add(&event);
+                }
+                if records.len() < max && self.bytes < ITEMS_BYTES_MAX {
                     self.bytes += record.value.len();
                     records.push(record);
                 }
             }
         }
-        records.truncate(max);
+        self.complete &= part.done;
         Ok(records)
     }
 }

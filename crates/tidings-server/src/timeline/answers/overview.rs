@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tidings_history::{Counted, Following};
+use tidings_history::{Counted, Following, Reads};
 use tidings_store::{NewestRequest, ReadError, Store, UnixMillis};
 
 use super::super::read::{self, Part};
@@ -18,8 +18,13 @@ use crate::http::status::Status;
 
 /// Precision of the oldest event's time, in milliseconds.
 const PRECISION: i64 = 60_000;
-/// Maximum events read of a cluster to find this period, however many namespaces are visible.
+/// Maximum events read of a cluster to find this period, however many namespaces are visible. If
+/// there are no more, all are read.
 const LOOKED_AT_MAX: usize = 10_000;
+/// Maximum events read of a part of the namespaces to find out whether there are more.
+const SCANNED_MAX: usize = 2000;
+/// Events of a page of these, and of those beside the oldest one.
+const SCANNED_PAGE: usize = 500;
 /// The year 1900; no event is older.
 const OLDEST: i64 = -2_208_988_800_000;
 
@@ -124,22 +129,33 @@ fn kept(visible: &Visible, following: Option<&Following>) -> Option<Kept> {
 async fn cluster(visible: &Visible, now: i64) -> Result<Value, Status> {
     let server = &visible.source.server;
     let unread = |error: ReadError| Status::from_read(&error, None);
-    let mut looks = Looks::at(visible);
-    let to = looks.edge(None).await?;
-    let from = match to {
-        Some(to) => Some(looks.oldest(to).await?),
-        None => None,
-    };
     let following = following_of(visible);
+    let is_remote = server.capabilities().reads == Reads::Remote;
     let events = match (&visible.namespaces, &following) {
         (Some(_), _) => None,
         // The statistics of such a store would count other records, too.
         (None, Some(following)) => Some(following.events),
         (None, None) => Some(server.store.stats().await.map_err(unread)?.records),
     };
+    let mut looks = Looks::at(visible);
+    let to = looks.edge(None).await?;
+    let scanned_max = match events {
+        _ if is_remote => 0,
+        None => SCANNED_MAX,
+        Some(events) if events <= LOOKED_AT_MAX as u64 => LOOKED_AT_MAX,
+        Some(_) => 0,
+    };
+    let (from, exact) = match to {
+        Some(to) => {
+            let (from, exact) = looks.oldest(to, scanned_max).await?;
+            (Some(from), exact)
+        }
+        None => (None, true),
+    };
     Ok(json!({
         "name": visible.source.name,
         "from": from,
+        "fromIsExact": exact,
         "to": to,
         "events": events,
         "kept": kept(visible, following.as_ref()),
@@ -171,21 +187,25 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// The time at which the newest visible event before a moment, or of all, was last seen. `None`
-    /// if there is none within the bound.
-    async fn edge(&mut self, until: Option<i64>) -> Result<Option<i64>, Status> {
+    /// The visible events that were last seen from a moment on and before another.
+    fn part(&self, since: Option<i64>, until: Option<i64>) -> Part {
         let prefix = match self.namespaces.as_deref() {
             Some([only]) => format!("{only}/"),
             _ => String::new(),
         };
-        let mut part = Part::new(
-            NewestRequest {
-                prefix: prefix.into(),
-                until: until.map(UnixMillis),
-                ..NewestRequest::default()
-            },
-            self.namespaces.clone(),
-        );
+        let request = NewestRequest {
+            prefix: prefix.into(),
+            since: since.map(UnixMillis),
+            until: until.map(UnixMillis),
+            ..NewestRequest::default()
+        };
+        Part::new(request, self.namespaces.clone())
+    }
+
+    /// The time at which the newest visible event before a moment, or of all, was last seen. `None`
+    /// if there is none within the bound.
+    async fn edge(&mut self, until: Option<i64>) -> Result<Option<i64>, Status> {
+        let mut part = self.part(None, until);
         // If all namespaces are visible, the first event is the answer.
         let mut page = if self.namespaces.is_none() { 1 } else { 32 };
         while !part.done && self.left > 0 {
@@ -200,10 +220,42 @@ impl<'a> Looks<'a> {
         Ok(None)
     }
 
-    /// Approximately when the oldest event was last seen. It is never later than that time, unless
-    /// the oldest events are too rare among others to be found. Each read halves the unknown
-    /// period, or excludes the part known to be later.
-    async fn oldest(&mut self, latest: i64) -> Result<i64, Status> {
+    /// When the first of the visible events of a span began, and whether all of them were read: at
+    /// most `max`.
+    async fn began(
+        &mut self,
+        (since, until): (Option<i64>, Option<i64>),
+        max: usize,
+    ) -> Result<(Option<i64>, bool), Status> {
+        let mut part = self.part(since, until);
+        let (mut began, mut left) = (None, max.min(self.left));
+        while !part.done && left > 0 {
+            let found = part.read(self.store, SCANNED_PAGE.min(left)).await?;
+            left = left.saturating_sub(found.read);
+            self.left = self.left.saturating_sub(found.read);
+            for record in found.records {
+                let first = read::made_of(record, |brief| Some(brief.first))?;
+                let first = first.map(|(_, first)| first);
+                began = match (began, first) {
+                    (Some(began), Some(first)) => Some(first.min(began)),
+                    (began, first) => began.or(first),
+                };
+            }
+        }
+        Ok((began, part.done))
+    }
+
+    /// When the first event began, and whether that is known and not estimated. If there are no more
+    /// than `scanned_max` events, all are read. Of more, it is the first of those that were last
+    /// seen earliest, to the minute: each read halves the unknown period, or excludes the part known
+    /// to be later. An event that has repeated for longer may have begun before.
+    async fn oldest(&mut self, latest: i64, scanned_max: usize) -> Result<(i64, bool), Status> {
+        if scanned_max > 0 {
+            let (began, is_all) = self.began((None, None), scanned_max).await?;
+            if let (Some(began), true) = (began, is_all) {
+                return Ok((began.max(OLDEST), true));
+            }
+        }
         let (mut none, mut some) = (OLDEST, latest);
         let mut back = 3_600_000_i64;
         while some.saturating_sub(none) > PRECISION && self.left > 0 {
@@ -218,6 +270,8 @@ impl<'a> Looks<'a> {
                 None => none = probe,
             }
         }
-        Ok(some)
+        let beside = (Some(none), Some(some.saturating_add(1)));
+        let (began, _) = self.began(beside, SCANNED_PAGE).await?;
+        Ok((began.unwrap_or(some).clamp(OLDEST, some), false))
     }
 }

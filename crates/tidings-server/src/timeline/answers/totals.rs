@@ -3,9 +3,7 @@
 
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
-use tidings_store::{
-    BoxFuture, Count, CountsRequest, HOUR_MILLIS, NewestRequest, Store, UnixMillis,
-};
+use tidings_store::{BoxFuture, Count, CountsRequest, NewestRequest, Store, UnixMillis};
 
 use super::super::read::{self, Read};
 use super::super::visible::Caller;
@@ -65,17 +63,6 @@ pub(super) async fn hours(
 fn bytes(counts: &[Count]) -> usize {
     let reasons = counts.iter().map(|count| count.reason.len());
     reasons.sum::<usize>() + size_of_val(counts)
-}
-
-/// The number of events in a range. An hour that is only partly in it counts in proportion, as if
-/// its events were evenly distributed.
-pub(super) fn total(counts: &[Count], (from, to): (i64, i64)) -> u64 {
-    let part = |count: &Count| {
-        let hour = count.hour.0;
-        let within = (hour + HOUR_MILLIS).min(to) - hour.max(from);
-        count.records as f64 * (within as f64 / HOUR_MILLIS as f64).clamp(0.0, 1.0)
-    };
-    counts.iter().map(part).sum::<f64>().round() as u64
 }
 
 /// The type of each counted reason. As a rule, a reason has one type.
@@ -164,27 +151,4 @@ async fn type_of_latest(
         }
     }
     Ok(None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_hour_counts_for_the_part_that_is_in_the_range() {
-        let count = |hour: i64, records| Count {
-            hour: UnixMillis(hour * HOUR_MILLIS),
-            reason: String::new(),
-            records,
-        };
-        let counts = [count(2, 100), count(1, 100), count(0, 100)];
-        for (range, expected) in [
-            ((0, 3 * HOUR_MILLIS), 300),
-            ((HOUR_MILLIS / 2, 2 * HOUR_MILLIS), 150),
-            ((HOUR_MILLIS / 4, HOUR_MILLIS / 2), 25),
-            ((5 * HOUR_MILLIS, 6 * HOUR_MILLIS), 0),
-        ] {
-            assert_eq!(total(&counts, range), expected);
-        }
-    }
 }

@@ -13,10 +13,13 @@ use super::super::ahead;
 use super::super::gaps::Gap;
 use super::super::query::{is_until_now, number, range};
 use super::super::read::{self, Read};
-use super::super::rules::lanes::{Lane, lanes};
+use super::super::rules::firsts::{Earliest, Firsts, Starts};
+use super::super::rules::lanes::{Lane, Sums, lanes};
 use super::super::rules::marks::{Mark, marks};
+use super::super::rules::occurrences::Occurrences;
 use super::super::rules::rates::{Rates, rates, step};
 use super::super::rules::seen::Seen;
+use super::super::rules::unread::{Missing, OfHour, missing};
 use super::super::state::Timeline;
 use super::super::visible::Caller;
 use super::bounds::{LANES_MAX, MARKS_MAX};
@@ -30,8 +33,6 @@ use crate::http::status::Status;
 
 /// Memory for drawing a view, in addition to its events: counts by hour, lanes and marks.
 const DRAWING: usize = 14 << 20;
-/// Minimum step of rates that are counted by hour.
-const HOUR: i64 = 3_600_000;
 
 #[derive(Serialize)]
 struct View<'a> {
@@ -41,7 +42,9 @@ struct View<'a> {
     position: String,
     read: usize,
     complete: bool,
+    /// The events of the range, those that were not read included; an estimate if not all were.
     total: Option<u64>,
+    firsts: FirstWarnings<'a>,
     rates: Rates,
     gaps: Vec<Gap>,
     following: Vec<overview::Followed<'a>>,
@@ -50,6 +53,21 @@ struct View<'a> {
     reasons: Vec<&'a str>,
     events: Vec<Name<'a>>,
     more: More,
+}
+
+/// The first warning of each of a few reasons, the earliest one first.
+#[derive(Serialize)]
+struct FirstWarnings<'a> {
+    /// Whether these are the first of all, and not of those that could be read.
+    exact: bool,
+    warnings: Vec<FirstWarning<'a>>,
+}
+
+#[derive(Serialize)]
+struct FirstWarning<'a> {
+    cluster: &'a str,
+    #[serde(flatten)]
+    first: Earliest,
 }
 
 #[derive(Serialize)]
@@ -64,10 +82,10 @@ struct Drawn<'a> {
     parent: i64,
     depth: usize,
     gone: bool,
-    events: u64,
-    warnings: u64,
-    first: i64,
-    last: i64,
+    #[serde(flatten)]
+    own: Sums,
+    /// Of the object and everything below it.
+    family: Sums,
 }
 
 #[derive(Serialize)]
@@ -132,16 +150,28 @@ pub(in super::super) async fn view(
         clusters.all(|cluster| cluster.source.server.capabilities().counted == Counted::Events);
     let drawing = move || {
         let events: Vec<_> = read.seen(range).collect();
-        let (rates, total) = if let Some((counts, types)) = counts {
-            let counted = counted(&counts, &types, range, by_reason);
-            let rates = rates(counted, range, step(range, HOUR));
+        let missing = counts
+            .as_ref()
+            .map(|(counts, _)| unread(counts, &read, &events, range));
+        let types = counts.as_ref().map(|(_, types)| types);
+        let mut rates = rates_of(
+            &events,
+            missing.as_deref(),
+            types,
+            range,
+            by_reason,
+            counts_events,
+        );
+        rates.estimated |= !read.complete;
+        let total = match &missing {
             // A sealed archive counts versions, not events.
-            (rates, counts_events.then(|| totals::total(&counts, range)))
-        } else {
-            let total = events.iter().filter(|event| event.brief.last < range.1);
-            let total = read.complete.then(|| total.count() as u64);
-            (rates_of(&events, range, by_reason), total)
+            Some(missing) => counts_events.then(|| {
+                let missing = missing.iter().map(|one| one.occurrences.count);
+                events.len() as u64 + missing.sum::<u64>()
+            }),
+            None => read.complete.then_some(events.len() as u64),
         };
+        let firsts = firsts(&caller, &read, &events);
         let found = lanes(&events, skip, LANES_MAX);
         let marked = marks(&events, &found.of_events, range, MARKS_MAX);
         let mut names = Vec::new();
@@ -164,6 +194,7 @@ pub(in super::super) async fn view(
             read: events.len(),
             complete: read.complete,
             total,
+            firsts,
             rates,
             gaps,
             following: overview::following(&caller),
@@ -199,36 +230,85 @@ async fn typed(
     Ok((read, (counts, types)))
 }
 
-/// The counts by hour, named by type or reason.
-fn counted<'a>(
+/// The events of a range that are counted and were not read.
+fn unread<'a>(
     counts: &'a [Count],
-    types: &'a Types,
+    read: &Read,
+    events: &[Seen<'a>],
     range: (i64, i64),
-    by_reason: bool,
-) -> impl Iterator<Item = (&'a str, i64, u64)> {
-    counts.iter().map(move |count| {
-        let reason = count.reason.as_str();
-        let by = if by_reason {
-            reason
-        } else {
-            types.get(reason).map_or("", |it| it)
-        };
-        (by, count.hour.0.max(range.0), count.records)
-    })
+) -> Vec<Missing<'a>> {
+    let counted = counts.iter().map(|count| OfHour {
+        reason: count.reason.as_str(),
+        hour: count.hour.0,
+        events: count.records,
+    });
+    let counted: Vec<_> = counted.collect();
+    let events = events.iter();
+    let known = events.map(|event| (event.brief.reason, event.brief.last));
+    missing(&counted, known, &read.unread, range)
 }
 
-fn rates_of(events: &[Seen<'_>], range: (i64, i64), by_reason: bool) -> Rates {
-    let counted = events.iter().map(|event| {
+/// Rates by type or reason. A sealed archive counts versions: then each event that was read is one.
+fn rates_of<'a>(
+    events: &[Seen<'a>],
+    missing: Option<&[Missing<'a>]>,
+    types: Option<&'a Types>,
+    range: (i64, i64),
+    by_reason: bool,
+    counts_events: bool,
+) -> Rates {
+    let is_of_versions = !counts_events && missing.is_some();
+    let read = events.iter().map(|event| {
         let brief = &event.brief;
         let by = if by_reason {
             brief.reason
         } else {
             brief.event_type
         };
-        (by, brief.last, 1)
+        let occurrences = Occurrences {
+            first: brief.first,
+            last: brief.last,
+            count: brief.count,
+        };
+        (
+            by,
+            if is_of_versions {
+                Occurrences::once(brief.last)
+            } else {
+                occurrences
+            },
+        )
     });
-    let counted = counted.filter(|(_, at, _)| *at < range.1);
-    rates(counted, range, step(range, 0))
+    let unread = missing.unwrap_or_default().iter().map(|one| {
+        let type_of = || types.and_then(|types| types.get(one.reason));
+        let by = if by_reason {
+            one.reason
+        } else {
+            type_of().map_or("", |it| it)
+        };
+        (by, one.occurrences)
+    });
+    rates(read.chain(unread), range, step(range))
+}
+
+/// The first warnings of the events that were read, and of those that were looked at beyond them.
+fn firsts<'a>(caller: &'a Caller, read: &Read, events: &[Seen<'_>]) -> FirstWarnings<'a> {
+    let mut firsts: Firsts = read.firsts.clone();
+    let starts = Starts::of(events);
+    for event in events {
+        firsts.add(event, read.complete.then_some(&starts));
+    }
+    let warnings = firsts.found().into_iter().map(|first| {
+        let cluster = caller.clusters.get(first.cluster);
+        FirstWarning {
+            cluster: cluster.map_or("", |cluster| &cluster.source.name),
+            first,
+        }
+    });
+    FirstWarnings {
+        exact: read.has_all_warnings,
+        warnings: warnings.collect(),
+    }
 }
 
 fn draw<'a>(caller: &'a Caller, lane: &Lane<'a>) -> Drawn<'a> {
@@ -244,9 +324,7 @@ fn draw<'a>(caller: &'a Caller, lane: &Lane<'a>) -> Drawn<'a> {
         parent: parent.unwrap_or(-1),
         depth: lane.depth,
         gone: lane.gone,
-        events: lane.events,
-        warnings: lane.warnings,
-        first: lane.first,
-        last: lane.last,
+        own: lane.own,
+        family: lane.family,
     }
 }

@@ -96,21 +96,26 @@ export function watchGestures(node, on, { ignore, mouse = true } = {}) {
   }, { passive: false });
 
   node.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || (!mouse && event.pointerType === "mouse")) return;
+    if (event.button !== 0) return;
     down.set(event.pointerId, { x: x(event), y: event.clientY });
     if (down.size === 1) moved = false;
     const act = before(event);
     if (act && opening) openSoon(act);
-    begin(event.shiftKey && down.size === 1);
+    if (mouse || event.pointerType !== "mouse") begin(event.shiftKey && down.size === 1);
   });
 
   node.addEventListener("pointermove", (event) => {
+    // What was released elsewhere is not down any more.
+    if (event.pointerType === "mouse" && event.buttons === 0) down.delete(event.pointerId);
     const point = down.get(event.pointerId);
     if (!point) {
       if (event.pointerType === "mouse") on.hover(x(event), event.clientY, event);
       return;
     }
-    if (!start) return;
+    if (!start) {
+      moved ||= Math.abs(x(event) - point.x) >= SLACK;
+      return;
+    }
     const first = start.xs[[...down.keys()].indexOf(event.pointerId)];
     if (!moved && Math.abs(x(event) - first) < SLACK && down.size === 1) return;
     if (!moved) node.setPointerCapture(event.pointerId);

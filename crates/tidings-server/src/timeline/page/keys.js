@@ -11,11 +11,13 @@ const HELP = [
   ["Esc", "close"], ["/", "filter"], ["l", "live or paused"], ["u", "your zone or UTC"],
   ["1 … 6, 0", "15 min … 30 d, all"], ["?", "this help"],
   ["Ctrl + wheel", "zoom where the pointer is"], ["Shift + wheel", "earlier, later"],
+  ["click", "open; on the rates: zoom to the bar"],
   ["drag", "move; on the rates, or with Shift: zoom to what is marked"],
   ["two fingers", "zoom and move"],
 ];
 const MARKS = [
   ["●", "normal event"], ["◆", "warning"], ["━", "from first to last seen; ×n: seen n times"],
+  ["◂", "it began before this range"],
   ["12", "a mark of 12 events, too near to tell apart: zoom, or click to list them"],
   ["✕", "last sign of an object that was deleted"],
   ["▨", "not covered: events may be missing here"],

@@ -20,9 +20,10 @@ export class Label {
     this.selected = false;
   }
 
-  /** @param {Lane} lane @param {Lane|undefined} owner @param {boolean} parent Whether it
-   * has other lanes below it. @param {boolean} clusters Whether names include the cluster. */
-  show(lane, owner, parent, clusters) {
+  /** @param {Lane} lane @param {Lane|undefined} owner
+   * @param {{parent: boolean, clusters: boolean, sampled: boolean}} of Whether it has
+   *   other lanes below it, names include the cluster, and there may be more events. */
+  show(lane, owner, { parent, clusters, sampled }) {
     const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
     const uid = lane.apart ? `uid ${lane.uid ? `${lane.uid.slice(0, 8)}…` : "unknown"}` : "";
     const object = [lane.depth, lane.gone, parent, owner?.name, clusters, uid].join("\n");
@@ -40,16 +41,18 @@ export class Label {
         lane.gone && el("span", { class: "tag" }, "✕"),
         this.counts);
     }
+    const about = sampled ? "≈ " : "";
+    const below = lane.family.objects - 1;
     const title = [
       `${lane.kind || "object"} ${lane.name}`, uid, where && `in ${where}`,
-      lane.gone && "deleted",
-      counted(lane.events, "event"), lane.warnings > 0 && counted(lane.warnings, "warning"),
+      lane.gone && "deleted", about + inWords(lane),
+      below > 0 && `with ${counted(below, "object")} below: ${about}${inWords(lane.family)}`,
     ].filter(Boolean).join(", ");
     if (title !== this.title) {
       this.title = title;
       this.node.title = visible(title);
-      fill(this.counts, lane.warnings > 0 && el("b", {}, `◆ ${number(lane.warnings)}`),
-        ` ${number(lane.events)}`);
+      const { warnings, often } = countsOf(lane);
+      fill(this.counts, about, warnings && el("b", {}, warnings), ` ${often}`);
     }
   }
 
@@ -60,6 +63,21 @@ export class Label {
     this.node.ariaSelected = String(is);
   }
 }
+
+/** What is beside a lane, of its object and all below it: warnings, and how often events happened.
+ * @param {Lane} lane */
+export function countsOf({ family: { warnings, events, occurrences } }) {
+  return {
+    warnings: warnings > 0 ? `◆ ${number(warnings)}` : "",
+    often: occurrences > events ? `×${number(occurrences)}` : number(events),
+  };
+}
+
+/** @param {import("./types.js").Sums|Lane} sums */
+const inWords = ({ events, warnings, occurrences }) => [
+  counted(events, "event"), warnings > 0 && counted(warnings, "warning"),
+  occurrences > events && counted(occurrences, "occurrence"),
+].filter(Boolean).join(", ");
 
 /** A name in two parts: where there is no room, the end is kept, which tells siblings apart; what
  * is common with the owner is faint. @param {Lane} lane @param {string} owner */

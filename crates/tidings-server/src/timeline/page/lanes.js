@@ -17,7 +17,8 @@ import { colours } from "./theme.js";
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./paint.js").Scale} Scale */
 
-/** @typedef {{lane: Lane, key: string, marks: Mark[], parent: boolean, label: Label}} Row */
+/** @typedef {{lane: Lane, key: string, marks: Mark[], drawn: Mark[], parent: boolean,
+ *   folded: boolean, label: Label}} Row Its marks are drawn with those of what is folded below. */
 
 /** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) =>
@@ -28,12 +29,18 @@ export const shownLane = ({ cluster, kind, namespace, name }) =>
   ({ is: "object", cluster, kind, namespace, name });
 
 /** What a mark stands for: one event, or several of its lane. Events are numbered anew in every
- * picture. @param {Lane} lane @param {Mark} mark @param {Picture} picture @returns {Shown} */
-export function shownMark(lane, mark, { events }) {
-  const event = events[mark[7]];
+ * picture. @param {Mark} mark @param {Picture} picture @returns {Shown} */
+export function shownMark(mark, picture) {
+  const lane = picture.lanes[mark[0]];
+  const event = picture.events[mark[7]];
   return event ? { is: "event", cluster: lane.cluster, ...event }
-    : { ...shownLane(lane), span: [mark[1], mark[2]] };
+    : { ...shownLane(lane), span: spanOf(mark, picture) };
 }
+
+/** What a clock that is ahead dated later than now is drawn at now: a mark there has no end.
+ * @param {Mark} mark @param {Picture} picture @returns {[number, number]} */
+const spanOf = (mark, { now, to }) =>
+  [mark[1], to > now && mark[2] >= to - 1 ? Infinity : mark[2]];
 
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
@@ -86,8 +93,9 @@ export class Lanes {
       const label = labels.get(key) ?? new Label();
       labels.delete(key); // of one lane only
       const parent = parents.has(index);
-      label.show(lane, picture.lanes[lane.parent], parent, clusters);
-      return { lane, key, marks: marks[index], parent, label };
+      label.show(lane, picture.lanes[lane.parent], { parent, clusters,
+        sampled: !picture.complete });
+      return { lane, key, marks: marks[index], drawn: [], parent, folded: false, label };
     });
     this.layout();
     if (mark && before && current === this.current) {
@@ -100,7 +108,7 @@ export class Lanes {
   /** The mark of this picture, in the current lane, that stands for what one of the picture before
    * stood for. @param {Mark} mark @param {Picture} before @param {Picture} picture */
   same(mark, before, { events, reasons }) {
-    const marks = this.currentRow()?.marks ?? [];
+    const marks = this.currentRow()?.drawn ?? [];
     const event = before.events[mark[7]];
     const reason = before.reasons[mark[6]];
     return marks.find((one) => event && events[one[7]]?.name === event.name
@@ -111,14 +119,16 @@ export class Lanes {
 
   /** Positions the rows that are not folded. */
   layout() {
-    /** @type {boolean[]} */
-    const hidden = [];
+    /** Where each lane is drawn: in its own row, or in that of an owner. @type {Row[]} */
+    const places = [];
     this.rows = this.all.filter((row, index) => {
-      const { parent } = row.lane;
-      hidden[index] = parent >= 0
-        && (hidden[parent] || this.folded.has(this.all[parent].key));
-      return !hidden[index];
+      const owner = places[row.lane.parent];
+      places[index] = owner?.folded ? owner : row;
+      row.folded = row.parent && this.folded.has(row.key);
+      row.drawn = [];
+      return places[index] === row;
     });
+    this.all.forEach((row, index) => places[index].drawn.push(...row.marks));
     if (!this.currentRow()) this.current = this.rows[0]?.key ?? "";
     arrange(this.labels, this.rows.map((row) => row.label.node));
     this.rows.forEach(({ key, parent, label: { node } }, index) => {
@@ -182,7 +192,7 @@ export class Lanes {
   /** The next or previous mark of the current lane, in the range. @param {number} by
    * @param {Scale} scale */
   step(by, scale) {
-    const marks = this.currentRow()?.marks
+    const marks = this.currentRow()?.drawn
       .filter((mark) => mark[2] >= scale.from && mark[1] <= scale.to) ?? [];
     const at = this.mark ? marks.indexOf(this.mark) + by : by > 0 ? 0 : marks.length - 1;
     this.mark = marks[Math.min(Math.max(at, 0), marks.length - 1)] ?? null;
@@ -236,7 +246,7 @@ export class Lanes {
   at(x, y, scale) {
     const inside = y - this.body.getBoundingClientRect().top;
     const row = this.rows[Math.floor(inside / this.shape.height)];
-    return row ? { row, mark: markAt(row.marks, x, scale) } : null;
+    return row ? { row, mark: markAt(row.drawn, x, scale) } : null;
   }
 
   /** Measures the window on the lanes, and takes the shape of rows that fits.
@@ -257,8 +267,9 @@ export class Lanes {
       && this.top + this.canvas.clientHeight < this.body.clientHeight);
   }
 
-  /** @param {Scale} scale @param {View} view @param {number} now */
-  draw(scale, view, now) {
+  /** @param {Scale} scale @param {View} view @param {number} now
+   * @param {{from: number, to: number}[]} unknown Spans of which the server has not told yet. */
+  draw(scale, view, now, unknown) {
     const c = colours();
     const all = Math.max(this.rows.length * this.shape.height, this.height);
     const height = Math.min(this.height * 2, all);
@@ -277,7 +288,7 @@ export class Lanes {
     }
     paintGrid(s, scale, 0, height, c, view.utc);
     if (!this.picture) return;
-    paintGaps(s, scale, this.picture.gaps, 0, Math.max(end, 0), c);
+    paintGaps(s, scale, [...this.picture.gaps, ...unknown], 0, Math.max(end, 0), c);
     for (let i = first; i < last; i += 1) {
       const y = i * this.shape.height - this.top + this.shape.middle;
       paintRow(s, scale, this.rows[i], y, this.picture, view.shown, c, this.mark);
@@ -288,32 +299,33 @@ export class Lanes {
 
 /** One lane: its life, its marks, and its warnings above all.
  * @param {import("./surface.js").Surface} s @param {Scale} scale
- * @param {{lane: Lane, marks: Mark[]}} row @param {number} y @param {Picture} picture
+ * @param {Pick<Row, "lane"|"drawn"|"folded">} row @param {number} y @param {Picture} picture
  * @param {Shown|null} shown @param {import("./theme.js").Colours} c @param {Mark|null} [at] */
-export function paintRow(s, scale, { lane, marks }, y, picture, shown, c, at) {
-  paintLife(s, scale, lane, y, c);
+export function paintRow(s, scale, { lane, drawn, folded }, y, picture, shown, c, at) {
+  paintLife(s, scale, folded ? { ...lane.family, gone: false } : lane, y, c);
   for (const warning of [0, 1]) {
-    for (const mark of marks) {
+    for (const mark of drawn) {
       if (mark[3] !== warning) continue;
-      const picked = mark === at || isShown(mark, lane, picture, shown);
+      const picked = mark === at || isShown(mark, picture, shown);
       paintMark(s, scale, mark, y, picked, c);
     }
   }
   /** @type {[number, number][]} */
   const taken = [];
-  const often = [...marks].sort((a, b) => b[4] - a[4]);
+  const often = [...drawn].sort((a, b) => b[4] - a[4]);
   for (const mark of often) paintCount(s, scale, mark, y, taken, c);
 }
 
-/** @param {Mark} mark @param {Lane} lane @param {Picture} picture @param {Shown|null} shown */
-function isShown(mark, lane, picture, shown) {
+/** @param {Mark} mark @param {Picture} picture @param {Shown|null} shown */
+function isShown(mark, picture, shown) {
+  const lane = picture.lanes[mark[0]];
   if (!shown || shown.cluster !== lane.cluster) return false;
   if (shown.is === "event") {
     const event = picture.events[mark[7]];
     return event?.name === shown.name && event.namespace === shown.namespace;
   }
   return shown.span !== undefined && shown.name === lane.name && shown.kind === lane.kind
-    && shown.namespace === lane.namespace && mark[1] === shown.span[0] && mark[2] === shown.span[1];
+    && shown.namespace === lane.namespace && spanOf(mark, picture).join() === shown.span.join();
 }
 
 /** Gives a canvas its size in CSS pixels, sharp on any display. Setting a size clears it, so it is

@@ -81,7 +81,8 @@ export class List {
       : view.filters;
     // A mark's span includes its last moment.
     const [from, to] = chosen?.span ? [chosen.span[0], chosen.span[1] + 1] : range;
-    const ends = chosen?.span || view.last === null; // else includes events ahead of the clock
+    // Else with what is ahead of the clock.
+    const ends = chosen?.span ? Number.isFinite(to) : view.last === null;
     const plain = { from: Math.floor(from), ...(ends && { to: Math.ceil(to) }), limit: PAGE };
     const params = parameters(plain, filters);
     const key = `${params} ${view.utc}`;
@@ -94,11 +95,12 @@ export class List {
     this.chosen = chosen;
     const title = chosen ? `Events of ${chosen.kind} ${chosen.name}` : "Events";
     const inside = chosen?.span
-      ? ` · ${dateTime(from, view.utc)} – ${shortTime(to, view.utc, from)}` : "";
+      ? ` · ${dateTime(from, view.utc)} – ${ends ? shortTime(to, view.utc, from) : "now"}` : "";
     fill(this.caption, title + inside);
     this.back.hidden = !chosen;
     byId("rows-table").classList.toggle("clusters", clusters);
-    await this.load(null, { params, utc: view.utc, clusters, day: to }, again);
+    await this.load(null, { params, utc: view.utc, clusters,
+      day: ends ? to : this.on.now() }, again);
   }
 
   /** Whether the rows stay although newer ones came: while a reader is further down, or has the

@@ -40,6 +40,8 @@ export class Loader {
     this.took = 0;
     /** Whether a load is scheduled because events came. */
     this.waiting = false;
+    /** When the server was last heard of, by the clock of the browser. */
+    this.heard = Date.now();
     /** Whether a load is scheduled for when the range stands still. */
     this.settling = false;
     /** Whether the current view's picture has not arrived yet. */
@@ -102,6 +104,7 @@ export class Loader {
 
   /** @param {Source} source */
   succeeded(source) {
+    this.heard = Date.now();
     clearTimeout(this.failing.get(source)?.timer);
     if (this.failing.delete(source)) this.tell();
   }
@@ -146,6 +149,13 @@ export class Loader {
       text: status === 0 ? "The server does not answer. What you see is what it said last; "
         + "this page tries again by itself." : `The server has a problem: ${message}. `
         + "This page tries again by itself." };
+  }
+
+  /** When the server was last heard of, if what happens now does not come; null if it does. */
+  silentSince() {
+    const lost = ["view", "live"].some((source) =>
+      this.failing.get(/** @type {Source} */ (source))?.notice);
+    return lost ? this.heard : null;
   }
 
   /** Retries all failed parts at once. */

@@ -3,10 +3,10 @@
 
 import { byId, el, fill, save } from "./dom.js";
 import { FilterBar } from "./filters.js";
+import { Foot } from "./foot.js";
 import { watchGestures } from "./gestures.js";
 import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
-import { shortObject } from "./kinds.js";
 import { Known } from "./known.js";
 import { fit, Lanes, shownLane, shownMark } from "./lanes.js";
 import { List, listed } from "./list.js";
@@ -21,21 +21,20 @@ import { Rates } from "./rates.js";
 import { startSplitter } from "./splitter.js";
 import { canvasSurface } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
-import { dateTime, HOUR, number, SECOND, shortTime } from "./time.js";
-import { earliestWarning, keptOf, notFollowed, summary } from "./summary.js";
+import { dateTime, HOUR, SECOND, shortTime } from "./time.js";
+import { notFollowed } from "./summary.js";
 import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
 import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Shown} Shown */
+/** @typedef {import("./types.js").FirstWarning} FirstWarning */
 /** @typedef {import("./paint.js").Scale} Scale */
 
 /** Windows narrower than this have labels above the marks. */
 const NARROW = 720;
 /** A moving range is loaded at this interval even if the stream is silent. */
 const REFRESH = 30 * SECOND;
-/** Maximum lanes of one answer. */
-const LANES = 300;
 
 startTheme();
 const { view: first, ranged } = readAddress(location.search);
@@ -95,6 +94,7 @@ const live = new Live({
 });
 const openHelp = startHelp();
 const header = new Header(store, known, { svg: saveSvg, help: openHelp, all: showAll });
+const foot = new Foot(store, known, { all: showAll, first: openFirst });
 
 /** The scale of the lanes, from the left of their canvas. @returns {Scale} */
 function scale() {
@@ -111,10 +111,13 @@ function drawNow() {
   drawing = 0;
   const now = store.now();
   const s = scale();
-  lanes.draw(s, store.view, now);
+  // What is not known since the server last answered is no peace.
+  const silent = store.view.last === null ? null : loader.silentSince();
+  const unknown = silent === null ? [] : [{ from: silent + store.ahead, to: now }];
+  lanes.draw(s, store.view, now, unknown);
   rates.draw(s);
   drawAxis(s);
-  header.show(came, notFollowed(picture).label);
+  header.show(came, silent === null ? notFollowed(picture).label : "No answer");
   if (picture && !measured) {
     measured = true;
     performance.mark("first-picture");
@@ -140,7 +143,7 @@ function loaded(loadedNow, again) {
   lanes.select(store.view.shown);
   rates.setPicture(picture, store.view.by, scale(), gutter);
   filterBar.learn(picture);
-  tellMissing(picture);
+  foot.show(picture);
   tellEmpty(picture);
   void list.show(store.view, store.range(), clusters(), again);
   void panel.show(store.view.shown, store.range());
@@ -150,44 +153,15 @@ function loaded(loadedNow, again) {
   draw();
 }
 
-/** Shows what the picture omits. @param {Picture} p */
-function tellMissing(p) {
-  // Nothing is requested while the range stands still, so the notice would become wrong.
-  const lost = store.view.last === null ? "" : notFollowed(p).text;
-  notify("following", lost ? { bad: true, text: lost } : null);
-  const of = p.total !== null && p.total > p.read ? ` of ${number(p.total)}` : "";
-  notify("incomplete", p.complete ? null : {
-    text: `${number(p.read)}${of} events read, evenly from all of the range. Narrow the range or `
-      + "filter to see the rest." });
-  const { skip, filters } = store.view;
-  const all = known.events();
-  const beyond = p.complete && all > p.read && !hasFilters(filters);
-  const kept = keptOf(p, store.view.utc);
-  const text = [summary(p, skip, beyond ? all : null), kept.text].filter(Boolean).join(" · ");
-  const turn = (/** @type {number} */ to) => () => store.set({ skip: Math.max(0, to) }, true);
-  fill(byId("lanes-foot"), el("span", { title: [text, ...kept.lines].join("\n") }, text),
-    skip > 0 && el("button", { type: "button", onclick: turn(skip - LANES) }, "Previous objects"),
-    p.more.lanes > 0 && el("button", { type: "button", onclick: turn(p.more.next) },
-      `Next ${number(Math.min(p.more.lanes, LANES))} objects`),
-    beyond && el("button", { type: "button", onclick: showAll }, "Show all"),
-    firstWarning(p));
-}
-
-/** A button that opens the first warning in the picture. @param {Picture} p */
-function firstWarning(p) {
-  const [from] = store.range();
-  const mark = earliestWarning(p, from);
-  if (!mark) return null;
-  const lane = p.lanes[mark[0]];
-  return el("button", { type: "button", onclick() {
-    const row = lanes.rows.find((one) => one.lane === lane);
-    if (row) {
-      lanes.setCurrent(row);
-      lanes.reveal(row);
-    }
-    open(shownMark(lane, mark, p));
-  } }, `First warning, ${shortTime(mark[1], store.view.utc, from)}: `
-    + `${p.reasons[mark[6]]} of ${shortObject(lane)}`);
+/** Opens the event of a first warning, and shows its lane. @param {FirstWarning} first */
+function openFirst({ cluster, namespace, name, kind, object, objectNamespace }) {
+  const row = lanes.rows.find(({ lane }) => lane.cluster === cluster && lane.kind === kind
+    && lane.name === object && lane.namespace === objectNamespace);
+  if (row) {
+    lanes.setCurrent(row);
+    lanes.reveal(row);
+  }
+  open({ is: "event", cluster, namespace, name });
 }
 
 /** Advice if there are no events. @param {Picture} p */
@@ -266,8 +240,7 @@ function hoverLanes(x, y, event) {
   const at = x === null ? 0 : toTime(x, scale());
   const gap = picture?.gaps.find((one) => one.from <= at && at <= one.to);
   if (picture && found?.mark) {
-    showTip(describeMark(picture, found.row.lane, found.mark, store.view.utc), event.clientX,
-      event.clientY);
+    showTip(describeMark(picture, found.mark, store.view.utc), event.clientX, event.clientY);
   } else if (gap && x !== null) {
     showTip({ title: "Not covered: events may be missing", lines: [gap.cause,
       `${dateTime(gap.from, store.view.utc)} – ${dateTime(gap.to, store.view.utc)}`] },
@@ -315,7 +288,7 @@ watchGestures(lanes.body, {
     const found = lanes.at(x, y, s);
     const mark = found?.mark;
     // Of the picture that is pressed: when it is opened, another one may be there.
-    const shown = picture && found && mark ? shownMark(found.row.lane, mark, picture) : null;
+    const shown = picture && mark ? shownMark(mark, picture) : null;
     return {
       once() {
         if (found) lanes.setCurrent(found.row);
@@ -338,7 +311,13 @@ watchGestures(rates.box, {
   },
   press(x) {
     const at = toTime(x, scale());
-    return { once() {}, twice: () => store.zoom(0.5, at) };
+    const bar = rates.bar(at);
+    return {
+      once() {
+        if (bar) store.setRange(bar[0], bar[1], true);
+      },
+      twice: () => store.zoom(0.5, at),
+    };
   },
 }, { mouse: false }); // a mouse's drag there is uPlot's
 
@@ -347,7 +326,7 @@ function stepMark(by) {
   const mark = lanes.step(by, scale());
   const row = lanes.currentRow();
   if (mark && row && picture) {
-    const { title, lines } = describeMark(picture, row.lane, mark, store.view.utc);
+    const { title, lines } = describeMark(picture, mark, store.view.utc);
     fill(byId("said"), [title, ...lines.slice(1)].join(", "));
   }
   draw();
@@ -356,7 +335,7 @@ function stepMark(by) {
 function openCurrent() {
   const row = lanes.currentRow();
   if (!row) return;
-  open(lanes.mark && picture ? shownMark(row.lane, lanes.mark, picture) : shownLane(row.lane));
+  open(lanes.mark && picture ? shownMark(lanes.mark, picture) : shownLane(row.lane));
 }
 
 startKeys({

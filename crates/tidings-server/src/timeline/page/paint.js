@@ -70,7 +70,8 @@ export function paintNow(s, scale, now, top, bottom, c) {
 }
 
 /** The period of an object's events, with an end if it was deleted. @param {Surface} s
- * @param {Scale} scale @param {Lane} lane @param {number} y @param {Colours} c */
+ * @param {Scale} scale @param {Pick<Lane, "events"|"first"|"last"|"gone">} lane
+ * @param {number} y @param {Colours} c */
 export function paintLife(s, scale, lane, y, c) {
   if (lane.events === 0) return;
   const [x0, x1] = clipped(lane.first, lane.last, scale);
@@ -96,6 +97,10 @@ export function paintMark(s, scale, mark, y, picked, c) {
   if (wide) {
     const half = warning ? 4 : 3;
     s.rect(x0, y - half, x1 - x0, half * 2, colour, warning ? 0.45 : 0.4, 3);
+  }
+  if (from < scale.from) { // it began before
+    s.line(x0 + 6, y - 4, x0 + 1, y, colour, 1.5);
+    s.line(x0 + 1, y, x0 + 6, y + 4, colour, 1.5);
   }
   const ends = wide ? [from, to] : [(from + to) / 2];
   for (const end of ends) {

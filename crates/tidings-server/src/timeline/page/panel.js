@@ -185,7 +185,7 @@ export class Panel {
     const family = detail.family.filter((one) => one.relation !== "self");
     this.put(
       el("p", { class: "sentence" }, detail.sentence),
-      this.facts([["Namespace", namespace], ["Cluster", cluster]]),
+      this.facts([["Namespace", namespace], ["Cluster", cluster], ...this.seen(detail.summary)]),
       el("div", { class: "actions" },
         el("button", { type: "button", onclick: () => {
           const { filters } = this.store.view;
@@ -195,7 +195,8 @@ export class Panel {
         namespace && el("button", { type: "button",
           onclick: () => this.store.addFilter("namespace", namespace) }, "Only its namespace"),
         detail.items.length > 0 && el("button", { type: "button",
-          onclick: () => this.zoomTo(detail.items) }, "Zoom to its events")),
+          onclick: () => this.zoomTo(detail.summary ? [detail.summary] : detail.items) },
+        "Zoom to its events")),
       family.length > 0 && el("section", {}, el("h3", {}, "Family"),
         el("ul", { class: "family" }, ...family.map((one) => this.relative(one, cluster)))),
       el("section", {}, el("h3", {}, "Events"),
@@ -207,7 +208,20 @@ export class Panel {
         ...this.commands(objectCommands(shown, range, this.known), shown)));
   }
 
-  /** @param {Item[]} items */
+  /** When an object was first and last seen in the range.
+   * @param {ObjectDetail["summary"]} summary @returns {[string, string][]} */
+  seen(summary) {
+    if (!summary) return [];
+    const { utc } = this.store.view;
+    const now = this.store.now();
+    const { first, last, occurrences, complete } = summary;
+    const about = complete ? "" : "of the last events: ";
+    return [["First seen", `${about}${dateTime(first, utc)} (${ago(first, now)})`],
+      ["Last seen", `${dateTime(last, utc)} (${ago(last, now)})`],
+      ["Occurrences", about + number(occurrences)]];
+  }
+
+  /** @param {{first: number, last: number}[]} items */
   zoomTo(items) {
     const from = Math.min(...items.map((item) => item.first));
     const to = Math.max(...items.map((item) => item.last));
@@ -223,16 +237,16 @@ export class Panel {
       el("button", { type: "button", class: "plain", onclick: open }, shortObject(one)));
   }
 
-  /** @param {Item} item @param {string} [why] */
-  entry(item, why) {
+  /** @param {Item} item @param {string} [why] @param {number} [at] When, if not last. */
+  entry(item, why, at = item.last) {
     const { utc } = this.store.view;
     const warning = item.type === "Warning";
     const open = () => this.store.set({ shown: { is: "event", cluster: item.cluster,
       namespace: item.namespace, name: item.name } }, true);
     return el("li", { class: warning ? "warning" : "" },
       el("button", { type: "button", class: "plain", onclick: open },
-        el("span", { class: "time", title: dateTime(item.last, utc) },
-          shortTime(item.last, utc, this.store.now())),
+        el("span", { class: "time", title: dateTime(at, utc) },
+          shortTime(at, utc, this.store.now())),
         el("b", { class: "reason" }, warning ? "◆ " : "", item.reason || "(no reason)"),
         item.count > 1 && el("span", { class: "count" }, `×${number(item.count)}`),
         why !== undefined && el("span", { class: "object" }, shortObject(item.object))),
@@ -276,7 +290,7 @@ export class Panel {
         detail.before.length === 0
           ? el("p", { class: "faint" }, "Nothing near it in time or in its family.")
           : el("ol", { class: "items" },
-            ...detail.before.map(({ item: one, why }) => this.entry(one, why)))),
+            ...detail.before.map(({ item: one, why, at }) => this.entry(one, why, at)))),
       el("section", {}, el("h3", {}, "Versions"), ...versionsView(detail, utc, width)),
       el("section", {}, el("h3", {}, "As a command"),
         ...this.commands(objectCommands(object, null, this.known), shown)),

@@ -1,6 +1,7 @@
 // The picture as an SVG file: drawn by the same code as on the screen, all lanes of the view.
 
 import { paintAxis, paintGaps, paintGrid, paintNow, toX, WIDE } from "./paint.js";
+import { countsOf } from "./labels.js";
 import { paintRow } from "./lanes.js";
 import { stacked } from "./rates.js";
 import { svgSurface } from "./surface.js";
@@ -27,16 +28,16 @@ export function pictureAsSvg(picture, rows, view, [from, to], now) {
   const scale = { from, to, left: LABELS, width: WIDTH - LABELS - 12 };
   s.rect(0, 0, WIDTH, height, c.page);
   s.text(`${dateTime(from, view.utc)} – ${dateTime(to, view.utc)} · ${zoneName(view.utc)}`
-    + ` · ${number(picture.read)} events`, 12, 18, c.ink, { size: 13, weight: 600 });
+    + ` · ${picture.complete ? "" : "≈ "}${number(picture.total ?? picture.read)} events`,
+  12, 18, c.ink, { size: 13, weight: 600 });
   rows.forEach(({ lane }, index) => {
     const y = top + index * WIDE.height + WIDE.middle;
     const x = 12 + Math.min(lane.depth, 6) * 14;
     const label = `${shortKind(lane.kind)}/${lane.name}`;
     s.text(visible(label), x, y, lane.gone ? c.faint : c.ink, { most: LABELS - x - 80 });
-    s.text(number(lane.events), LABELS - 10, y, c.faint, { align: "end" });
-    if (lane.warnings > 0) {
-      s.text(`◆ ${number(lane.warnings)}`, LABELS - 42, y, c.warning, { align: "end" });
-    }
+    const { warnings, often } = countsOf(lane);
+    s.text(often, LABELS - 10, y, c.faint, { align: "end" });
+    s.text(warnings, LABELS - 18 - 7 * Math.max(often.length, 4), y, c.warning, { align: "end" });
   });
   clip(LABELS);
   paintGrid(s, scale, HEAD, height - 16, c, view.utc);

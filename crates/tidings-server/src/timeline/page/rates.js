@@ -1,5 +1,5 @@
-// Rates above the lanes: stacked bars by uPlot, on the scale of the lanes. A drag over them is a
-// range to zoom to.
+// Rates above the lanes: how often events happened, as stacked bars by uPlot on the scale of the
+// lanes. A drag over them is a range to zoom to.
 
 import { byId, el, fill } from "./dom.js";
 import { colours, seriesColour } from "./theme.js";
@@ -97,7 +97,7 @@ export class Rates {
       legend: { show: false },
       scales: {
         x: { time: false, auto: false, range: (_u, min, max) => [min, max] },
-        y: { range: (_u, _min, max) => [0, Math.max(1, (max || 0) * HEAD)] },
+        y: { range: (u) => [0, Math.max(1, this.highest(u) * HEAD)] },
       },
       axes: [
         { show: false },
@@ -114,6 +114,25 @@ export class Rates {
       }))],
       hooks: { setSelect: [(u) => this.selected(u)] },
     }, this.data(), this.box);
+  }
+
+  /** The highest bar in view, the first one included, which begins before the scale. uPlot looks
+   * only at what begins in it. @param {Plot} u */
+  highest({ scales: { x } }) {
+    const { start, step } = this.picture?.rates ?? { start: 0, step: 1 };
+    const top = this.series[this.series.length - 1]?.top ?? [];
+    const [from, to] = [x?.min ?? -Infinity, x?.max ?? Infinity];
+    return Math.max(0, ...top.filter((_, i) =>
+      start + (i + 1) * step > from && start + i * step < to));
+  }
+
+  /** The bar at a time, from its beginning to its end; null where there is none.
+   * @param {number} at @returns {[number, number]|null} */
+  bar(at) {
+    const { start, step } = this.picture?.rates ?? { start: 0, step: 1 };
+    const index = Math.floor((at - start) / step);
+    const top = this.series[this.series.length - 1]?.top ?? [];
+    return top[index] > 0 ? [start + index * step, start + (index + 1) * step] : null;
   }
 
   height() {
@@ -149,13 +168,16 @@ export class Rates {
   /** @param {"type"|"reason"} by */
   showLegend(by) {
     const c = colours();
+    const about = this.picture?.rates.estimated ? "≈ " : "";
     fill(this.legend, ...this.series.map(({ name, index, total }) => {
       const swatch = el("i", { class: name === "Warning" ? "swatch diamond" : "swatch" });
       swatch.style.background = seriesColour(name, index, c);
-      const text = [swatch, el("span", {}, name || "(none)"), el("em", {}, number(total))];
+      const text = [swatch, el("span", {}, name || "(none)"),
+        el("em", {}, `${about}×${number(total)}`)];
       return name === "other" || name === ""
         ? el("span", { class: "key" }, ...text)
-        : el("button", { class: "key", title: `Only ${name}`, onclick: () =>
+        : el("button", { class: "key", title: `Only ${name}. It happened ${about}${
+          number(total)} times in this range`, onclick: () =>
           this.filter(by, name) }, ...text);
     }));
   }
@@ -167,7 +189,10 @@ export class Rates {
     const index = Math.floor((at - rates.start) / rates.step);
     const start = rates.start + index * rates.step;
     const lines = this.series.filter((series) => series.values[index] > 0)
-      .map((series) => `${series.name || "(none)"}: ${number(series.values[index])}`);
+      .map((series) => `${series.name || "(none)"}: ×${number(series.values[index])}`);
+    if (lines.length > 0 && rates.estimated) {
+      lines.push("estimated: evenly between the first and the last time of each event");
+    }
     return { title: `${dateTime(start, utc)} + ${duration(rates.step)}`, lines };
   }
 }

@@ -4,7 +4,6 @@ import { counted, dateTime, number } from "./time.js";
 
 /** @typedef {import("./types.js").Kept} Kept */
 /** @typedef {import("./types.js").Picture} Picture */
-/** @typedef {import("./types.js").Mark} Mark */
 
 /** Maximum clusters in a notice, and of letters of their problem. */
 const MOST_TOLD = 3;
@@ -34,9 +33,9 @@ export function notFollowed(picture) {
 }
 
 /** What is not drawn comes first, since what is at the end may have no room.
- * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are,
- *   if more than are in the range. */
-export function summary({ lanes, more, read, gaps }, skip, known) {
+ * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are at
+ *   any time, if more than are in the range. */
+export function summary({ lanes, more, read, total, complete, gaps }, skip, known) {
   const all = more.next + more.lanes;
   const objects = skip > 0 || more.lanes > 0
     ? `Objects ${number(skip + 1)}–${number(more.next)} of ${number(all)}, most warnings first`
@@ -44,7 +43,9 @@ export function summary({ lanes, more, read, gaps }, skip, known) {
   return [
     more.events > 0 && `${counted(more.events, "event")} not drawn: zoom in`,
     lanes.length > 0 && objects,
-    known === null ? counted(read, "event") : `${number(read)} of ${number(known)} events`,
+    complete || total === null || total <= read ? counted(read, "event")
+      : `${number(read)} of ≈ ${number(total)} events`,
+    known !== null && `${number(known)} in all`,
     gaps.length > 0 && `${counted(gaps.length, "gap")} of coverage`,
   ].filter(Boolean).join(" · ");
 }
@@ -88,14 +89,4 @@ function size(bytes) {
     if (bytes >= 10 * length) return `${number(Math.floor(bytes / length))} ${unit}`;
   }
   return `${number(bytes)} B`;
-}
-
-/** The first warning in the picture. @param {Picture} picture @param {number} from */
-export function earliestWarning({ marks }, from) {
-  /** @type {Mark|null} */
-  let earliest = null;
-  for (const mark of marks) {
-    if (mark[3] && mark[1] >= from && (!earliest || mark[1] < earliest[1])) earliest = mark;
-  }
-  return earliest;
 }

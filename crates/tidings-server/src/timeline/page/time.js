@@ -35,6 +35,14 @@ export function shortTime(ms, utc, day) {
   return text.slice(0, 10) === dateTime(day, utc).slice(0, 10) ? text.slice(11) : text.slice(5);
 }
 
+/** "Jul 9 23:53:09", with the year where it is not that of `year`.
+ * @param {number} ms @param {boolean} utc @param {number} year */
+export function dayTime(ms, utc, year) {
+  const { y, mo, d } = parts(ms, utc);
+  const day = `${MONTHS[mo]} ${d}${y === parts(year, utc).y ? "" : ` ${y}`}`;
+  return `${day} ${dateTime(ms, utc).slice(11)}`;
+}
+
 /** "2 h 10 min": two units at most. @param {number} ms */
 export function duration(ms) {
   const s = Math.round(Math.abs(ms) / SECOND);

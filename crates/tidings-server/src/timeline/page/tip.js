@@ -5,13 +5,13 @@ import { counted, dateTime, duration, number } from "./time.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Mark} Mark */
-/** @typedef {import("./types.js").Lane} Lane */
 
 /** @typedef {{title: string, lines: string[]}} Words */
 
-/** A mark in words. @param {Picture} picture @param {Lane} lane @param {Mark} mark
- * @param {boolean} utc @returns {Words} */
-export function describeMark(picture, lane, mark, utc) {
+/** A mark in words. @param {Picture} picture @param {Mark} mark @param {boolean} utc
+ * @returns {Words} */
+export function describeMark(picture, mark, utc) {
+  const lane = picture.lanes[mark[0]];
   const [, from, to, warning, occurrences, events, reason] = mark;
   const what = picture.reasons[reason] || "(no reason)";
   const several = events > 1;

@@ -12,20 +12,29 @@
  *   clusters: Cluster[]}} Overview
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
  *   kept?: Kept}} Following
+ * @typedef {{objects: number, events: number, warnings: number, occurrences: number,
+ *   first: number, last: number}} Sums
+ * @typedef {{cluster: string, namespace: string, name: string, reason: string, kind: string,
+ *   objectNamespace: string, object: string, first: number, last: number,
+ *   count: number}} FirstWarning
  * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
  *   apart: boolean, parent: number, depth: number, gone: boolean, events: number, warnings: number,
- *   first: number, last: number}} Lane
+ *   occurrences: number, first: number, last: number, family: Sums}} Lane
  * @typedef {[lane: number, from: number, to: number, warning: number, occurrences: number,
  *   events: number, reason: number, event: number]} Mark
  * @typedef {{cluster: string, from: number, to: number, cause: string}} Gap
- * @typedef {{step: number, start: number, series: {name: string, values: number[]}[]}} Rates
+ * @typedef {{step: number, start: number, estimated: boolean,
+ *   series: {name: string, values: number[]}[]}} Rates
  * @typedef {{from: number, to: number, now: number, position: string, read: number,
- *   complete: boolean, total: number|null, rates: Rates, gaps: Gap[], following?: Following[],
+ *   complete: boolean, total: number|null,
+ *   firsts: {exact: boolean, warnings: FirstWarning[]}, rates: Rates, gaps: Gap[],
+ *   following?: Following[],
  *   lanes: Lane[],
  *   marks: Mark[], reasons: string[], events: {namespace: string, name: string}[],
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
  * @typedef {{sentence: string, items: Item[],
+ *   summary: (Omit<Sums, "objects"> & {complete: boolean})|null,
  *   family: (ObjectRef & {relation: "owner"|"self"|"owned"})[]}} ObjectDetail
  * @typedef {{observed: number|null, last: number, count: number, message?: string,
  *   resourceVersion?: string}} Version
@@ -33,7 +42,7 @@
  *   more: boolean}} Repeats
  * @typedef {{item: Item, raw: unknown, sentence: string, versions: Version[],
  *   versionsMore: boolean, repeats?: Repeats,
- *   before: {item: Item, why: string}[]}} EventDetail
+ *   before: {item: Item, why: string, at: number}[]}} EventDetail
  * @typedef {{position: string, items: Item[], more: number, gone: number}} Change
  */
 
@@ -55,6 +64,7 @@
 /**
  * What is used of uPlot, which is a script of its own.
  * @typedef {{width: number, over: HTMLElement,
+ *   scales: Record<string, {min?: number|null, max?: number|null}>,
  *   select: {left: number, top: number, width: number, height: number},
  *   setData(data: number[][], resetScales: boolean): void,
  *   setScale(key: string, limits: {min: number, max: number}): void,

@@ -27,6 +27,8 @@ pub(crate) struct Neighbour {
     /// The neighbour's index among the events.
     pub(crate) event: usize,
     pub(crate) why: String,
+    /// When it last happened before the event began, as far as that is known.
+    pub(crate) at: i64,
     /// Whether it is likely the cause: a change shortly before, of the object itself, its owner or
     /// its node.
     pub(crate) near: bool,
@@ -135,6 +137,7 @@ pub(crate) fn before(event: &Seen<'_>, others: &[Seen<'_>]) -> Vec<Neighbour> {
             Neighbour {
                 event: at,
                 why: format!("{relation}{change}, {} before", words::long(distance)),
+                at: began.saturating_sub(distance),
                 near,
             }
         });
@@ -301,6 +304,8 @@ mod tests {
             told(&cases),
             ["Pulled web-0: same pod, an image, 10 min before"]
         );
+        let events = seen(&cases);
+        assert_eq!(before(&events[0], &events)[0].at, 400_000);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! are no circles.
 
 use foldhash::{HashMap, HashSet};
+use serde::Serialize;
 use std::cmp::Reverse;
 use tidings_core::{possible_owners, told_of};
 
@@ -24,10 +25,43 @@ pub(crate) struct Lane<'a> {
     pub(crate) depth: usize,
     /// Whether events say that the object was deleted, and no event is later.
     pub(crate) gone: bool,
+    pub(crate) own: Sums,
+    /// Of the object and everything below it, whether drawn or not.
+    pub(crate) family: Sums,
+}
+
+/// What some events say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Sums {
+    /// The objects that they are about.
+    pub(crate) objects: u64,
     pub(crate) events: u64,
     pub(crate) warnings: u64,
+    /// The occurrences of all events, as their counts say.
+    pub(crate) occurrences: u64,
     pub(crate) first: i64,
     pub(crate) last: i64,
+}
+
+impl Sums {
+    /// One object without events.
+    const NONE: Self = Self {
+        objects: 1,
+        events: 0,
+        warnings: 0,
+        occurrences: 0,
+        first: i64::MAX,
+        last: i64::MIN,
+    };
+
+    fn add(&mut self, other: &Self) {
+        self.objects += other.objects;
+        self.events += other.events;
+        self.warnings += other.warnings;
+        self.occurrences = self.occurrences.saturating_add(other.occurrences);
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+    }
 }
 
 /// The lanes in the order in which they are drawn.
@@ -70,6 +104,7 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
         }
     }
     find_owners(events, &of_events, &by_object, &mut found);
+    add_up(&mut found);
     let (drawn, next) = choose(&found, skip, max);
     Lanes {
         next,
@@ -96,7 +131,7 @@ fn of_several_uids<'a>(events: &[Seen<'a>]) -> HashSet<Object<'a>> {
 
 /// The object's lane that existed at a moment: the last one that began before it.
 fn lane_at(lanes: &[Lane<'_>], of_object: &[usize], at: i64) -> Option<usize> {
-    let first = |lane: &usize| lanes.get(*lane).map_or(i64::MAX, |lane| lane.first);
+    let first = |lane: &usize| lanes.get(*lane).map_or(i64::MAX, |lane| lane.own.first);
     let begun = of_object.iter().filter(|lane| first(lane) <= at);
     let begun = begun.max_by_key(|lane| first(lane));
     begun
@@ -112,20 +147,23 @@ fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
         parent: None,
         depth: 0,
         gone: false,
-        events: 0,
-        warnings: 0,
-        first: i64::MAX,
-        last: i64::MIN,
+        own: Sums::NONE,
+        family: Sums::NONE,
     }
 }
 
 fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
     let brief = &event.brief;
-    lane.events += 1;
-    lane.warnings += u64::from(event.is_warning());
-    lane.first = lane.first.min(brief.first);
-    if brief.last >= lane.last {
-        lane.last = brief.last;
+    let is_latest = brief.last >= lane.own.last;
+    lane.own.add(&Sums {
+        objects: 0,
+        events: 1,
+        warnings: u64::from(event.is_warning()),
+        occurrences: brief.count,
+        first: brief.first,
+        last: brief.last,
+    });
+    if is_latest {
         if !event.object_uid().is_empty() {
             lane.uid = event.object_uid();
         }
@@ -157,7 +195,7 @@ fn find_owners<'a>(
         let owned = owned.and_then(|of_object| lane_at(lanes, of_object, brief.last + TOLD_EARLY));
         if let Some(lane) = owned.and_then(|at| lanes.get_mut(at)) {
             lane.parent = Some(*of_event);
-            lane.gone |= told.deleted && lane.last <= brief.last + TOLD_LATE;
+            lane.gone |= told.deleted && lane.own.last <= brief.last + TOLD_LATE;
         }
     }
     for at in 0..lanes.len() {
@@ -170,9 +208,24 @@ fn find_owners<'a>(
             name,
             ..lane.object
         });
-        let owner = owners.find_map(|owner| lane_at(lanes, by_object.get(&owner)?, lane.first));
+        let owner = owners.find_map(|owner| lane_at(lanes, by_object.get(&owner)?, lane.own.first));
         if let Some(lane) = lanes.get_mut(at) {
             lane.parent = owner;
+        }
+    }
+}
+
+/// Adds the sums of each lane to those of its owners.
+fn add_up(lanes: &mut [Lane<'_>]) {
+    for lane in &mut *lanes {
+        lane.family = lane.own;
+    }
+    for at in 0..lanes.len() {
+        let Some(lane) = lanes.get(at) else { continue };
+        let (own, mut owner) = (lane.own, lane.parent);
+        while let Some(lane) = owner.and_then(|at| lanes.get_mut(at)) {
+            lane.family.add(&own);
+            owner = lane.parent;
         }
     }
 }
@@ -191,7 +244,7 @@ fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
         let lane = lanes.get(*at);
         lane.map(|lane| {
             (
-                Reverse((lane.warnings, lane.events, lane.last)),
+                Reverse((lane.own.warnings, lane.own.events, lane.own.last)),
                 (lane.object, lane.uid),
             )
         })
@@ -257,8 +310,8 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
             root = parent;
         }
         let trouble = troubles.entry(root).or_default();
-        trouble.0 += lane.warnings;
-        trouble.1 += lane.events;
+        trouble.0 += lane.own.warnings;
+        trouble.1 += lane.own.events;
     }
     for (parent, lanes) in &mut owned {
         lanes.sort_by_cached_key(|at| {
@@ -269,7 +322,7 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
             let lane = found.get(*at);
             (
                 Reverse(trouble),
-                lane.map(|lane| (lane.first, lane.object, lane.uid)),
+                lane.map(|lane| (lane.own.first, lane.object, lane.uid)),
             )
         });
     }
@@ -310,6 +363,8 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::cases::{Case, seen};
     use super::*;
 
@@ -320,7 +375,7 @@ mod tests {
             let indent = "  ".repeat(lane.depth);
             format!(
                 "{indent}{kind}/{name}{gone} {}/{}",
-                lane.warnings, lane.events
+                lane.own.warnings, lane.own.events
             )
         };
         lanes.drawn.iter().map(text).collect()
@@ -371,6 +426,58 @@ mod tests {
         let lane = |at: usize| found.of_events.get(at).copied().flatten();
         assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
         assert_eq!(found.drawn[2].parent, Some(1));
+    }
+
+    proptest! {
+        /// What a lane says of its family is what a scan of the family's events says, whichever of
+        /// them are drawn.
+        #[test]
+        fn a_family_has_the_sums_of_all_below_it(
+            events in prop::collection::vec((0_usize..12, 0_i64..500, 1_i32..50, any::<bool>()), 1..60),
+            max in 1_usize..14,
+        ) {
+            let objects = [
+                ("Deployment", "px"), ("ReplicaSet", "px-5d567cc74c"), ("ReplicaSet", "px-779d9c594d"),
+                ("Pod", "px-5d567cc74c-s4ckh"), ("Pod", "px-5d567cc74c-c2c2c"),
+                ("Pod", "px-779d9c594d-bghfk"), ("CronJob", "nightly"),
+                ("Job", "nightly-29388960"), ("Pod", "nightly-29388960-x7k2p"), ("Node", "node-1"),
+                ("StatefulSet", "db"), ("Pod", "db-0"),
+            ];
+            let cases: Vec<Case> = events
+                .iter()
+                .map(|(object, at, count, is_warning)| {
+                    let (kind, name) = objects[*object];
+                    let case = Case::new(kind, name, "BackOff", 1000 + at).times(*count, 1000);
+                    if *is_warning { case.warning() } else { case }
+                })
+                .collect();
+            let events = seen(&cases);
+            let all = lanes(&events, 0, 300);
+            let drawn = lanes(&events, 0, max).drawn;
+            for lane in &drawn {
+                let whole = all.drawn.iter().position(|one| one.object == lane.object);
+                let is_below = |at: &Option<usize>| {
+                    let mut at = *at;
+                    while at.is_some() && at != whole {
+                        at = at.and_then(|at| all.drawn[at].parent);
+                    }
+                    at.is_some()
+                };
+                let of_family = events.iter().zip(&all.of_events);
+                let of_family: Vec<_> = of_family.filter(|(_, at)| is_below(at)).collect();
+                let names: HashSet<_> = of_family.iter().map(|(event, _)| event.object()).collect();
+                let briefs = || of_family.iter().map(|(event, _)| &event.brief);
+                let scanned = Sums {
+                    objects: names.len() as u64,
+                    events: of_family.len() as u64,
+                    warnings: of_family.iter().filter(|(event, _)| event.is_warning()).count() as u64,
+                    occurrences: briefs().map(|brief| brief.count).sum(),
+                    first: briefs().map(|brief| brief.first).min().unwrap(),
+                    last: briefs().map(|brief| brief.last).max().unwrap(),
+                };
+                prop_assert_eq!(lane.family, scanned);
+            }
+        }
     }
 
     #[test]
@@ -454,7 +561,7 @@ mod tests {
             let apart = if lane.has_namesake { " apart" } else { "" };
             format!(
                 "{} {:?} {}{gone}{apart}",
-                lane.object.name, lane.uid, lane.events
+                lane.object.name, lane.uid, lane.own.events
             )
         });
         assert_eq!(
