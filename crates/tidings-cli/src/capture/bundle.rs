@@ -10,17 +10,17 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use super::record::{Found, Place};
 use super::scan::{Scanner, read_nested};
 use super::sink::Sink;
-use super::text::Text;
+use super::text::{Text, Uncoloured};
 
 /// Maximum nesting of archives: an archive, and the archives in it.
 pub const ARCHIVES_MAX: usize = 2;
@@ -45,6 +45,8 @@ const NAME_BYTES_MAX: u64 = 64 << 10;
 const LOOK: usize = 512;
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+/// The beginning of a frame that zstd skips, without its first byte.
+const ZSTD_SKIPPED: &[u8] = b"\x2a\x4d\x18";
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 const TAR: &[u8] = b"ustar";
 const TAR_AT: usize = 257;
@@ -64,6 +66,10 @@ fn is_exceeded(error: &io::Error) -> bool {
 }
 
 /// The state of reading one input: the bounds used so far, and the consumer of its events.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says what was seen, and none excludes another"
+)]
 struct Reading<'t> {
     take: &'t mut dyn FnMut(Found) -> ControlFlow<()>,
     counts: Counts<'t>,
@@ -72,9 +78,11 @@ struct Reading<'t> {
     is_stopped: bool,
     is_failed: bool,
     has_empty_list: bool,
+    /// Whether there are texts without events that are neither empty nor an empty list.
+    has_other: bool,
     /// The input's container format; `None` for a plain text.
     container: Option<&'static str>,
-    /// A description of the last text without events.
+    /// A description of the first text without events.
     what: String,
 }
 
@@ -178,6 +186,7 @@ fn with_reading(
         is_stopped: false,
         is_failed: false,
         has_empty_list: false,
+        has_other: false,
         container: None,
         what: String::new(),
     };
@@ -207,7 +216,8 @@ impl Reading<'_> {
     }
 
     fn finish(mut self) {
-        if self.events > 0 || self.is_failed || self.has_empty_list {
+        let is_empty = !self.has_other && (self.has_empty_list || self.container.is_none());
+        if self.events > 0 || self.is_failed || is_empty {
             return;
         }
         let what = match (self.container, self.members) {
@@ -301,14 +311,18 @@ impl Reading<'_> {
             .get(TAR_AT..)
             .is_some_and(|it| it.starts_with(TAR));
         let whole = io::Cursor::new(beginning.clone()).chain(input);
-        if is_gzip || beginning.starts_with(ZSTD) {
+        let is_zstd = match beginning.as_slice() {
+            [0x50..=0x5f, rest @ ..] => rest.starts_with(ZSTD_SKIPPED),
+            beginning => beginning.starts_with(ZSTD),
+        };
+        if is_gzip || is_zstd {
             let mut depth = depth;
             depth.compressions += 1;
             if depth.compressions > COMPRESSIONS_MAX {
                 return Err(io::Error::other("compressed more often than is read"));
             }
             let input: Box<dyn Read + '_> = if is_gzip {
-                Box::new(MultiGzDecoder::new(whole))
+                Box::new(Gzip(Some(GzDecoder::new(whole))))
             } else {
                 let mut decoder = zstd::stream::read::Decoder::new(whole)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
@@ -332,7 +346,7 @@ impl Reading<'_> {
 
     fn text(&mut self, input: impl Read, member: Option<&Arc<str>>) -> io::Result<()> {
         let mut sink = Sink::new(member.cloned(), self.take, read_nested);
-        let mut scanner = Scanner::new(Text::new(input), &mut sink);
+        let mut scanner = Scanner::new(Uncoloured::new(Text::new(input)), &mut sink);
         let result = scanner.run();
         let line = scanner.at.line;
         let result = match result {
@@ -347,9 +361,18 @@ impl Reading<'_> {
         let seen = sink.seen;
         self.events += seen.events;
         self.is_failed |= seen.is_failed;
-        if seen.events == 0 && self.what.is_empty() {
+        if seen.events == 0 {
+            if self.what.is_empty() {
+                self.what = seen.what();
+            }
             self.has_empty_list |= seen.is_empty_list();
-            self.what = seen.what();
+            self.has_other |= !(seen.is_empty() || seen.is_empty_list());
+        }
+        // A container's other members do not hide what is packed in it.
+        if let Some(words) = seen.packed()
+            && self.container.is_some()
+        {
+            self.failed(member.cloned(), &io::Error::other(words));
         }
         result
     }
@@ -414,7 +437,15 @@ impl Reading<'_> {
         outer: Option<&Arc<str>>,
     ) -> io::Result<()> {
         let depth = self.archive(depth, "a zip archive")?;
-        let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(io::Error::other)?;
+        let mut file = BufReader::new(file);
+        let mut archive = match zip::ZipArchive::new(&mut file) {
+            Ok(archive) => archive,
+            Err(error) => {
+                file.rewind()?;
+                self.cut_zip(file, depth, outer)?;
+                return Err(io::Error::other(error));
+            }
+        };
         for index in 0..archive.len() {
             if self.is_stopped {
                 break;
@@ -435,6 +466,29 @@ impl Reading<'_> {
                 counts: self.counts,
             };
             self.take_member(Box::new(member), depth, name)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the members of a zip whose end is missing, and with it the list of its members.
+    fn cut_zip(
+        &mut self,
+        mut file: impl Read,
+        depth: Depth,
+        outer: Option<&Arc<str>>,
+    ) -> io::Result<()> {
+        while !self.is_stopped
+            && let Ok(Some(member)) = zip::read::read_zipfile_from_stream(&mut file)
+        {
+            if member.is_file() {
+                self.member()?;
+                let name = within(outer, &member.name().unwrap_or_default());
+                let member = Expanded {
+                    input: member,
+                    counts: self.counts,
+                };
+                self.take_member(Box::new(member), depth, name)?;
+            }
         }
         Ok(())
     }
@@ -504,6 +558,44 @@ fn pax_path(bytes: &[u8]) -> Option<String> {
 fn without_zeros(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| *byte != 0);
     name.get(..end.map_or(0, |end| end + 1)).unwrap_or_default()
+}
+
+/// A reader of gzip: of all its members, and without the zeros that fill the last block of a tape.
+struct Gzip<R>(Option<GzDecoder<R>>);
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let length = member.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            let input = self.0.take().map(GzDecoder::into_inner);
+            self.0 = input
+                .map(behind_zeros)
+                .transpose()?
+                .flatten()
+                .map(GzDecoder::new);
+        }
+        Ok(0)
+    }
+}
+
+/// The input from its first byte that is not zero, if there is one.
+fn behind_zeros<R: BufRead>(mut input: R) -> io::Result<Option<R>> {
+    loop {
+        let bytes = input.fill_buf()?;
+        let length = bytes.len();
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        if zeros < length {
+            input.consume(zeros);
+            return Ok(Some(input));
+        }
+        if length == 0 {
+            return Ok(None);
+        }
+        input.consume(zeros);
+    }
 }
 
 /// A reader that counts the bytes of the input.

@@ -199,7 +199,8 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
 }
 
 /// Makes a name for an event without one. It depends only on the event, so a repeated import does
-/// not create the event twice.
+/// not create the event twice. Its last part is no clock, as it is in client-go's names, because
+/// clocks decide about the order of events.
 fn made_name(object: &Map<String, Value>, namespace: &str, uid: Option<&Value>) -> String {
     /// Maximum bytes of the object's name in a made name, so that the whole is valid.
     const OBJECT_BYTES_MAX: usize = 200;
@@ -220,7 +221,7 @@ fn made_name(object: &Map<String, Value>, namespace: &str, uid: Option<&Value>) 
             .into_iter()
             .all(|byte| byte.is_some_and(is_end));
     let about = if is_name { about } else { "event" };
-    format!("{about}.{hash:016x}")
+    format!("{about}.x{hash:016x}")
 }
 
 fn text<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a str> {

@@ -10,6 +10,8 @@
 
 use std::io::{self, Read};
 
+use serde::de::IgnoredAny;
+
 use super::record::{DEPTH_MAX, RECORD_BYTES_MAX};
 use super::scan::Scanner;
 use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
@@ -125,8 +127,9 @@ impl<R: Read> Scanner<'_, '_, R> {
         })
     }
 
-    /// Reads the document at the current position, as far as it is valid.
-    pub(super) fn document(&mut self) -> io::Result<()> {
+    /// Reads the document at the current position, as far as it is valid; returns whether that is
+    /// to its end.
+    pub(super) fn document(&mut self) -> io::Result<bool> {
         let mut open = Open {
             frames: Vec::new(),
             held: 0,
@@ -143,10 +146,10 @@ impl<R: Read> Scanner<'_, '_, R> {
             {
                 self.give_up(&open, broken);
                 self.go_back(&open, broken);
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Releases the beginnings of objects that cannot be events any more or are too large.
@@ -397,12 +400,18 @@ impl<R: Read> Scanner<'_, '_, R> {
     }
 
     /// Skips a line of another program at which the document breaks. Such a line begins no document
-    /// itself, and the break is at its start.
+    /// itself, except for an object on one line within a document of several lines. The break is at
+    /// its start.
     fn pass_line_between(&mut self, open: &mut Open, broken: Broken) -> io::Result<bool> {
         let Broken::Unexpected(byte) = broken else {
             return Ok(false);
         };
-        if matches!(byte, b'{' | b'}' | b'[' | b']' | b'"' | b',' | b':')
+        let is_indented = |open: &Open| {
+            let first = open.frames.first();
+            first.is_some_and(|first| self.at.line > first.start.line + 1)
+        };
+        if matches!(byte, b'}' | b']' | b'"' | b',' | b':')
+            || (byte == b'{' && !(self.at.is_line_start() && is_indented(open)))
             || open.between.len() >= LINES_BETWEEN_MAX
             || !open.is_first_of_line
         {
@@ -417,6 +426,14 @@ impl<R: Read> Scanner<'_, '_, R> {
             _ if line.len() < LINE_BETWEEN_BYTES_MAX => line.len(),
             _ => return Ok(false),
         };
+        let is_other = match byte {
+            b'{' => is_of_a_log(line),
+            b'[' => line.get(1).is_some_and(u8::is_ascii_alphabetic) && !is_json(line),
+            _ => true,
+        };
+        if !is_other {
+            return Ok(false);
+        }
         self.at.at += length as u64;
         open.between.push((self.at.line_start, self.at.at));
         Ok(true)
@@ -465,6 +482,16 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
     }
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(line).is_ok()
+}
+
+/// Whether a line is a whole object without an event.
+fn is_of_a_log(line: &[u8]) -> bool {
+    let has = |word: &[u8]| line.windows(word.len()).any(|it| it == word);
+    !(has(b"involvedObject") || has(b"regarding") || has(b"\"Event\"")) && is_json(line)
 }
 
 impl Open {

@@ -4,11 +4,24 @@
 use std::io::{self, Read};
 
 use super::sink::Sink;
+use super::unreadable::Unreadable;
 use super::window::{Cursor, Window};
 use super::yaml::{self, Block, Line, Place};
 
 /// Bytes at the beginning of a line that decide what the line is.
 const LINE_LOOK: usize = 512;
+
+/// The beginnings of lines that only an event has in JSON on several lines. The last is one of
+/// other objects, too.
+const OF_EVENTS: [&[u8]; 7] = [
+    b"\"involvedObject\":",
+    b"\"regarding\":",
+    b"\"firstTimestamp\":",
+    b"\"lastTimestamp\":",
+    b"\"eventTime\":",
+    b"\"reportingComponent\":",
+    b"\"reason\":",
+];
 
 /// Finds the events of a text that was found within a string of another one.
 pub(super) fn read_nested(text: &[u8], sink: &mut Sink<'_>) -> io::Result<()> {
@@ -24,6 +37,9 @@ pub(super) struct Scanner<'s, 't, R> {
     pub(super) sink: &'s mut Sink<'t>,
     /// Whether this text was found within a string of another one.
     pub(super) is_nested: bool,
+    /// Whether the lines of an event that are in no document are the rest of one whose beginning is
+    /// missing, and not of a damaged document.
+    is_rest_missed: bool,
 }
 
 impl<'s, 't, R: Read> Scanner<'s, 't, R> {
@@ -33,6 +49,7 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
             at: Cursor::start(),
             sink,
             is_nested: false,
+            is_rest_missed: true,
         }
     }
 
@@ -47,13 +64,22 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                     .window
                     .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')?;
                 let line = Line::of(look);
-                if self.at.at == 0 {
-                    self.sink.seen.begins(look);
-                }
-                self.sink.seen.line(line.text);
+                self.sink.seen.line(look, line.text);
                 if line.begins_block() {
                     self.block()?;
                     continue;
+                }
+                let found = OF_EVENTS.iter().position(|key| line.text.starts_with(key));
+                if let Some(index) = found
+                    && !self.is_nested
+                    && std::mem::take(&mut self.is_rest_missed)
+                {
+                    let (place, why) = (self.at.line, Unreadable::headless());
+                    if index + 1 < OF_EVENTS.len() {
+                        self.sink.lost(place, why);
+                    } else {
+                        self.sink.perhaps_lost(place, why, false);
+                    }
                 }
             }
             self.rest_of_line()?;
@@ -80,8 +106,13 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                     return Ok(());
                 }
                 Some(_) => {
-                    if self.begins_object(self.at.at, !self.at.has_text)? {
-                        return self.document();
+                    let is_first = !self.at.has_text;
+                    if self.begins_object(self.at.at, is_first)? {
+                        let is_whole = self.document()?;
+                        // An object behind a key may be part of an event whose beginning is
+                        // missing.
+                        self.is_rest_missed = is_whole && (is_first || self.is_rest_missed);
+                        return Ok(());
                     }
                     self.at.pass();
                 }

@@ -1,12 +1,15 @@
 //! Decodes the text of an input: UTF-8 is unchanged, UTF-16 becomes UTF-8.
 //!
-//! UTF-16 is recognised by its byte order mark, or by zeros at every other of the first bytes. An
-//! unpaired surrogate becomes one byte of invalid UTF-8, which is then repaired like any other.
+//! UTF-16 is recognised by its byte order mark, at the beginning or behind a line that was in UTF-8,
+//! or by zeros at every other of the first bytes. An unpaired surrogate becomes one byte of invalid
+//! UTF-8, which is then repaired like any other. The escape sequences with which programs colour
+//! what they print on a terminal are left out.
 
 use std::io::{self, Read};
 
-/// Bytes from which the encoding is recognised.
+/// Bytes from which the encoding is recognised: at least, and at most if more are there.
 const LOOK: usize = 64;
+const LOOK_MAX: usize = 1024;
 /// The byte that replaces an unpaired surrogate.
 const NO_TEXT: u8 = 0xff;
 
@@ -30,6 +33,8 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
         [0xff, 0xfe, ..] => return (Encoding::Utf16(Order::Little), 2),
         [0xfe, 0xff, ..] => return (Encoding::Utf16(Order::Big), 2),
         _ if beginning.starts_with(MARK) => return (Encoding::Utf8, MARK.len()),
+        // The lines before it are in UTF-8.
+        _ if beginning.windows(3).any(has_mark_behind_line) => return (Encoding::Utf8, 0),
         _ => {}
     }
     // Captures are mostly ASCII, whose high byte in UTF-16 is zero.
@@ -45,6 +50,10 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
     }
 }
 
+fn has_mark_behind_line(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'\n', 0xff, 0xfe] | [b'\n', 0xfe, 0xff])
+}
+
 /// A reader of an input's text as UTF-8. Invalid bytes are unchanged.
 pub(super) struct Text<R> {
     input: R,
@@ -55,6 +64,8 @@ pub(super) struct Text<R> {
     decoded: Vec<u8>,
     given: usize,
     high: Option<u16>,
+    /// The last two bytes of UTF-8.
+    last: [u8; 2],
 }
 
 impl<R: Read> Text<R> {
@@ -66,7 +77,34 @@ impl<R: Read> Text<R> {
             decoded: Vec::new(),
             given: 0,
             high: None,
+            last: [0; 2],
         }
+    }
+
+    /// Looks for a byte order mark behind a line feed in bytes that were read as UTF-8. What follows
+    /// is UTF-16, as `>>` of Windows `PowerShell` appends it. Returns how many bytes are UTF-8.
+    fn end_of_utf8(&mut self, bytes: &[u8]) -> usize {
+        if let [.., one, two] = bytes
+            && !bytes.iter().any(|byte| *byte >= 0xfe)
+        {
+            self.last = [*one, *two];
+            return bytes.len();
+        }
+        for (at, byte) in bytes.iter().enumerate() {
+            let order = match (self.last, byte) {
+                ([b'\n', 0xff], 0xfe) => Order::Little,
+                ([b'\n', 0xfe], 0xff) => Order::Big,
+                ([_, last], byte) => {
+                    self.last = [last, *byte];
+                    continue;
+                }
+            };
+            self.encoding = Some(Encoding::Utf16(order));
+            let rest = bytes.get(at + 1..).unwrap_or_default();
+            self.raw.splice(0..0, rest.iter().copied());
+            return at.saturating_sub(1);
+        }
+        bytes.len()
     }
 
     /// Reads more bytes into `raw`; false at the end.
@@ -92,7 +130,7 @@ impl<R: Read> Text<R> {
             return Ok(encoding);
         }
         while self.raw.len() < LOOK && self.fill()? {}
-        let beginning = self.raw.get(..LOOK).unwrap_or(&self.raw);
+        let beginning = self.raw.get(..LOOK_MAX).unwrap_or(&self.raw);
         let (encoding, mark) = encoding(beginning);
         self.raw.drain(..mark);
         self.encoding = Some(encoding);
@@ -151,16 +189,23 @@ fn is_high(unit: u16) -> bool {
 
 impl<R: Read> Read for Text<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let order = match self.find_encoding()? {
-            Encoding::Utf8 if self.raw.is_empty() => return self.input.read(buffer),
-            Encoding::Utf8 => {
+        let order = loop {
+            if let Encoding::Utf16(order) = self.find_encoding()? {
+                break order;
+            }
+            let length = if self.raw.is_empty() {
+                self.input.read(buffer)?
+            } else {
                 let length = self.raw.len().min(buffer.len());
                 for (to, from) in buffer.iter_mut().zip(self.raw.drain(..length)) {
                     *to = from;
                 }
-                return Ok(length);
+                length
+            };
+            let kept = self.end_of_utf8(buffer.get(..length).unwrap_or_default());
+            if kept > 0 || length == 0 {
+                return Ok(kept);
             }
-            Encoding::Utf16(order) => order,
         };
         while self.given >= self.decoded.len() {
             let is_end = self.raw.len() < 2 && !self.fill()?;
@@ -176,6 +221,85 @@ impl<R: Read> Read for Text<R> {
         }
         self.given += length;
         Ok(length)
+    }
+}
+
+/// The byte with which an escape sequence begins.
+const ESCAPE: u8 = 0x1b;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    None,
+    /// After the escape byte.
+    Begun,
+    /// A control sequence, such as a colour.
+    Control,
+    /// A command of the operating system, such as a link.
+    Command,
+    /// One byte is left, such as that of a character set.
+    Last,
+}
+
+/// A reader of a text without the escape sequences of a terminal. None is longer than its line.
+pub(super) struct Uncoloured<R> {
+    input: R,
+    sequence: Sequence,
+}
+
+impl<R: Read> Uncoloured<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self {
+            input,
+            sequence: Sequence::None,
+        }
+    }
+
+    /// Whether a byte is kept.
+    fn keeps(&mut self, byte: u8) -> bool {
+        let next = match (self.sequence, byte) {
+            (_, b'\n') => Sequence::None,
+            (_, ESCAPE) => Sequence::Begun,
+            (Sequence::Begun, b'[') => Sequence::Control,
+            (Sequence::Begun, b']') => Sequence::Command,
+            (Sequence::Begun, b'(' | b')') => Sequence::Last,
+            (Sequence::None | Sequence::Begun | Sequence::Last, _)
+            | (Sequence::Control, b'@'..=b'~')
+            | (Sequence::Command, b'\x07') => Sequence::None,
+            (sequence, _) => sequence,
+        };
+        // A backslash behind the escape byte ends a command.
+        let is_kept = match self.sequence {
+            Sequence::None => byte != ESCAPE,
+            Sequence::Begun => next == Sequence::None && byte != b'\\',
+            Sequence::Control | Sequence::Command | Sequence::Last => byte == b'\n',
+        };
+        self.sequence = next;
+        is_kept
+    }
+}
+
+impl<R: Read> Read for Uncoloured<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let length = self.input.read(buffer)?;
+            let bytes = buffer.get_mut(..length).unwrap_or_default();
+            if self.sequence == Sequence::None && !bytes.contains(&ESCAPE) {
+                return Ok(length);
+            }
+            let mut kept = 0;
+            for at in 0..length {
+                let byte = bytes.get(at).copied().unwrap_or_default();
+                if self.keeps(byte)
+                    && let Some(place) = bytes.get_mut(kept)
+                {
+                    *place = byte;
+                    kept += 1;
+                }
+            }
+            if kept > 0 || length == 0 {
+                return Ok(kept);
+            }
+        }
     }
 }
 
@@ -212,6 +336,15 @@ mod tests {
         ] {
             assert!(decoded(&bytes) == text.as_bytes(), "{:?}", &bytes[..8]);
         }
+        // Appended to a line in UTF-8.
+        for order in [Order::Little, Order::Big] {
+            let bytes = [b"PS> kubectl\r\n", &*utf16(&text, order, true)].concat();
+            let expected = format!("PS> kubectl\r\n{text}");
+            assert!(decoded(&bytes) == expected.as_bytes(), "{order:?}");
+        }
+        // Text whose characters take two bytes, before text in ASCII.
+        let chinese = format!("事件{}", "的列表".repeat(20)) + &text;
+        assert!(decoded(&utf16(&chinese, Order::Little, false)) == chinese.as_bytes());
     }
 
     #[test]

@@ -24,6 +24,13 @@ pub enum Unreadable {
     },
 }
 
+impl Unreadable {
+    /// The rest of an event whose beginning is missing.
+    pub(super) fn headless() -> Self {
+        Self::Syntax("its beginning is missing".to_owned())
+    }
+}
+
 /// Characters kept from the beginning of a parser's message, and from its end.
 const BEGINNING: usize = 100;
 const END: usize = 60;

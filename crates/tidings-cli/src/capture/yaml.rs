@@ -5,9 +5,11 @@
 //! only itself, and a long list takes no more memory than its text. Parsed values are then handled
 //! like JSON.
 
+use std::borrow::Cow;
 use std::io;
 
 use serde_json::Value;
+use serde_saphyr::DuplicateKeyPolicy;
 
 use super::mend;
 use super::record::YAML_DOCUMENT_BYTES_MAX;
@@ -22,6 +24,17 @@ const LINES_BETWEEN_RUN: usize = 20;
 /// Words before a colon with which other programs begin lines.
 const NOT_KEYS: [&[u8]; 8] = [
     b"Warning", b"warning", b"WARNING", b"error", b"Error", b"ERROR", b"hint", b"http",
+];
+/// Keys of an event that only events and few other objects have.
+const OF_EVENTS: [&[u8]; 8] = [
+    b"involvedObject",
+    b"regarding",
+    b"reason",
+    b"message",
+    b"note",
+    b"firstTimestamp",
+    b"lastTimestamp",
+    b"reportingComponent",
 ];
 /// Keys of an event's object reference.
 const ABOUT: [&[u8]; 3] = [b"involvedObject", b"regarding", b"InvolvedObject"];
@@ -48,6 +61,8 @@ pub(super) struct Line<'a> {
     column: usize,
     key: Option<&'a [u8]>,
     value: &'a [u8],
+    /// Whether the line begins with a tab, which is no indentation in YAML.
+    is_tabbed: bool,
 }
 
 impl<'a> Line<'a> {
@@ -74,6 +89,7 @@ impl<'a> Line<'a> {
             column: indent + (text.len() - rest.len()),
             key: is_key.then_some(key),
             value: value.get(1..).unwrap_or_default().trim_ascii(),
+            is_tabbed: line.starts_with(b"\t"),
         }
     }
 
@@ -86,10 +102,37 @@ impl<'a> Line<'a> {
     }
 
     fn has_event(&self) -> bool {
-        self.key.is_some_and(|key| {
+        let is_event = |key: &[u8]| {
             ABOUT.contains(&key)
                 || (key == b"kind" && matches!(self.value, b"Event" | b"\"Event\""))
-        })
+        };
+        self.key.is_some_and(is_event) || self.has_event_in_flow()
+    }
+
+    /// Whether an event in flow style, `{involvedObject: {…}}`, is on the line.
+    fn has_event_in_flow(&self) -> bool {
+        let is_before_colon = |at: usize| {
+            let behind = self.text.get(at..).unwrap_or_default();
+            let behind = behind.strip_prefix(b"\"").unwrap_or(behind);
+            behind.trim_ascii_start().starts_with(b":")
+        };
+        let is_key = |key: &[u8]| {
+            let mut pieces = self.text.windows(key.len()).enumerate();
+            pieces.any(|(at, piece)| piece == key && is_before_colon(at + key.len()))
+        };
+        self.text.contains(&b'{') && ABOUT.iter().any(|key| is_key(key))
+    }
+
+    /// Whether a key has its whole value on the line, so that no deeper line may follow.
+    fn is_complete(&self) -> bool {
+        let is_closed = match self.value {
+            [] | [b'|' | b'>' | b'&' | b'!', ..] => false,
+            [first @ (b'"' | b'\''), rest @ ..] => rest.last() == Some(first),
+            [b'{', rest @ ..] => rest.last() == Some(&b'}'),
+            [b'[', rest @ ..] => rest.last() == Some(&b']'),
+            _ => true,
+        };
+        self.key.is_some() && is_closed
     }
 
     /// Whether a block of YAML begins with the line. A key before JSON on one line is that of a
@@ -213,6 +256,12 @@ impl Block {
         self.first_line + index + before
     }
 
+    /// Whether an event may be on one of the lines. Only the beginnings of long lines were judged.
+    fn may_have_event(&self) -> bool {
+        let mut lines = self.text.split(|byte| *byte == b'\n').map(Line::of);
+        self.has_event || lines.any(|line| line.has_event_in_flow())
+    }
+
     /// Whether a line was left out between these lines.
     fn is_mended(&self, from: u64, to: u64) -> bool {
         self.between
@@ -222,13 +271,24 @@ impl Block {
 }
 
 /// A part of a block: one item of a list, or all of it.
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says what was seen, and none excludes another"
+)]
 struct Part<'a> {
-    text: &'a [u8],
+    /// The text without the lines of other programs.
+    text: Cow<'a, [u8]>,
     first: u64,
     end: u64,
     has_event: bool,
     has_kind: bool,
     is_known: bool,
+    is_item: bool,
+    /// Whether lines of other programs were cut out.
+    is_mended: bool,
+    /// Whether it has keys of an event, and is no item of the list: its beginning is missing.
+    is_headless: bool,
 }
 
 /// Passes the events of a block to the sink.
@@ -240,7 +300,7 @@ pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
         }
         return Ok(());
     }
-    if !block.has_event {
+    if !block.may_have_event() {
         sink.seen.yaml(&block.text);
         return Ok(());
     }
@@ -249,6 +309,10 @@ pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
             break;
         }
         let line = block.number(part.first);
+        if part.is_headless {
+            sink.lost(line, Unreadable::headless());
+            continue;
+        }
         if !part.has_event {
             // The item was cut off before its object reference.
             if part.is_known && !part.has_kind {
@@ -256,9 +320,10 @@ pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
             }
             continue;
         }
-        match parse(part.text) {
+        match parse(&part.text, part.is_item) {
             Ok((value, is_mended)) => {
-                let is_mended = is_mended || block.is_mended(part.first, part.end);
+                let is_mended =
+                    is_mended || part.is_mended || block.is_mended(part.first, part.end);
                 sink.value(line, &value, is_mended)?;
             }
             Err(why) => sink.lost(line, Unreadable::Syntax(format!("not YAML: {why}"))),
@@ -271,57 +336,137 @@ fn cut_off() -> Unreadable {
     Unreadable::Syntax("it ends within the event".to_owned())
 }
 
+/// An item of a list, while its lines are read.
+struct Item<'a> {
+    part: Part<'a>,
+    /// The column of the item's keys.
+    column: usize,
+    keys: Vec<&'a [u8]>,
+    /// The beginning of the text that is not added to the part yet.
+    from: usize,
+    behind: Option<Behind>,
+}
+
+/// Lines of lesser depth: the end of an item, or lines of other programs within it.
+struct Behind {
+    /// The position of the first of these lines, and its number.
+    at: usize,
+    number: u64,
+    /// Whether each of them has a complete value.
+    is_complete: bool,
+}
+
+impl<'a> Item<'a> {
+    fn begin(at: usize, number: u64, line: &Line<'a>) -> Self {
+        let mut item = Self {
+            part: Part {
+                first: number,
+                is_item: true,
+                ..Part::default()
+            },
+            column: line.column,
+            keys: Vec::new(),
+            from: at,
+            behind: None,
+        };
+        item.note(line);
+        item
+    }
+
+    fn note(&mut self, line: &Line<'a>) {
+        self.part.note(line);
+        if line.column == self.column {
+            self.keys.extend(line.key);
+        }
+    }
+
+    /// Whether a deeper line belongs to the item. Behind a key with a complete value there is no
+    /// deeper line in YAML, so that key is the text of another program. Behind a key without a
+    /// value, only a missing key of the event shows this.
+    fn has(&self, line: &Line<'_>) -> bool {
+        let is_missing = |key| OF_EVENTS.contains(&key) && !self.keys.contains(&key);
+        self.behind.as_ref().is_none_or(|behind| {
+            behind.is_complete || (line.column == self.column && line.key.is_some_and(is_missing))
+        })
+    }
+
+    /// Cuts out the lines of lesser depth, before the line at a position.
+    fn cut(&mut self, text: &'a [u8], at: usize) {
+        if let Some(behind) = self.behind.take() {
+            let piece = text.get(self.from..behind.at).unwrap_or_default();
+            self.part.text.to_mut().extend_from_slice(piece);
+            self.part.is_mended = true;
+            self.from = at;
+        }
+    }
+
+    /// Ends the item before the line at a position.
+    fn end(mut self, text: &'a [u8], at: usize, number: u64) -> Part<'a> {
+        let (at, number) = self
+            .behind
+            .map_or((at, number), |behind| (behind.at, behind.number));
+        let piece = text.get(self.from..at).unwrap_or_default();
+        if self.part.is_mended {
+            self.part.text.to_mut().extend_from_slice(piece);
+        } else {
+            self.part.text = piece.into();
+        }
+        self.part.end = number;
+        self.part
+    }
+}
+
 /// The items of the outermost list with events, or else the whole block.
 fn parts(text: &[u8]) -> Vec<Part<'_>> {
-    let whole = |text| {
-        let mut part = Part {
-            text,
-            first: 0,
-            end: 0,
-            has_event: false,
-            has_kind: false,
-            is_known: false,
-        };
-        for line in text.split_inclusive(|byte| *byte == b'\n').map(Line::of) {
-            part.note(&line);
-        }
-        part
-    };
+    let lines = || (0..).zip(text.split_inclusive(|byte| *byte == b'\n'));
     let Some(indent) = indent_of_events(text) else {
-        return vec![whole(text)];
+        let mut whole = Part {
+            text: text.into(),
+            ..Part::default()
+        };
+        lines().for_each(|(_, line)| whole.note(&Line::of(line)));
+        whole.end = lines().count() as u64;
+        return vec![whole];
     };
     let mut parts: Vec<Part<'_>> = Vec::new();
-    let mut open: Option<(usize, Part<'_>)> = None;
+    let mut open: Option<Item<'_>> = None;
+    // Deeper lines at the beginning are the rest of an item.
+    let mut head = Some(Part::default());
     let mut at = 0;
-    for (number, bytes) in (0..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
+    for (number, bytes) in lines() {
         let line = Line::of(bytes);
-        let is_item = line.indent == indent && line.is_item();
-        let is_behind = !line.text.is_empty() && line.indent <= indent && !is_item;
-        if (is_item || is_behind)
-            && let Some((start, mut part)) = open.take()
-        {
-            part.text = text.get(start..at).unwrap_or_default();
-            parts.push(part);
-        }
+        let is_item = line.indent == indent && line.is_item() && !line.is_tabbed;
+        let is_deeper = line.indent > indent || line.is_tabbed;
         if is_item {
-            let part = Part {
-                text: &[],
-                first: number,
-                end: number,
-                has_event: false,
-                has_kind: false,
-                is_known: false,
-            };
-            open = Some((at, part));
+            parts.extend(open.take().map(|item| item.end(text, at, number)));
+            open = Some(Item::begin(at, number, &line));
+        } else if let Some(item) = &mut open
+            && !line.text.is_empty()
+        {
+            if !is_deeper {
+                let first = Behind {
+                    at,
+                    number,
+                    is_complete: true,
+                };
+                item.behind.get_or_insert(first).is_complete &= line.is_complete();
+            } else if item.has(&line) {
+                item.cut(text, at);
+                item.note(&line);
+            } else {
+                parts.extend(open.take().map(|item| item.end(text, at, number)));
+            }
         }
-        if let Some((_, part)) = &mut open {
-            part.note(&line);
+        if parts.is_empty() && open.is_none() && !line.text.is_empty() {
+            head = head.filter(|_| is_deeper);
+            if let Some(head) = &mut head {
+                head.is_headless |= line.key.is_some_and(|key| OF_EVENTS.contains(&key));
+            }
         }
         at += bytes.len();
     }
-    if let Some((start, mut part)) = open {
-        part.text = text.get(start..).unwrap_or_default();
-        parts.push(part);
+    if let Some(item) = open {
+        parts.push(item.end(text, text.len(), lines().count() as u64));
     }
     // Items of other lists at the same column are ignored.
     let is_event = |part: &Part<'_>| part.has_event;
@@ -331,12 +476,14 @@ fn parts(text: &[u8]) -> Vec<Part<'_>> {
     );
     parts.truncate(last);
     parts.drain(..first.min(parts.len()));
+    if let Some(head) = head.filter(|head| head.is_headless) {
+        parts.insert(0, head);
+    }
     parts
 }
 
 impl Part<'_> {
     fn note(&mut self, line: &Line<'_>) {
-        self.end += 1;
         self.has_event |= line.has_event();
         self.has_kind |= line.key == Some(b"kind");
         self.is_known |= line.is_known();
@@ -348,13 +495,16 @@ fn indent_of_events(text: &[u8]) -> Option<usize> {
     let mut dashes: Vec<usize> = Vec::new();
     let mut least = None;
     for line in text.split_inclusive(|byte| *byte == b'\n').map(Line::of) {
-        if line.text.is_empty() {
+        let is_item = line.is_item();
+        // A key with a complete value ends no list that deeper lines continue: it is the text of
+        // another program, or nothing deeper follows.
+        if line.text.is_empty() || line.is_tabbed {
             continue;
         }
-        let is_item = line.is_item();
-        while dashes
-            .last()
-            .is_some_and(|dash| *dash > line.indent || (*dash == line.indent && !is_item))
+        while (is_item || !line.is_complete())
+            && dashes
+                .last()
+                .is_some_and(|dash| *dash > line.indent || (*dash == line.indent && !is_item))
         {
             dashes.pop();
         }
@@ -370,17 +520,18 @@ fn indent_of_events(text: &[u8]) -> Option<usize> {
     least
 }
 
-/// Parses a text, and returns whether it had to be repaired.
-fn parse(text: &[u8]) -> Result<(Value, bool), String> {
+/// Parses a text, and returns whether it had to be repaired. In an item of a list, the last of two
+/// equal keys counts, as for kubectl. Elsewhere they may be of two events in the lines of a log.
+fn parse(text: &[u8], is_item: bool) -> Result<(Value, bool), String> {
     let first = match std::str::from_utf8(text) {
-        Ok(text) => match serde_saphyr::from_str_with_options(text, options()) {
+        Ok(text) => match serde_saphyr::from_str_with_options(text, options(is_item)) {
             Ok(value) => return Ok((value, false)),
             Err(error) => shortened(&first_sentence(&error)),
         },
         Err(_) => "bytes that are no text".to_owned(),
     };
     let mended = mend::yaml(text);
-    serde_saphyr::from_str_with_options(&mended, options())
+    serde_saphyr::from_str_with_options(&mended, options(is_item))
         .map(|value| (value, true))
         .map_err(|_| first)
 }
@@ -397,8 +548,13 @@ fn first_sentence(error: &serde_saphyr::Error) -> String {
 
 /// The YAML library's limits on aliases and depth apply; its limits on size are replaced by ours.
 /// Values are read as kubectl writes them.
-fn options() -> serde_saphyr::Options {
+fn options(is_item: bool) -> serde_saphyr::Options {
     serde_saphyr::options! {
+        duplicate_keys: if is_item {
+            DuplicateKeyPolicy::LastWins
+        } else {
+            DuplicateKeyPolicy::Error
+        },
         budget: serde_saphyr::budget! {
             max_events: usize::MAX,
             max_nodes: usize::MAX,

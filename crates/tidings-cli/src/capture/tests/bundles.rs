@@ -183,6 +183,15 @@ fn an_archive_without_events_says_what_it_is() {
             "a tar archive of one file, which is text of something else",
         ),
         (zip(&[]), "a zip archive of 0 files"),
+        // Neither an empty file nor an empty list speaks for its neighbours.
+        (
+            zip(&[("a.log", Vec::new()), one[0].clone()]),
+            "a zip archive of 2 files",
+        ),
+        (
+            zip(&[("a.json", b"{\"items\":[]}".to_vec()), one[0].clone()]),
+            "a zip archive of 2 files",
+        ),
         (gzip(b"text"), "text of something else"),
     ] {
         assert_eq!(summary(&packed), [format!("= {what}")]);
@@ -224,8 +233,34 @@ fn what_is_damaged_keeps_nothing_else_from_being_read() {
         "{found:?}"
     );
     assert_eq!(found[found.len() - 2..], summary(&whole)[2..]);
+    // The end of a zip has its list of members.
+    let bytes = zip(&members);
     let cut = summary(&bytes[..bytes.len() - 30]);
-    assert!(cut.len() == 1 && cut[0].contains("!! "), "{cut:?}");
+    assert_eq!(cut[..4], summary(&whole));
+    assert!(cut.len() == 5 && cut[4].contains("!! "), "{cut:?}");
+
+    // What is packed in another way is named.
+    let packed = [
+        ("a.json", line("a").into_bytes()),
+        ("b.tar.xz", b"\xfd7zXZ\0\0\0".to_vec()),
+    ];
+    assert_eq!(
+        summary(&tar(&packed)),
+        [
+            "a.json:1: n/a",
+            "b.tar.xz:1!! an xz file: decompress it first"
+        ]
+    );
+    // Blocks of a tape end with zeros.
+    let filled = [gzip(line("a").as_bytes()), vec![0; 1000]].concat();
+    assert_eq!(summary(&filled), ["1: n/a"]);
+    let both = [filled, gzip(line("b").as_bytes())].concat();
+    assert_eq!(summary(&both), ["1: n/a", "1 event 2: n/b"]);
+    let begun = [
+        b"\x50\x2a\x4d\x18\x01\0\0\0x".to_vec(),
+        zstd(line("a").as_bytes()),
+    ];
+    assert_eq!(summary(&begun.concat()), ["1: n/a"]);
 }
 
 /// A stream of this many zeros.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::{RECORD_BYTES_MAX, YAML_DOCUMENT_BYTES_MAX};
-use super::{check, event, line, list, pretty, summary, value, yaml};
+use super::super::{Found, RECORD_BYTES_MAX, YAML_DOCUMENT_BYTES_MAX};
+use super::{check, event, found, line, list, pretty, summary, value, yaml};
 
 #[test]
 fn every_form_is_told_by_its_content() {
@@ -51,6 +51,31 @@ fn every_form_is_told_by_its_content() {
             .map(|it| &**it),
     );
     check(format!("---\n{a}\n---\n{b}"), &["2: n/a", "4: n/b"]);
+    // YAML in flow style.
+    check(
+        format!("kind: List\nitems:\n- {a}\n- {b}\n"),
+        &["3: n/a", "4: n/b"],
+    );
+    check(format!("kind: List\nitems: [{a},{b}]\n"), &both);
+    check(
+        format!("{}- {b}\n", yaml(&json!({"items": [value("a")]}))),
+        &["2: n/a", "14: n/b"],
+    );
+    check(
+        "items:\n- {kind: Event, metadata: {name: a, namespace: n},\n  involvedObject: {kind: Pod}}\n- kind: Event\n  metadata: {name: b}\n- {kind: Event, regarding: {name: p},\n  metadata: {name: c}}\n",
+        &[
+            "2: n/a NoTime",
+            "4: default/b NoTime",
+            "6: default/c NoTime",
+        ],
+    );
+    // In colours.
+    for text in [pretty(&two), yaml(&two)] {
+        let expected = summary(text.as_bytes());
+        let (before, behind) = ("\u{1b}[1;39m", "\u{1b}[0m\u{1b}]8;;x\u{7}\n");
+        let coloured = before.to_owned() + &text.replace('\n', &(behind.to_owned() + before));
+        assert_eq!(summary(coloured.as_bytes()), expected, "from {coloured}");
+    }
     check(
         "items:\n  - involvedObject: {kind: Pod}\n    lastTimestamp: \"2026-01-01T00:00:00Z\"\n    metadata: {name: a}\n",
         &["2: default/a"],
@@ -150,26 +175,35 @@ fn other_text_costs_nothing() {
 
 #[test]
 fn lines_of_other_programs_within_an_event_are_cut_out() {
-    let stderr = "E0216 11:02:03.123456     410 memcache.go:287] couldn't get it\n";
-    for form in [pretty(&list(&["a", "b"])), yaml(&list(&["a", "b"]))] {
-        let lines: Vec<_> = form.split_inclusive('\n').collect();
-        for at in 1..lines.len() {
-            let input = [
-                lines[..at].concat(),
-                stderr.to_owned(),
-                lines[at..].concat(),
-            ]
-            .concat();
-            let found = summary(input.as_bytes());
-            let names: Vec<_> = found
-                .iter()
-                .map(|it| {
-                    it.split([' ', ':'])
-                        .filter(|it| it.starts_with("n/"))
-                        .collect::<String>()
-                })
-                .collect();
-            assert_eq!(names, ["n/a", "n/b"], "{found:?} from {input}");
+    let (json, block) = (pretty(&list(&["a", "b"])), yaml(&list(&["a", "b"])));
+    for (stderr, forms) in [
+        (
+            "E0216 11:02:03.123456     410 memcache.go:287] couldn't get it\n",
+            &[&json, &block][..],
+        ),
+        ("WARN: client-side throttling\n", &[&json, &block]),
+        ("note: slow\n\nweb-1: Pulling\n", &[&json, &block]),
+        ("{\"level\":\"warn\",\"msg\":\"x\"}\n", &[&json]),
+        ("[W] slow\n", &[&json]),
+    ] {
+        for form in forms {
+            let lines: Vec<_> = form.split_inclusive('\n').collect();
+            for at in 1..lines.len() {
+                let input = [
+                    lines[..at].concat(),
+                    stderr.to_owned(),
+                    lines[at..].concat(),
+                ]
+                .concat();
+                let events: Vec<_> = found(input.as_bytes())
+                    .into_iter()
+                    .map(|found| match found {
+                        Found::Record(record) => record.event.map(|it| Value::Object(it.body)),
+                        other => panic!("{other:?} from {input}"),
+                    })
+                    .collect();
+                assert_eq!(events, [Ok(value("a")), Ok(value("b"))], "from {input}");
+            }
         }
     }
     let input = pretty(&value("a")).replace(
@@ -249,6 +283,32 @@ fn a_damaged_event_costs_itself_alone() {
         "{found:?}"
     );
     assert!(found[1].starts_with("15! not YAML: "), "{found:?}");
+    // A tab is no indentation.
+    let found = summary(text.replace("  reason", "\treason").as_bytes());
+    assert!(
+        found.len() == 3 && found.iter().all(|it| it.contains("! not YAML: ")),
+        "{found:?}"
+    );
+    // The beginning is missing, as in the last lines of a log.
+    for text in [pretty(&list(&["a", "b"])), yaml(&list(&["a", "b"]))] {
+        let lines: Vec<_> = text.split_inclusive('\n').collect();
+        let of = |part| {
+            lines
+                .iter()
+                .position(|line| line.contains(part))
+                .expect(part)
+        };
+        for from in of("involvedObject")..=of("reason") {
+            let found = summary(lines[from..].concat().as_bytes());
+            assert!(
+                found.len() == 2
+                    && found[0].ends_with("! its beginning is missing")
+                    && found[1].ends_with(": n/b"),
+                "{found:?} from {}",
+                lines[from..].concat()
+            );
+        }
+    }
     // A damaged object of another kind is not reported.
     check(
         format!("{{\"kind\":\"PodList\",\"items\":[{{\"metadata\":{{\"name\"\n{a}"),
@@ -313,6 +373,13 @@ fn what_is_no_event_is_said_to_be_what_it_is() {
         ("<!doctype html><html>".to_owned(), "a page of HTML"),
         ("BZh91AY".to_owned(), "a bzip2 file: decompress it first"),
         ("7".to_owned(), "text of something else"),
+        ("\n\n<!-- saved -->\n<html>".to_owned(), "a page of HTML"),
+        ("LASTSEEN   FIRSTSEEN   COUNT   NAME\n1m   2m   3   a\n".to_owned(), "a table, as printed for people; -o json and -o yaml print events"),
+        ("event/web-0.1\nevent/web-0.2\n".to_owned(), "names of events; -o json and -o yaml print events"),
+        ("No resources found in default namespace.\n".to_owned(), "kubectl's word that it found none"),
+        ("Error from server (Forbidden): events is forbidden\n".to_owned(), "kubectl's word that the server refused"),
+        ("Name:   web-0\nLabels:  app=web\nEvents:\n  Type   Reason\n".to_owned(), "a description, as printed for people; -o json and -o yaml print events"),
+        ("apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n".to_owned(), "YAML or text of something else"),
         ("{\"a\": 1}".to_owned(), "JSON of something else"),
         // A JSON schema of events.
         (json!({"properties": {"involvedObject": {"$ref": "#/x", "description": "y"}, "message": {"type": "string"}}}).to_string(), "JSON of something else"),
@@ -422,7 +489,7 @@ fn owners_are_left_out_and_said() {
 fn an_event_without_a_name_always_gets_the_same() {
     let mut one = value("a");
     let mut names = Vec::new();
-    for (object, begin) in [("web-0", "web-0."), ("Web:0", "event."), ("", "event.")] {
+    for (object, begin) in [("web-0", "web-0.x"), ("Web:0", "event.x"), ("", "event.x")] {
         one["metadata"] = json!({"namespace": "n", "generateName": "x-"});
         one["involvedObject"]["name"] = object.into();
         let name = event(one.to_string().as_bytes())["metadata"]["name"].clone();
@@ -432,6 +499,8 @@ fn an_event_without_a_name_always_gets_the_same() {
             name.starts_with(begin) && name.len() == begin.len() + 16,
             "{name}"
         );
+        // client-go's names have a clock in this place.
+        assert_eq!(tidings_core::reading::name_clock(&name), None);
         names.push(name);
         one["metadata"]["uid"] = "another".into();
         names.push(event(one.to_string().as_bytes())["metadata"]["name"].to_string());
@@ -474,6 +543,20 @@ type: on
             "metadata": {"name": "a"},
         })
     );
+}
+
+#[test]
+fn the_last_of_two_equal_keys_counts() {
+    let mut expected = value("a");
+    expected["reason"] = "Killing".into();
+    let (json, block) = (line("a"), yaml(&list(&["a"])));
+    for text in [
+        json.replacen('{', "{\"reason\":\"first\",", 1),
+        block.replace("  reason:", "  reason: first\n  reason:"),
+    ] {
+        let text = text.replace("Pulled", "Killing");
+        assert_eq!(event(text.as_bytes()), expected, "from {text}");
+    }
 }
 
 #[test]
