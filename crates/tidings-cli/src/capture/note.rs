@@ -20,6 +20,8 @@ pub enum Note {
     Unnamed,
     /// Owners, finalizers, or a deletion in another cluster were removed.
     Owners,
+    /// Another version of the event was read before.
+    OtherVersion,
 }
 
 /// A clause that follows a number of events.
@@ -40,6 +42,9 @@ impl fmt::Display for Note {
             Self::Unnamed => "without a name, which got one made of the content",
             Self::Owners => {
                 "with owners, finalizers or a deletion of another cluster, which were left out"
+            }
+            Self::OtherVersion => {
+                "of which another version was read before; import keeps the first, --file the newest"
             }
         })
     }

@@ -446,6 +446,22 @@ fn captures_are_read_without_a_server() {
         "{ran:?}"
     );
 
+    // Of several versions of an event the newest is shown, whatever their order.
+    for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {
+        let versions = order.map(|count| {
+            let mut version = event("v");
+            version["count"] = count.into();
+            version["lastTimestamp"] = format!("2024-01-01T00:0{count}:00Z").into();
+            json!({"type": "MODIFIED", "object": version}).to_string()
+        });
+        write(&folder, "versions.jsonl", &versions.join("\n"));
+        let ran = run(&["events", "--file", &path("versions.jsonl"), "-o", "json"]);
+        let shown: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        assert_eq!(shown["items"][0]["count"], 3, "{order:?}: {ran:?}");
+        let said = "2 events of which another version was read before";
+        assert!(ran.stderr.contains(said), "{ran:?}");
+    }
+
     let ran = run(&["events", "--file", &path("notes.txt")]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(

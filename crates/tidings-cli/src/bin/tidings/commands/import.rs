@@ -6,6 +6,7 @@
 
 mod create;
 mod lanes;
+mod versions;
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -165,7 +166,8 @@ fn tell_report(report: &Report, is_told: bool) {
 }
 
 /// Creates the events of captures with a client, and prints which could not be read. Existing
-/// events are not mentioned, because a bundle may have an event more than once.
+/// events are not mentioned, because a bundle may have an event more than once. Of several versions
+/// of an event the newest stays.
 ///
 /// # Errors
 /// [`CommandError`] says which capture cannot be opened, or that none has an event.
@@ -179,7 +181,7 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
     };
     let length = check(files).map_err(failed)?;
     let creator = Creator::connect(client).await;
-    let creator = creator.map_err(|stop| failed(stop.into()))?;
+    let creator = creator.map_err(|stop| failed(stop.into()))?.keep_newest();
     let progress = progress(length);
     let found = read(files.to_vec(), &progress);
     let found = found.map_err(|error| failed(StartError::Thread(error)))?;

@@ -28,7 +28,7 @@ pub(crate) enum Stranger {
     #[error("{status}, a redirect to {location}, in place of an API server's answer")]
     Redirect {
         status: StatusCode,
-        /// The redirect's address without its query, which may contain secrets.
+        /// The redirect's address without its query and its user, which may contain secrets.
         location: String,
     },
     #[error("{status} with {content} in place of an API server's answer")]
@@ -62,6 +62,24 @@ pub(crate) fn check_object(body: &[u8]) -> Result<(), Stranger> {
     is_one
         .then_some(())
         .ok_or(Stranger::Form("a kind and an apiVersion"))
+}
+
+/// Checks that the body of a successful answer to a create is the event of this name, or a Status
+/// of success, as client-go does.
+///
+/// # Errors
+/// Another object, or a Status of failure, which is then the request's error.
+pub(crate) fn check_created(body: &[u8], name: &str) -> kube::Result<()> {
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    let is_event = answer["kind"] == "Event" && answer["metadata"]["name"] == name;
+    let is_status = answer["kind"] == "Status" && answer["apiVersion"] == "v1";
+    if is_event || is_status && answer["status"] == "Success" {
+        return Ok(());
+    }
+    match serde_json::from_value(answer) {
+        Ok(status) if is_status => Err(kube::Error::Api(status)),
+        _ => Err(Stranger::Form("the created event").into_error()),
+    }
 }
 
 /// Returns the answer to a request for `path`, if it comes from an API server. Any other error
@@ -128,8 +146,9 @@ async fn refusal(answer: Response<Body>) -> Response<Body> {
     } else {
         format!("{}: {said}", head.status)
     };
+    // With a reason, because client-go takes a 409 without one for AlreadyExists.
     let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unknown",
         "message": message, "code": head.status.as_u16(),
     });
     head.headers.remove(CONTENT_LENGTH);
@@ -167,7 +186,14 @@ fn content(headers: &HeaderMap) -> String {
 
 fn location(headers: &HeaderMap) -> String {
     let text = text(headers, LOCATION);
-    match text.split(['?', '#']).next().unwrap_or_default() {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let (before, rest) = text.split_at(text.find("//").map_or(0, |at| at + 2));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let location = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{before}{host}{path}"),
+        None => text.to_owned(),
+    };
+    match location.as_str() {
         "" => "nowhere".to_owned(),
         location => bounded(location, HEADER_CHARS_MAX),
     }
@@ -263,7 +289,10 @@ mod tests {
             let answer = Response::builder()
                 .status(code)
                 .header(CONTENT_TYPE, content)
-                .header(LOCATION, "https://login.example/start?state=secret");
+                .header(
+                    LOCATION,
+                    "https://user:secret@login.example/start?state=secret",
+                );
             let answer = answer.body(Body::from(body.as_bytes().to_vec())).unwrap();
             let judged = judged(path, answer).await;
             match expected {
@@ -308,12 +337,19 @@ mod tests {
                 "403 Forbidden: no",
             ),
             (
+                409,
+                "text/html",
+                "<h1>Conflict</h1>",
+                &format!("409 Conflict {instead}"),
+            ),
+            (
                 500,
                 "application/json",
                 r#"{"error": "secret"}"#,
                 "500 Internal Server Error with application/json in place of an API server's answer",
             ),
         ] {
+            let is_page = body != status;
             let answer = Response::builder()
                 .status(code)
                 .header(CONTENT_TYPE, content);
@@ -323,6 +359,52 @@ mod tests {
             let body = judged.into_body().collect_bytes().await.unwrap();
             let status: kube::core::Status = serde_json::from_slice(&body).unwrap();
             assert_eq!((status.code, status.message.as_str()), (code, expected));
+            // A page is not taken for AlreadyExists.
+            assert_ne!(status.reason.is_empty(), is_page, "{code} {content}");
+        }
+    }
+
+    #[test]
+    fn a_created_event_is_the_one_that_was_sent() {
+        let refused = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}"#;
+        let other = "an answer without the created event in place of an API server's";
+        for (body, expected) in [
+            (
+                r#"{"kind": "Event", "apiVersion": "v1", "metadata": {"name": "a"}}"#,
+                "",
+            ),
+            (
+                r#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#,
+                "",
+            ),
+            (
+                r#"{"kind": "Event", "apiVersion": "v1", "metadata": {"name": "b"}}"#,
+                other,
+            ),
+            (
+                r#"{"kind": "EventList", "apiVersion": "v1", "items": []}"#,
+                other,
+            ),
+            (
+                r#"{"kind": "LoginRequest", "apiVersion": "auth.example/v1"}"#,
+                other,
+            ),
+            (
+                r#"{"kind": "Status", "apiVersion": "auth.example/v1", "status": "Success"}"#,
+                other,
+            ),
+            ("<html></html>", other),
+            (refused, "403 Forbidden"),
+        ] {
+            let why = match check_created(body.as_bytes(), "a") {
+                Ok(()) => String::new(),
+                Err(kube::Error::Api(status)) => format!("{} {}", status.code, status.reason),
+                Err(error) => super::super::super::text::with_sources(&error),
+            };
+            assert!(
+                why.contains(expected) && why.is_empty() == expected.is_empty(),
+                "{why} from {body}"
+            );
         }
     }
 

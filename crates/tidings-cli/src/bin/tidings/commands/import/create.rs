@@ -2,7 +2,8 @@
 //!
 //! [`RetryPolicy`] decides about retries. Once all tries of one event had no answer, or the
 //! credentials were rejected, no more events are sent, because each would take as long and fail,
-//! too.
+//! too. Several versions of an event may be read: the server keeps the first, or the newest if that
+//! is asked for.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -10,12 +11,14 @@ use std::time::Duration;
 use super::super::cluster::{
     STRANGER_HINT, UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources,
 };
-use super::super::connection::answer::{Stranger, check_object};
+use super::super::connection::answer::{Stranger, check_created};
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
+use serde_json::Value;
 use tidings_cli::capture::Event;
 use tidings_cli::capture::report::Outcome;
+use tidings_cli::event;
 use tidings_core::{
     OccurrenceKind, RetryClass, RetryPolicy, StatusFailure, WriteError, WriteErrorKind,
 };
@@ -74,6 +77,8 @@ pub(crate) struct Creator {
     client: Client,
     retries: RetryPolicy,
     stop: watch::Sender<Option<Stop>>,
+    /// Whether a newer version of an event replaces the one that is there.
+    is_newest_kept: bool,
 }
 
 impl Creator {
@@ -108,7 +113,14 @@ impl Creator {
             client,
             retries,
             stop: watch::Sender::new(None),
+            is_newest_kept: false,
         })
+    }
+
+    /// Lets the newest of several versions of an event stay, whatever their order.
+    pub(crate) fn keep_newest(mut self) -> Self {
+        self.is_newest_kept = true;
+        self
     }
 
     /// Stops sending: all further events, and those without an answer yet, are
@@ -146,9 +158,8 @@ impl Creator {
 
     async fn try_create(&self, event: Event) -> Outcome {
         let path = format!("/api/v1/namespaces/{}/events", event.namespace);
-        let body = serde_json::Value::Object(event.body)
-            .to_string()
-            .into_bytes();
+        let name = event.name;
+        let body = Value::Object(event.body).to_string().into_bytes();
         let parameters = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
@@ -168,7 +179,7 @@ impl Creator {
                 .client
                 .request_text(request)
                 .await
-                .and_then(|text| check_object(text.as_bytes()).map_err(Stranger::into_error));
+                .and_then(|text| check_created(text.as_bytes(), &name));
             let Err(failure) = answer else {
                 return Outcome::Created;
             };
@@ -181,6 +192,14 @@ impl Creator {
             };
             match self.retries.classify(&error, OccurrenceKind::Create) {
                 RetryClass::AlreadyExists if may_be_ours => return Outcome::Created,
+                RetryClass::AlreadyExists if self.is_newest_kept => {
+                    let replaced = self.replace_older(&format!("{path}/{name}"), body).await;
+                    return match replaced {
+                        Ok(()) => Outcome::AlreadyThere,
+                        Err(kube::Error::Api(status)) => answered(&status),
+                        Err(error) => refused(400, "BadRequest", &with_sources(&error)),
+                    };
+                }
                 RetryClass::AlreadyExists => return Outcome::AlreadyThere,
                 RetryClass::Transient { retry_after } if tries < tries_max => {
                     may_be_ours |= error.may_have_been_written();
@@ -201,6 +220,28 @@ impl Creator {
                 }
             }
         }
+    }
+
+    /// Replaces the event at a path by this version if it is newer: last seen later, or at
+    /// the same time more often.
+    async fn replace_older(&self, path: &str, body: Vec<u8>) -> kube::Result<()> {
+        let version = |value: Value| {
+            let event = event::Event::new(value);
+            (event.last_seen(), event.count())
+        };
+        let ask = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let there: Value = self.client.request(ask).await?;
+        let own: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        if version(own) > version(there) {
+            let put = http::Request::put(path)
+                .header(http::header::CONTENT_TYPE, "application/json")
+                .body(body)
+                .map_err(kube::Error::HttpError)?;
+            self.client.request::<Value>(put).await?;
+        }
+        Ok(())
     }
 }
 
@@ -279,7 +320,14 @@ mod tests {
                         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
                         "message": "said so", "details": {"retryAfterSeconds": 1, "causes": [{"field": "reason"}]},
                     });
-                    let body = Body::from(status.to_string().into_bytes());
+                    let event =
+                        json!({"kind": "Event", "apiVersion": "v1", "metadata": {"name": "a"}});
+                    let answer = if code < 300 && reason.is_empty() {
+                        event
+                    } else {
+                        status
+                    };
+                    let body = Body::from(answer.to_string().into_bytes());
                     Ok(http::Response::builder()
                         .status(code)
                         .body(body)
@@ -296,6 +344,7 @@ mod tests {
             client,
             retries: retries(),
             stop: watch::Sender::new(None),
+            is_newest_kept: false,
         };
         let event = Event {
             namespace: "n".to_owned(),
@@ -325,7 +374,7 @@ mod tests {
             message: "said so".to_owned(),
             fields: vec!["reason".to_owned()],
         };
-        let cases: [(&'static [Answer], Outcome, usize); 8] = [
+        let cases: [(&'static [Answer], Outcome, usize); 10] = [
             (&[CREATED], Outcome::Created, 1),
             (
                 &[Some((503, "")), Some((429, "")), None, CREATED],
@@ -338,6 +387,13 @@ mod tests {
             (&[None, EXISTS], Outcome::Created, 2),
             (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
             (&[Some((403, "Forbidden"))], refused(403, "Forbidden"), 1),
+            // A page in place of an API server's answer, and a success that is none.
+            (
+                &[Some((409, "Unknown"))],
+                refused(409, "Unknown"),
+                TRIES as usize,
+            ),
+            (&[Some((200, "Invalid"))], refused(200, "Invalid"), 1),
             (
                 &[Some((503, "ServiceUnavailable"))],
                 refused(503, "ServiceUnavailable"),
@@ -369,6 +425,7 @@ mod tests {
             client,
             retries: retries(),
             stop: watch::Sender::new(None),
+            is_newest_kept: false,
         };
         let event = Event {
             namespace: "n".to_owned(),

@@ -13,6 +13,7 @@ use tidings_cli::capture::{Event, Found, Note, Record};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::create::Creator;
+use super::versions::Versions;
 
 /// Events that are created at the same time.
 const LANES: usize = 16;
@@ -75,6 +76,7 @@ async fn distribute(
 ) {
     let room = Arc::new(Semaphore::new(UNITS));
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    let mut versions = Versions::default();
     while let Some((input, found)) = next(creator, &mut found).await {
         let (place, outcome) = match found {
             Found::Record(record) => {
@@ -82,11 +84,14 @@ async fn distribute(
                     place,
                     length,
                     event,
-                    notes,
+                    mut notes,
                     ..
                 } = record;
                 match event {
                     Ok(event) => {
+                        if versions.add(&event) {
+                            notes.push(Note::OtherVersion);
+                        }
                         let place = format!("{input}:{place} {}/{}", event.namespace, event.name);
                         let units = (length / UNIT + 1).min(UNITS);
                         let units = u32::try_from(units).unwrap_or(u32::MAX);

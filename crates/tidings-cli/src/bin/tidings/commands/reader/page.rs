@@ -206,8 +206,8 @@ impl Reader {
             return Err(kube::Error::Api(Box::new(refusal(status, &body))));
         }
         let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-        if !list.kind.ends_with("List") {
-            return Err(Stranger::Form("a list").into_error());
+        if !matches!(list.kind.as_str(), "EventList" | "List") {
+            return Err(Stranger::Form("a list of events").into_error());
         }
         Ok(Page {
             events: list
