@@ -21,6 +21,7 @@ struct Asked {
     /// The path with its query.
     path: String,
     authorization: Option<String>,
+    proxy_authorization: Option<String>,
 }
 
 /// A stub's answer: the status line's code and reason, further header lines, and the body.
@@ -69,6 +70,7 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
         let mut asked = Asked {
             path: path.to_owned(),
             authorization: None,
+            proxy_authorization: None,
         };
         let mut length = 0;
         loop {
@@ -79,6 +81,7 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<Asked>>, answer: &dyn Fn(&Asked) -> 
             };
             match name.to_ascii_lowercase().as_str() {
                 "authorization" => asked.authorization = Some(value.to_owned()),
+                "proxy-authorization" => asked.proxy_authorization = Some(value.to_owned()),
                 "content-length" => length = value.parse().unwrap(),
                 _ => {}
             }
@@ -168,6 +171,14 @@ fn only_an_api_server_is_believed() {
             );
         }
     }
+    // A list of other objects is no list of events.
+    let pods = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []});
+    let stub = Stub::start(move |_| json_answer("200 OK", &pods));
+    let ran = run(&["events", "-A", &stub.server("")]);
+    assert!(
+        ran.code == Some(3) && ran.stderr.contains("without a list of events"),
+        "{ran:?}"
+    );
 }
 
 /// A proxy's error page, while its server restarts, is retried and shown in one line.
@@ -292,7 +303,8 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: program, interactiveMode: Never, args: [v1]}}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: '', interactiveMode: Never}}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program, interactiveMode: Never, args: [v1], env: [{name: '', value: a}]}}", false),
-    ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program, interactiveMode: Never, args: [info], provideClusterInfo: true, env: [{name: SECRET, value: x}]}}", true),
+    ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program, interactiveMode: Never, args: [info], provideClusterInfo: true, env: [{name: SECRET, value: x, valueFrom: {a: 1}}]}}", true),
+    ("{server: https://S, certificate-authority-data: CA}", "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./program, interactiveMode: Sometimes, args: [v1]}}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{token: T, exec: {apiVersion: client.authentication.k8s.io/v1, command: /missing, interactiveMode: Never}}", true),
     ("{server: https://S, certificate-authority-data: CA}", "{auth-provider: {name: gcp, config: {access-token: T}}}", false),
     ("{server: https://S, certificate-authority-data: CA}", "{auth-provider: {name: other}}", false),
@@ -303,6 +315,7 @@ const KUBECONFIGS: &[(&str, &str, bool)] = &[
 const WHOLE: &[(&str, bool)] = &[
     ("GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]", true),
     ("GOOD\napiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: ''}}]", true),
+    ("GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: Foo_Bar}}]", true),
     ("GOOD\napiVersion: v2\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]", false),
     ("GOOD\napiVersion: v1\nkind: Pod\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]", false),
     ("GOOD\ncurrent-context: c\npreferences: {}\nextensions: null\ncontexts: [{name: c, context: {cluster: c, user: u}}, {name: half, context: {user: u}}, {name: none}]", true),
@@ -314,6 +327,8 @@ const WHOLE: &[(&str, bool)] = &[
     ("GOOD\ncurrent-context: c\ncontexts: {}", false),
     ("GOOD\ncurrent-context: 1\ncontexts: [{name: '1', context: {cluster: c, user: u}}]", false),
     ("\u{feff}GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]", true),
+    ("GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: T}}, {name: v, user: {exec: {command: x, interactiveMode: Sometimes}}}]", true),
+    ("GOOD\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n---\n{", true),
     ("just a text", false),
     ("{", false),
 ];
@@ -399,7 +414,7 @@ echo "{{\"apiVersion\": \"client.authentication.k8s.io/$version\", \"kind\": \"E
         (format!("{cluster} {user}"), text, *works)
     });
     let whole = WHOLE.iter().map(|(text, works)| {
-        let filled = text.replace("GOOD", &good);
+        let filled = filled(text).replace("GOOD", &good);
         ((*text).to_owned(), filled, *works)
     });
     let kubectl = programs::kubectl();
@@ -758,6 +773,25 @@ fn a_user_who_may_read_one_group_of_events_reads_that() {
                 "{allowed} {verb:?}: {ran:?}"
             );
         }
+    }
+}
+
+/// Without TLS a proxy forwards the request itself: many refuse tunnels to other ports than 443.
+#[test]
+fn a_proxy_forwards_requests_without_tls() {
+    let list = json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []});
+    let stub = Stub::start(move |_| json_answer("200 OK", &list));
+    for server in ["http://api.invalid:8080", "http://api.invalid"] {
+        let mut command = tidings(&["events", "-A", &format!("--server={server}")]);
+        let proxy = format!("http://user:secret@{}", stub.address);
+        command.env("HTTP_PROXY", proxy).env("NO_PROXY", "");
+        let ran: Ran = command.output().unwrap().into();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let asked = stub.asked.lock().unwrap().pop().unwrap();
+        let path = format!("{server}/api/v1/events");
+        assert!(asked.path.starts_with(&path), "{asked:?}");
+        let login = format!("Basic {}", STANDARD.encode("user:secret"));
+        assert_eq!(asked.proxy_authorization, Some(login));
     }
 }
 

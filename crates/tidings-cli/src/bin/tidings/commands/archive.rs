@@ -28,6 +28,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
 
 use super::cluster::tell;
+use super::connection::program;
 use super::data_dir::{self, DataDirError};
 use super::serve::audit::AuditFlags;
 use super::serve::limits::LimitFlags;
@@ -211,6 +212,7 @@ pub(crate) struct Args {
 
 /// Runs the archive; returns the exit code.
 pub(crate) async fn run(args: Args) -> ExitCode {
+    program::run_in_server();
     serve::start_logging(args.log_format);
     let done = match (args.forget.clone(), args.import.clone()) {
         (Some(name), _) => forget(&args.data_dir, &name).map(|()| ENDED),

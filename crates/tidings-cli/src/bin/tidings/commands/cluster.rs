@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Once;
 use std::time::Duration;
 
-use clap::builder::{StringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, StringValueParser, TypedValueParser};
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
 use tidings_cli::printer::PrintError;
@@ -15,6 +15,7 @@ use super::connection;
 use super::connection::answer::Stranger;
 use super::kubeconfig;
 use super::kubeconfig::chosen::{Chosen, Names, authorities_in, without_credentials};
+use super::text::UNSUPPORTED;
 pub(crate) use super::text::{one_line, tell, with_sources};
 
 /// Success.
@@ -41,13 +42,14 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   3    the server cannot be reached or rejects the credentials
   130  interrupted";
 
-/// The cluster and its credentials, by kubectl's flags.
+/// The cluster and its credentials, by kubectl's flags. As in kubectl, an empty value counts as
+/// absent, because scripts pass variables that may be empty.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterFlags {
     /// Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, or the cluster this runs
     /// in]
-    #[arg(long, value_name = "FILE", global = false)]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
@@ -65,7 +67,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
     /// Certificate authorities for the server's certificate, in PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     certificate_authority: Option<PathBuf>,
     /// Accept any server certificate: the connection is then insecure
     #[arg(long, conflicts_with = "certificate_authority")]
@@ -146,6 +148,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// The namespace of the context, checked only where it is used: it becomes a path segment.
+    pub(crate) fn context_namespace(&self) -> Result<String, CommandError> {
+        let found = namespace(self.client.default_namespace().to_owned());
+        found.map_err(|why| CommandError::Config(format!("the namespace of its context: {why}")))
+    }
+
     /// Waits for an answer, up to the timeout.
     pub(crate) async fn in_time<T>(
         &self,
@@ -345,6 +353,8 @@ pub(crate) const STRANGER_HINT: &str = "what stands in front of the server answe
 fn unreachable_hint(why: &str) -> &'static str {
     if why.contains("invalid HTTP version") {
         "the server seems to expect TLS: its address begins with https://"
+    } else if why.ends_with(UNSUPPORTED) {
+        "certificates may be signed with Ed25519, RSA of 2048 bits or more, or ECDSA on the curve P-256 or P-384 with SHA-256 or SHA-384"
     } else if why.contains("invalid peer certificate") {
         "name the authority of the server's certificate with --certificate-authority, and the name in it with --tls-server-name if it is another"
     } else {
@@ -428,7 +438,7 @@ impl ClusterFlags {
 
     /// Whether the flags name a cluster.
     pub(crate) fn names_cluster(&self) -> bool {
-        self.cluster.is_some()
+        self.cluster.as_deref().is_some_and(|name| !name.is_empty())
     }
 
     /// The flags for the root of the selected archive: its address without a final
@@ -477,6 +487,35 @@ impl ClusterFlags {
     /// all missing, it is that of the cluster in which the command runs: a broken file must not
     /// lead to another cluster.
     fn config_of(
+        &self,
+        paths: &[PathBuf],
+        incluster: impl FnOnce() -> Option<Config>,
+    ) -> Result<Config, CommandError> {
+        self.without_empty().filled_config_of(paths, incluster)
+    }
+
+    /// The flags without those whose value is empty.
+    fn without_empty(&self) -> Self {
+        let text = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
+        let path = |value: &Option<PathBuf>| {
+            let value = value.clone();
+            value.filter(|path| !path.as_os_str().is_empty())
+        };
+        Self {
+            kubeconfig: path(&self.kubeconfig),
+            context: text(&self.context),
+            cluster: text(&self.cluster),
+            user: text(&self.user),
+            server: text(&self.server),
+            token: text(&self.token),
+            certificate_authority: path(&self.certificate_authority),
+            tls_server_name: text(&self.tls_server_name),
+            impersonate: text(&self.impersonate),
+            ..self.clone()
+        }
+    }
+
+    fn filled_config_of(
         &self,
         paths: &[PathBuf],
         incluster: impl FnOnce() -> Option<Config>,
@@ -548,10 +587,6 @@ impl ClusterFlags {
             chosen.user.impersonate_groups = Some(self.impersonate_groups.clone());
             chosen.user.impersonate_uid = None;
             chosen.user.impersonate_user_extra = None;
-        }
-        if let Some(outside) = namespace(chosen.namespace.clone()).err() {
-            let why = format!("the namespace of its context: {outside}");
-            return Err(CommandError::Config(why));
         }
         let configured = chosen.config(|name| std::env::var(name).ok());
         let configured = configured.map_err(|why| match &self.server {

@@ -90,7 +90,8 @@ fn parse(bytes: &[u8], folder: &Path) -> Result<Kubeconfig, String> {
     let text = decoded(bytes)?;
     let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
     // client-go reads the first document.
-    let documents = serde_saphyr::from_multiple_with_options::<Value>(&text, options);
+    let text = first_document(&text);
+    let documents = serde_saphyr::from_multiple_with_options::<Value>(text, options);
     let documents =
         documents.map_err(|error| one_line(&format!("its YAML: {}", error.without_snippet())))?;
     let mut found = documents.into_iter().next().unwrap_or(Value::Null);
@@ -100,6 +101,24 @@ fn parse(bytes: &[u8], folder: &Path) -> Result<Kubeconfig, String> {
     fields::normalize(&mut found, folder)?;
     // The parser's error might contain a value.
     serde_json::from_value(found).map_err(|_| "it is no kubeconfig".to_owned())
+}
+
+/// The text up to the separator behind the first document. What follows may be of any form.
+fn first_document(text: &str) -> &str {
+    let mut has_content = false;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let is_separator = line
+            .strip_prefix("---")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+        if is_separator && has_content {
+            return &text[..at];
+        }
+        let words = line.trim();
+        has_content |= !(words.is_empty() || words == "---" || words.starts_with(['#', '%']));
+        at += line.len();
+    }
+    text
 }
 
 /// Decodes text in UTF-8, or in UTF-16 with a byte order mark.

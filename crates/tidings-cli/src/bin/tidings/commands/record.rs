@@ -204,13 +204,11 @@ async fn look_up(
     object: &Named,
     over: Instant,
 ) -> Result<(Reference, Option<Reference>), CommandError> {
+    let given = args.namespace.clone().filter(|name| !name.is_empty());
+    let namespace = given.map_or_else(|| server.context_namespace(), Ok)?;
     let look_up = LookUp {
         server,
-        namespace: args
-            .namespace
-            .as_deref()
-            .filter(|name| !name.is_empty())
-            .unwrap_or(server.client.default_namespace()),
+        namespace: &namespace,
         wait: args.wait,
         over,
         uids_over: tokio::time::sleep(args.wait / 4 * UID_QUARTERS).deadline(),

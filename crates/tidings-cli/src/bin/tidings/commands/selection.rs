@@ -113,7 +113,7 @@ impl SelectionFlags {
             Some(namespace) => namespace.to_owned(),
             // Events about cluster-scoped objects may be in any namespace.
             None if kinds.any(|kind| !kind.namespaced) => String::new(),
-            None => server.client.default_namespace().to_owned(),
+            None => server.context_namespace()?,
         };
         let tree = self.tree.then_some(namespace.as_str());
         filter.targets = objects::targets(&server, found, tree).await?;

@@ -30,6 +30,7 @@ use tracing_subscriber::EnvFilter;
 
 use self::security::FileError;
 use super::cluster::tell;
+use super::connection::program;
 use super::data_dir::{self, DataDirError};
 use super::terminal;
 
@@ -179,6 +180,7 @@ fn filter(default: &str) -> EnvFilter {
 
 /// Runs the server; returns the exit code.
 pub(crate) async fn run(args: Args) -> ExitCode {
+    program::run_in_server();
     start_logging(args.log_format);
     match serve(args).await {
         Ok(()) => ExitCode::from(ENDED),

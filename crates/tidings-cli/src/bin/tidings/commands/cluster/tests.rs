@@ -53,6 +53,22 @@ fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
     for (paths, words, expected) in [
         (vec![&missing, &good], &[] as &[&str], Some(chosen)),
         (vec![&good, &missing], &[], Some(chosen)),
+        // As in kubectl, an empty flag is none.
+        (
+            vec![&good],
+            &[
+                "--kubeconfig=",
+                "--context=",
+                "--cluster=",
+                "--user=",
+                "--server=",
+                "--token=",
+                "--certificate-authority=",
+                "--tls-server-name=",
+                "--as=",
+            ],
+            Some(chosen),
+        ),
         (vec![&missing, &empty], &[], Some(around)),
         (vec![], &[], Some(around)),
         (vec![&missing], &["--context", "one"], None),

@@ -4,10 +4,15 @@
 //! kube's own code is not used: it waits for the program without a timeout, passes it the command's
 //! input, and shows its output if it fails.
 //!
-//! Invariants: no thread waits for a program. A program is killed, with its children, after its
-//! timeout or when the wait is cancelled. Its output and arguments are in no error, because both
-//! may contain secrets.
+//! Where a person can answer it on a terminal, a program is waited for as long as it runs, as by
+//! kubectl: it may wait for a login in a browser. In a server, and without a terminal, it has a
+//! timeout.
+//!
+//! Invariants: no thread waits for a program. A program is killed after its timeout or when the
+//! wait is cancelled; without a person, with its children. Its output and arguments are in no
+//! error, because both may contain secrets.
 
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
@@ -20,16 +25,20 @@ use jiff::Timestamp;
 use kube::config::{ExecConfig, ExecInteractiveMode};
 use serde::Deserialize;
 use serde_json::json;
+use serde_saphyr::DuplicateKeyPolicy;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::super::text::one_line;
+use super::super::text::{one_line, tell};
 use group::Group;
 
-/// Timeout of a program. It leaves time for a person to answer a question of the program.
+/// Timeout of a program that no person can answer.
 const TIME: Duration = Duration::from_secs(60);
+
+/// How long a person waits for a program without a word.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// Maximum bytes of a program's output.
 const PRINTED_MAX: u64 = 1 << 20;
@@ -45,6 +54,19 @@ static BEGINNERS: Semaphore = Semaphore::const_new(BEGUN_AT_ONCE);
 
 /// Whether the command itself reads standard input.
 static IS_INPUT_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a server, whose programs no person answers.
+static IS_SERVER: AtomicBool = AtomicBool::new(false);
+
+/// Gives every program a timeout and its own process group, also where the server has a terminal.
+pub(crate) fn run_in_server() {
+    IS_SERVER.store(true, Ordering::Relaxed);
+}
+
+/// Whether a person can answer programs, also where standard input is something else.
+fn is_attended() -> bool {
+    !IS_SERVER.load(Ordering::Relaxed) && File::open("/dev/tty").is_ok()
+}
 
 /// Withholds standard input from all programs, because the command reads it.
 pub(crate) fn take_input() {
@@ -137,13 +159,19 @@ struct Status {
 #[derive(Clone)]
 pub(super) struct Program {
     exec: ExecConfig,
+    /// The timeout, unless a person attends.
     time: Duration,
+    is_attended: bool,
 }
 
 impl Program {
     /// Makes the program of a kubeconfig, which has been checked.
     pub(super) fn new(exec: ExecConfig) -> Self {
-        Self { exec, time: TIME }
+        Self {
+            exec,
+            time: TIME,
+            is_attended: is_attended(),
+        }
     }
 
     /// A key of the program and its arguments. Programs with equal keys share their credentials.
@@ -160,7 +188,11 @@ impl Program {
             interactive_mode: Some(ExecInteractiveMode::Never),
             ..ExecConfig::default()
         };
-        Self { exec, time }
+        Self {
+            exec,
+            time,
+            is_attended: false,
+        }
     }
 
     /// Runs the program, and waits for its credentials.
@@ -168,13 +200,24 @@ impl Program {
         let name = self.exec.command.as_deref().unwrap_or_default();
         let is_answered = self.is_answered(name)?;
         let command = self.command(name, is_answered);
-        let mut printing = pin!(printed(command, !is_answered));
+        let has_group = !(is_answered || self.is_attended);
+        let mut printing = pin!(printed(command, has_group));
         let beginner = BEGINNERS.acquire().await;
         let begun = timeout(self.time.min(BEGINNING), &mut printing).await;
         drop(beginner);
         let rest = self.time.saturating_sub(BEGINNING);
         let done = match begun {
             Ok(done) => Ok(done),
+            Err(_) if self.is_attended => {
+                if let Ok(done) = timeout(SILENCE, &mut printing).await {
+                    Ok(done)
+                } else {
+                    tell(&format!(
+                        "waiting for the program {name:?}, which gives out credentials"
+                    ));
+                    Ok(printing.await)
+                }
+            }
             Err(_) => timeout(rest, printing).await,
         };
         let done = done.map_err(|_| ProgramError::Late {
@@ -228,8 +271,8 @@ impl Program {
         }
     }
 
-    /// The command line of the program. Unless a person answers it, it gets its own process group:
-    /// then all of it can be killed, and it cannot read from a terminal.
+    /// The command line of the program. Unless a person attends, it gets its own process group: then
+    /// all of it can be killed, and it cannot read from a terminal.
     fn command(&self, name: &str, is_answered: bool) -> Command {
         let mut spec = json!({"interactive": is_answered});
         if let Some(cluster) = &self.exec.cluster {
@@ -258,7 +301,7 @@ impl Program {
             .stderr(Stdio::inherit())
             .kill_on_drop(true);
         #[cfg(unix)]
-        if !is_answered {
+        if !(is_answered || self.is_attended) {
             command.process_group(0);
         }
         command
@@ -270,7 +313,10 @@ impl Program {
         let unreadable = || ProgramError::Unreadable { name: name() };
         // Some programs print YAML, which client-go accepts.
         let text = std::str::from_utf8(text).map_err(|_| unreadable())?;
-        let printed: Printed = serde_saphyr::from_str(text).map_err(|_| unreadable())?;
+        let options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::LastWins };
+        let printed = serde_saphyr::from_multiple_with_options::<Printed>(text, options);
+        let printed = printed.map_err(|_| unreadable())?.into_iter().next();
+        let printed = printed.ok_or_else(unreadable)?;
         if printed.kind != "ExecCredential" {
             return Err(unreadable());
         }
@@ -405,6 +451,12 @@ mod tests {
             // The output is YAML.
             ("{token: t}", Some("Bearer t"), None, None),
             (
+                r#"{"token": "s", "token": "t"}"#,
+                Some("Bearer t"),
+                None,
+                None,
+            ),
+            (
                 "{token: t, clientCertificateData: c, clientKeyData: k}",
                 Some("Bearer t"),
                 Some("c k"),
@@ -438,8 +490,12 @@ mod tests {
             install_hint: Some("Install it:\n  apt install it\n".to_owned()),
             ..ExecConfig::default()
         };
-        let time = PATIENCE;
-        let error = Program { exec, time }.run().await.err().unwrap();
+        let program = Program {
+            exec,
+            time: PATIENCE,
+            is_attended: false,
+        };
+        let error = program.run().await.err().unwrap();
         let text = error.to_string();
         assert!(text.starts_with("the program \"/not/there\""), "{text}");
         assert!(text.ends_with(" (Install it:   apt install it)"), "{text}");
@@ -485,6 +541,17 @@ mod tests {
         let program = Program::of_shell("sleep 60", Duration::from_millis(100));
         let error = program.run().await.err().unwrap().to_string();
         assert!(error.contains("within 0.1 s, and was killed"), "{error}");
+    }
+
+    /// A person may take long to answer, on the terminal: there only the process group of the
+    /// command can read.
+    #[tokio::test]
+    async fn a_program_that_is_attended_has_the_terminal_and_no_timeout() {
+        let token = printed_of("{token: t}");
+        let script = format!("kill -0 -$$ 2>/dev/null && exit 1; sleep 0.2; {token}");
+        let mut program = Program::of_shell(&script, Duration::from_millis(10));
+        program.is_attended = true;
+        assert!(program.run().await.is_ok());
     }
 
     /// A pipe is at its end when all processes that hold it have ended.

@@ -272,7 +272,7 @@ fn check_exec(exec: &ExecConfig) -> Result<(), String> {
     }
     if version == EXEC_V1 && exec.interactive_mode.is_none() {
         return Err(
-            "its user's program has no exec.interactiveMode: expected Never, IfAvailable or Always"
+            "its user's program has no valid exec.interactiveMode: expected Never, IfAvailable or Always"
                 .to_owned(),
         );
     }

@@ -95,6 +95,9 @@ const EXEC: Fields = &[
     ("interactiveMode", Form::Text),
 ];
 
+/// The modes of a program that kube's types know.
+const MODES: [&str; 3] = ["Never", "IfAvailable", "Always"];
+
 const CONTEXT: Fields = &[
     ("cluster", Form::Text),
     ("user", Form::Text),
@@ -139,6 +142,9 @@ pub(super) fn normalize(found: &mut Value, folder: &Path) -> Result<(), String> 
     }
     for user in inner(root, "users", "user") {
         user.remove("extensions");
+        if let Some(exec) = user.get_mut("exec").and_then(Value::as_object_mut) {
+            normalize_program(exec);
+        }
         let provider = user.get_mut("auth-provider").and_then(Value::as_object_mut);
         if let Some(provider) = provider {
             provider.entry("name").or_insert_with(|| "".into());
@@ -155,6 +161,20 @@ pub(super) fn normalize(found: &mut Value, folder: &Path) -> Result<(), String> 
         }
     }
     Ok(())
+}
+
+/// Removes what kube's types refuse in any user, and client-go only in the chosen one.
+fn normalize_program(exec: &mut Map<String, Value>) {
+    let variables = exec.get_mut("env").and_then(Value::as_array_mut);
+    let variables = variables.into_iter().flatten();
+    for variable in variables.filter_map(Value::as_object_mut) {
+        variable.retain(|name, _| matches!(name.as_str(), "name" | "value"));
+    }
+    // A program without a mode is refused if it is chosen.
+    let mode = exec.get("interactiveMode").and_then(Value::as_str);
+    if mode.is_some_and(|mode| !MODES.contains(&mode)) {
+        exec.remove("interactiveMode");
+    }
 }
 
 /// The inner objects with this name, in the entries of a list.

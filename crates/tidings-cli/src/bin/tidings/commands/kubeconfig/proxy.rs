@@ -8,6 +8,9 @@ use std::net::IpAddr;
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
+/// The port of a SOCKS proxy whose address has none.
+const SOCKS_PORT: u16 = 1080;
+
 /// An entry of `NO_PROXY`.
 #[derive(Debug, PartialEq, Eq)]
 enum Named {
@@ -167,6 +170,7 @@ pub(crate) fn of_kubeconfig(text: &str) -> Result<Uri, String> {
 
 fn address(text: &str, name: &str) -> Result<Uri, String> {
     let uri: Option<Uri> = text.parse().ok();
+    let uri = uri.map(with_port);
     // The error does not show the address, which may contain a password.
     uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()))
         .filter(|uri| {
@@ -176,6 +180,19 @@ fn address(text: &str, name: &str) -> Result<Uri, String> {
         .ok_or_else(|| {
             format!("the proxy's address ({name}) is invalid: expected one such as http://proxy:3128, https://proxy or socks5://proxy:1080")
         })
+}
+
+/// The address of a proxy with the port of SOCKS, unless it has a port or another scheme.
+fn with_port(proxy: Uri) -> Uri {
+    let is_socks = matches!(proxy.scheme_str(), Some("socks5" | "socks5h"));
+    if !is_socks || proxy.port_u16().is_some() {
+        return proxy;
+    }
+    let authority = proxy.authority().map_or("", |it| it.as_str());
+    let authority = format!("{}:{SOCKS_PORT}", authority.trim_end_matches(':'));
+    let mut parts = proxy.clone().into_parts();
+    parts.authority = authority.parse().ok();
+    Uri::from_parts(parts).unwrap_or(proxy)
 }
 
 /// A proxy's address without a name and a password.
@@ -235,6 +252,11 @@ mod tests {
                 cluster,
                 &[("https_proxy", "socks5://p:1")],
                 Some("socks5://p:1/"),
+            ),
+            (
+                cluster,
+                &[("https_proxy", "socks5h://u:x@p")],
+                Some("socks5h://u:x@p:1080/"),
             ),
             (
                 "http://api:80",
