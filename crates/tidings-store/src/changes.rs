@@ -6,9 +6,10 @@
 //! older history ([`Older`]). It gets `Compacted` if that does not reach back far enough either.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::{
@@ -98,15 +99,11 @@ impl Changes {
         }
     }
 
-    fn ring(&self) -> RwLockReadGuard<'_, Ring> {
-        self.ring.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds changes in revision order and wakes the watchers. Changes with a revision greater than
     /// `latest` stay invisible until a later call raises it.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Logged>, latest: Revision) {
         {
-            let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+            let mut ring = self.ring.write();
             for logged in changes {
                 ring.bytes += weight(&logged.change);
                 ring.changes.push_back(logged);
@@ -129,10 +126,7 @@ impl Changes {
 
     /// Drops all changes at or before a revision from the ring.
     pub(crate) fn forget(&self, revision: Revision) {
-        self.ring
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .forget(revision);
+        self.ring.write().forget(revision);
     }
 
     /// Ends every watch with this fault.
@@ -146,12 +140,12 @@ impl Changes {
 
     /// The oldest revision after which the ring is complete.
     pub(crate) fn oldest(&self) -> Revision {
-        self.ring().oldest
+        self.ring.read().oldest
     }
 
     /// The latest published revision.
     pub(crate) fn latest(&self) -> Revision {
-        self.ring().latest
+        self.ring.read().latest
     }
 
     /// The number of open watches.
@@ -161,7 +155,7 @@ impl Changes {
 
     /// All changes with revisions in (`after`, `until`], or `None` if the ring lacks some.
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Vec<Logged>> {
-        let ring = self.ring();
+        let ring = self.ring.read();
         let complete = (ring.oldest..=until).contains(&after) && until <= ring.latest;
         complete.then(|| {
             ring.changes
@@ -188,7 +182,7 @@ impl Changes {
     #[cfg(feature = "etcd")]
     fn empty(&self, latest: Revision, replaced: u64) {
         {
-            let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
+            let mut ring = self.ring.write();
             *ring = Ring {
                 changes: VecDeque::new(),
                 bytes: 0,
@@ -203,7 +197,7 @@ impl Changes {
     /// The latest change, if the ring still has it.
     #[cfg(feature = "etcd")]
     pub(crate) fn last(&self) -> Option<Arc<Change>> {
-        let ring = self.ring();
+        let ring = self.ring.read();
         let last = ring.changes.back()?;
         Some(Arc::clone(&last.change))
     }
@@ -211,7 +205,7 @@ impl Changes {
     /// The record that was written at a revision, if the ring still has the change. It assumes that
     /// each revision has one change.
     pub(crate) fn written(&self, revision: Revision) -> Option<Record> {
-        let ring = self.ring();
+        let ring = self.ring.read();
         let first = ring.changes.front()?.change.revision();
         let at = usize::try_from(revision.checked_sub(first)?).ok()?;
         let record = ring.changes.get(at)?.change.record()?;
@@ -220,12 +214,12 @@ impl Changes {
 
     /// Whether a watcher must act: changes follow its position, or its history was replaced.
     fn is_ahead_of(&self, position: Revision, history: u64) -> bool {
-        let ring = self.ring();
+        let ring = self.ring.read();
         ring.latest > position || ring.history != history
     }
 
     fn take(&self, (after, history): (Revision, u64), prefix: &[u8]) -> Found {
-        let ring = self.ring();
+        let ring = self.ring.read();
         if after < ring.oldest || ring.history != history {
             return Found::TooOld;
         }
@@ -263,7 +257,7 @@ impl Changes {
         if let Err(fault) = &*latest.borrow() {
             return Err(fault.clone().into());
         }
-        let history = self.ring().history;
+        let history = self.ring.read().history;
         Ok(Box::new(Watcher {
             changes: Arc::clone(self),
             older,

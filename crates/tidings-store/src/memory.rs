@@ -5,9 +5,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::changes::{Bounds, Changes, Logged, Older};
 use crate::clock::{Clock, Reading, SystemClock};
@@ -83,7 +84,7 @@ impl MemoryStore {
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, Fault> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         if state.closed {
             Err(Fault::Closed)
         } else {
@@ -465,10 +466,7 @@ impl Store for MemoryStore {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.state
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .closed = true;
+            self.state.lock().closed = true;
             self.changes.close(Fault::Closed);
         })
     }

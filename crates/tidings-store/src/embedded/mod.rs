@@ -43,10 +43,11 @@ mod read;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use crate::changes::{Bounds, Changes};

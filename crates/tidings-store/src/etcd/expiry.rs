@@ -15,9 +15,9 @@
 //! [`LEASES_MAX`], writes in flight by the calls in flight.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::end::End;
 use super::lease;
@@ -66,10 +66,6 @@ impl Expiries {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a write that is about to be sent, until the guard is dropped. A watch may deliver
     /// the write before its answer arrives.
     pub(super) fn begin(
@@ -79,7 +75,7 @@ impl Expiries {
         lease: i64,
         expires_at: UnixMillis,
     ) -> InFlight<'_> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let id = state.next;
         state.next += 1;
         let write = Write {
@@ -103,7 +99,7 @@ impl Expiries {
     /// assumed until now. That happens because a watch cannot distinguish two concurrent writes of
     /// the same value under the same lease.
     pub(super) fn wrote(&self, revision: Revision, expires_at: UnixMillis) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.written.get(&revision).copied();
         state.wrote(revision, expires_at, self.written_max);
         before.is_some_and(|before| before != expires_at)
@@ -111,12 +107,12 @@ impl Expiries {
 
     /// The end of a revision, if this process wrote it recently.
     pub(super) fn of_revision(&self, revision: Revision) -> Option<UnixMillis> {
-        self.state().written.get(&revision).copied()
+        self.state.lock().written.get(&revision).copied()
     }
 
     /// Forgets the ends of all own writes: in another history their revisions mean other writes.
     pub(super) fn forget_written(&self) {
-        self.state().written.clear();
+        self.state.lock().written.clear();
     }
 
     /// Finds the end of a version of a record. `decode` asks the index, or lets the server's
@@ -128,7 +124,7 @@ impl Expiries {
         decode: impl FnOnce() -> Option<End>,
     ) -> Known {
         let revision = super::client::unsigned(version.mod_revision);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(end) = state.written.get(&revision) {
             return Known::End(Some(End::exact(*end)));
         }
@@ -147,7 +143,7 @@ impl Expiries {
         if decoded.is_some() || version.lease == 0 {
             return Known::End(decoded);
         }
-        let state = self.state();
+        let state = self.state.lock();
         let of_lease = lease::end_of(version.lease).map(End::exact);
         match of_lease.or_else(|| state.leases.get(&version.lease).copied()) {
             Some(end) => Known::End(Some(end)),
@@ -158,7 +154,7 @@ impl Expiries {
     /// Remembers the end of another program's lease. The first end counts and is returned, because
     /// etcd may extend the lease later.
     pub(super) fn first_seen(&self, lease: i64, end: End) -> End {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(end) = state.leases.get(&lease) {
             return *end;
         }
@@ -174,7 +170,7 @@ impl Expiries {
 
     /// Whether exactly one write in flight has this key, lease and value.
     pub(super) fn is_alone(&self, key: &Bytes, lease: i64, value: &Bytes) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         let alike = state.in_flight.get(key).map_or(0, |writes| {
             writes
                 .iter()
@@ -203,7 +199,7 @@ pub(super) struct InFlight<'a> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let mut state = self.expiries.state();
+        let mut state = self.expiries.state.lock();
         if let Some(writes) = state.in_flight.get_mut(&self.key) {
             writes.retain(|(id, _)| *id != self.id);
             if writes.is_empty() {
@@ -254,7 +250,7 @@ mod tests {
             expiries.of(b"a/b", &version(4, 7, "one"), || None),
             Known::Lease(7)
         );
-        assert!(expiries.state().in_flight.is_empty());
+        assert!(expiries.state.lock().in_flight.is_empty());
     }
 
     #[test]
@@ -284,7 +280,7 @@ mod tests {
         for lease in 1..=i64::try_from(LEASES_MAX).unwrap() + 1 {
             expiries.first_seen(lease, exact(lease));
         }
-        assert_eq!(expiries.state().leases.len(), LEASES_MAX);
+        assert_eq!(expiries.state.lock().leases.len(), LEASES_MAX);
         assert_eq!(
             expiries.of(b"k", &version(1, 1, ""), || None),
             Known::Lease(1)

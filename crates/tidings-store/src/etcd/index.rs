@@ -8,9 +8,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::end::{End, SET_MILLIS};
 use crate::clock::Reading;
@@ -105,12 +105,8 @@ impl LocalIndex {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ready(&self) -> Option<MutexGuard<'_, State>> {
-        let state = self.state();
+        let state = self.state.lock();
         (state.phase == Phase::Ready).then_some(state)
     }
 
@@ -134,7 +130,7 @@ impl LocalIndex {
 
     /// Maximum number of records with which the index is worth loading.
     pub(super) fn loaded_up_to(&self) -> u64 {
-        let is_too_small = self.state().phase == Phase::TooLarge;
+        let is_too_small = self.state.lock().phase == Phase::TooLarge;
         let room = if is_too_small {
             self.len_max / ROOM_PART
         } else {
@@ -146,7 +142,7 @@ impl LocalIndex {
     /// Begins to load a snapshot that is read from now on. Returns the number of this load, for
     /// [`load`](Self::load) and [`end_load`](Self::end_load).
     pub(super) fn begin_load(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.clear(Phase::Loading);
         state.generation += 1;
         state.generation
@@ -154,7 +150,7 @@ impl LocalIndex {
 
     /// Adds a part of the snapshot. Returns false if the load should stop.
     pub(super) fn load(&self, generation: u64, part: Vec<(Bytes, Entry)>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.generation != generation || state.phase != Phase::Loading {
             return false;
         }
@@ -167,7 +163,7 @@ impl LocalIndex {
 
     /// Ends a load: the snapshot is complete and was taken at `revision`.
     pub(super) fn end_load(&self, generation: u64, revision: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.generation != generation || state.phase != Phase::Loading {
             return;
         }
@@ -184,7 +180,7 @@ impl LocalIndex {
 
     /// Applies changes of the watch, which are complete up to `revision`.
     pub(super) fn apply(&self, changes: Vec<Applied>, revision: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.phase {
             Phase::Empty | Phase::TooLarge => return,
             Phase::Loading => state.waiting.extend(changes),
@@ -204,7 +200,7 @@ impl LocalIndex {
 
     /// Corrects the end of a version, if the index has this version.
     pub(super) fn correct(&self, key: &Bytes, revision: Revision, expires_at: UnixMillis) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let held = state.entries.get(key).copied();
         if let Some(mut entry) = held.filter(|entry| entry.revision == revision) {
             entry.end = Some(End::exact(expires_at));
@@ -222,7 +218,7 @@ impl LocalIndex {
     /// Recomputes the ends that were computed with another lead of the clock. The cost is
     /// proportional to the number of these ends.
     pub(super) fn reckon(&self, lead: i64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_set = |of: &i64| of.abs_diff(lead) > SET_MILLIS;
         let set_back = state.by_lead.iter().rev().take_while(|(of, _)| *of > lead);
         let set_ahead = state.by_lead.iter().take_while(|(of, _)| *of < lead);
@@ -241,7 +237,7 @@ impl LocalIndex {
 
     /// Empties the index because it missed changes.
     pub(super) fn reset(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.generation += 1;
         state.clear(Phase::Empty);
     }
@@ -521,8 +517,8 @@ mod tests {
             assert_eq!(ended(4999.min(4999 + moved), lead), Vec::<Bytes>::new());
             let all = ended(5000.max(5000 + moved), lead);
             assert_eq!(all, [key(1), key(2), key(3), key(4)]);
-            assert_eq!(index.state().by_lead.len(), 3);
-            assert_eq!(index.state().by_end.len(), 4);
+            assert_eq!(index.state.lock().by_lead.len(), 3);
+            assert_eq!(index.state.lock().by_end.len(), 4);
         }
     }
 
@@ -541,7 +537,7 @@ mod tests {
         assert_eq!(index.revision(), Some(2));
         index.apply(vec![(key(3), 3, Some(entry(3)))], 3);
         assert_eq!(index.revision(), None);
-        assert!(index.state().entries.is_empty());
+        assert!(index.state.lock().entries.is_empty());
 
         let outdated = index.begin_load();
         index.reset();

@@ -6,9 +6,9 @@
 //! Files that cannot be used, for example half-replaced ones, have no effect.
 
 use std::error::Error;
-use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use tonic::transport::{Channel, Endpoint};
 
 use super::error::OpenError;
@@ -49,9 +49,7 @@ impl Members {
             connect_timeout: options.connect_timeout,
         };
         let channels = match &members.tls {
-            Some(tls) => {
-                members.connect(&tls.material.lock().unwrap_or_else(PoisonError::into_inner))?
-            }
+            Some(tls) => members.connect(&tls.material.lock())?,
             None => members.connect(&TlsMaterial::default())?,
         };
         members.replace(channels);
@@ -67,14 +65,14 @@ impl Members {
     }
 
     pub(super) fn channel(&self, member: usize) -> Option<Channel> {
-        let channels = self.channels.read().unwrap_or_else(PoisonError::into_inner);
+        let channels = self.channels.read();
         channels.get(member).cloned()
     }
 
     /// Makes all connections again if the TLS files have changed.
     pub(super) fn refresh(&self) {
         let Some(tls) = &self.tls else { return };
-        let mut material = tls.material.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut material = tls.material.lock();
         let read = tls.files.read().and_then(|now| {
             let channels = (now != *material).then(|| self.connect(&now)).transpose()?;
             Ok((now, channels))
@@ -93,10 +91,7 @@ impl Members {
     }
 
     fn replace(&self, channels: Vec<Channel>) {
-        *self
-            .channels
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = channels;
+        *self.channels.write() = channels;
     }
 
     fn connect(&self, material: &TlsMaterial) -> Result<Vec<Channel>, OpenError> {

@@ -74,11 +74,12 @@ mod watch;
 mod wire;
 mod write;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use self::client::{Client, STATUS, unsigned};
@@ -187,10 +188,7 @@ impl EtcdStore {
 
     fn end(&self) {
         self.shared.changes.close(Fault::Closed);
-        self.tasks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .abort_all();
+        self.tasks.lock().abort_all();
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! It also has their common requests: the cluster's revision, the record of a version, and its end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -224,10 +225,7 @@ impl Shared {
     }
 
     pub(super) fn read_clock(&self) -> (Reading, UnixMillis) {
-        let mut confirmed = self
-            .confirmed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut confirmed = self.confirmed.lock();
         let now = Reading::of(&*self.clock);
         (now, confirmed.at(now))
     }

@@ -5,8 +5,7 @@
 //! - A token is dropped only if a request was refused with exactly that token. A late refusal of an
 //!   older token does not count.
 
-use std::sync::{PoisonError, RwLock};
-
+use parking_lot::RwLock;
 use tokio::sync::Mutex;
 use tonic::metadata::{Ascii, MetadataValue};
 
@@ -61,7 +60,7 @@ impl Tokens {
             return answered;
         }
         let answer = ask.await;
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.asked += 1;
         match answer {
             Ok(value) => {
@@ -81,13 +80,13 @@ impl Tokens {
     /// Drops a token that a request was refused with. The next request then asks for a new one,
     /// unless another request already did.
     pub(super) fn give_up(&self, token: &Token) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let is_it = |current: &mut Token| current.generation == token.generation;
         known.token.take_if(is_it);
     }
 
     fn with<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
-        read(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.known.read())
     }
 }
 

@@ -10,8 +10,9 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::{Mutex, RwLock};
 use zstd::bulk::{Compressor, Decompressor};
 
 use super::sample::Sample;
@@ -106,10 +107,7 @@ impl Codec {
 
     /// Adds a dictionary, and uses it for new bodies from now on.
     pub(in crate::embedded) fn add(&self, id: u32, bytes: Vec<u8>) {
-        let mut dictionaries = self
-            .dictionaries
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut dictionaries = self.dictionaries.write();
         // Nothing is written with the previous dictionary any more, so its contexts are released.
         // If it is the built-in one, other stores make new contexts.
         if let Some(before) = dictionaries.all.get(&dictionaries.current) {
@@ -130,10 +128,7 @@ impl Codec {
     }
 
     fn dictionary(&self, id: Option<u32>) -> Option<(u32, Arc<Dictionary>)> {
-        let dictionaries = self
-            .dictionaries
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let dictionaries = self.dictionaries.read();
         let id = id.unwrap_or(dictionaries.current);
         Some((id, Arc::clone(dictionaries.all.get(&id)?)))
     }
@@ -230,7 +225,7 @@ impl<T> Default for Pool<T> {
 
 impl<T> Pool<T> {
     fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
+        *self.0.lock() = Vec::new();
     }
 
     fn with<R>(
@@ -238,13 +233,13 @@ impl<T> Pool<T> {
         make: impl FnOnce() -> io::Result<T>,
         run: impl FnOnce(&mut T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.0.lock().pop();
         let mut context = match idle {
             Some(context) => context,
             None => make()?,
         };
         let result = run(&mut context);
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.0.lock();
         if idle.len() < POOL_LEN_MAX {
             idle.push(context);
         }

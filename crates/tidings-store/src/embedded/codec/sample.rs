@@ -5,7 +5,7 @@
 //!
 //! Bound: one sample, of as many bytes as the store's options say.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
 /// Maximum number of bodies in a sample.
 const SAMPLE_LEN: usize = 2048;
@@ -55,7 +55,7 @@ impl Sample {
     /// Offers a body to the sample, which may copy it. It is skipped if the lock is taken, because
     /// a sample need not have every body.
     pub(in crate::embedded) fn offer(&self, body: &[u8]) {
-        let Ok(mut state) = self.0.try_lock() else {
+        let Some(mut state) = self.0.try_lock() else {
             return;
         };
         state.passed += 1;
@@ -71,11 +71,9 @@ impl Sample {
 
     /// Waits for a full sample; `None` when the store closes.
     pub(in crate::embedded) fn take(&self) -> Option<Vec<Vec<u8>>> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .1
-            .wait_while(state, |state| !state.closed && !state.is_full());
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
+        self.1
+            .wait_while(&mut state, |state| !state.closed && !state.is_full());
         if state.closed {
             return None;
         }
@@ -85,7 +83,7 @@ impl Sample {
     }
 
     pub(in crate::embedded) fn close(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.0.lock().closed = true;
         self.1.notify_all();
     }
 }

@@ -13,8 +13,8 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::batch::{Batch, Committed, LOADED_MAX, Times};
@@ -638,15 +638,8 @@ impl Drop for Ending {
             }
         }
         shared.changes.close(Fault::Closed);
-        *shared
-            .engine
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = None;
-        shared
-            .folder
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        *shared.engine.write() = None;
+        shared.folder.lock().take();
         shared.ended.send_replace(true);
     }
 }

@@ -9,9 +9,9 @@
 //! system call.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use crate::Fault;
@@ -85,7 +85,7 @@ impl<T> Queue<T> {
             .min(PERMITS);
         let permit = self.permits.acquire_many(cost).await;
         let permit = permit.map_err(|_| Fault::Closed)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.closed {
             return Err(Fault::Closed);
         }
@@ -106,13 +106,17 @@ impl<T> Queue<T> {
     /// Moves requests into `into`, waiting at most `wait` for the first, and for returning writers.
     /// If no writer returns in time, a later one is treated as a single writer and does not wait.
     pub(super) fn take(&self, into: &mut Vec<T>, wait: Duration, returning: Returning) -> Taken {
-        let state = self.state();
-        let mut state = self.sleep(state, 1, wait.min(returning.patience));
-        state = if state.items.is_empty() {
-            self.sleep(state, 1, wait)
+        let mut state = self.state.lock();
+        self.sleep(&mut state, 1, wait.min(returning.patience));
+        if state.items.is_empty() {
+            self.sleep(&mut state, 1, wait);
         } else {
-            self.sleep(state, returning.count.min(TAKE_MAX), returning.patience)
-        };
+            self.sleep(
+                &mut state,
+                returning.count.min(TAKE_MAX),
+                returning.patience,
+            );
+        }
         if state.items.is_empty() && state.closed {
             return Taken::Closed;
         }
@@ -130,34 +134,23 @@ impl<T> Queue<T> {
     }
 
     /// Waits at most `time` for `wanted` requests.
-    fn sleep<'a>(
-        &self,
-        mut state: MutexGuard<'a, State<T>>,
-        wanted: usize,
-        time: Duration,
-    ) -> MutexGuard<'a, State<T>> {
+    fn sleep(&self, state: &mut MutexGuard<'_, State<T>>, wanted: usize, time: Duration) {
         let is_short = |state: &mut State<T>| state.items.len() < wanted && !state.closed;
-        if is_short(&mut state) && !time.is_zero() {
+        if is_short(state) && !time.is_zero() {
             state.wanted = wanted;
-            let waited = self.filled.wait_timeout_while(state, time, is_short);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            self.filled.wait_while_for(state, is_short, time);
             state.wanted = 0;
         }
-        state
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of queued requests.
     pub(in crate::embedded) fn len(&self) -> usize {
-        self.state().items.len()
+        self.state.lock().items.len()
     }
 
     /// Refuses further requests. Accepted ones are still taken.
     pub(in crate::embedded) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.permits.close();
         self.filled.notify_all();
     }
@@ -235,7 +228,7 @@ mod tests {
         let three = take(Returning { count: 3, patience });
         for number in 0..3 {
             // Each writer arrives only after the previous request was examined.
-            while queue.state().wanted == 0 && !three.is_finished() {
+            while queue.state.lock().wanted == 0 && !three.is_finished() {
                 tokio::task::yield_now().await;
             }
             queue.push(number, 0).await.unwrap();

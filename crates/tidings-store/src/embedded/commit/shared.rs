@@ -1,10 +1,11 @@
 //! State shared by the store's handle, watchers and committer, and the reads that all of them use.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 
 use super::queue::{PERMIT_BYTES, Queue};
@@ -47,14 +48,12 @@ pub(in crate::embedded) struct Shared {
 
 impl Shared {
     pub(in crate::embedded) fn engine(&self) -> RwLockReadGuard<'_, Option<Arc<Engine>>> {
-        self.engine.read().unwrap_or_else(PoisonError::into_inner)
+        self.engine.read()
     }
 
     /// Locks the confirmed time. Do not hold the lock while waiting for something.
     pub(in crate::embedded) fn confirmed(&self) -> MutexGuard<'_, Confirmed> {
-        self.confirmed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.confirmed.lock()
     }
 
     pub(in crate::embedded) fn read<T, E: From<Fault>>(
@@ -145,7 +144,7 @@ impl Shared {
     /// callers get the same identity. Once the store is closed, another process may have the
     /// folder, so it is not touched.
     pub(in crate::embedded) fn identity(&self, new: &str) -> Result<String, Fault> {
-        let folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = self.folder.lock();
         match &*folder {
             Some(folder) => identity::of(folder.path(), new).map_err(io_fault),
             None => Err(Fault::Closed),

@@ -5,7 +5,6 @@
 //! removed if they have ended since.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use lsm_tree::{AbstractTree, AnyTree, SeqNo};
@@ -70,10 +69,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         let bucket = buckets.get(&bucket);
         bucket.map(|bucket| counted(&bucket.index)).transpose()
     })?;
-    let mut written = memtable
-        .written
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut written = memtable.written.lock();
     for (name, entries) in entries {
         // A bucket dropped since is skipped. A bucket that has its entries does not get them again
         // in a retry.

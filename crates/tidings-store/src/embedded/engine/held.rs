@@ -16,9 +16,11 @@
 //!   that reads only the beginning of many lists takes no snapshot from another client's list.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::bucket::Buckets;
 use crate::Revision;
@@ -80,13 +82,9 @@ impl Held {
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Number of held snapshots.
     pub(in crate::embedded) fn len(&self) -> usize {
-        self.entries().len()
+        self.entries.lock().len()
     }
 
     /// Number of changes undone for pages without a held snapshot.
@@ -96,7 +94,7 @@ impl Held {
 
     /// The held state of a revision, for a page after the first.
     pub(in crate::embedded) fn get(&self, revision: Revision, steady: Duration) -> Option<Moment> {
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let entry = entries.get_mut(&revision)?;
         (entry.read_at, entry.is_continued) = (steady, true);
         Some(entry.moment.clone())
@@ -107,7 +105,7 @@ impl Held {
         if self.limits.snapshots == 0 {
             return;
         }
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         entries
             .entry(moment.state.revision)
             .or_insert_with(|| Entry {
@@ -127,7 +125,7 @@ impl Held {
     /// history.
     pub(in crate::embedded) fn forget(&self, oldest: Revision, steady: Duration) {
         let idle = self.limits.idle;
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         let is_over = |revision: Revision, entry: &Entry| {
             revision < oldest || steady.saturating_sub(entry.read_at) >= idle
         };
@@ -148,7 +146,7 @@ impl Held {
         let is_current =
             |memtable: &Arc<Memtable>| current.iter().any(|it| Arc::ptr_eq(it, memtable));
         let mut gone = Vec::new();
-        let mut entries = self.entries();
+        let mut entries = self.entries.lock();
         loop {
             let kept: BTreeMap<*const Memtable, usize> = entries
                 .values()
@@ -219,7 +217,7 @@ mod tests {
     }
 
     fn revisions(held: &Held) -> Vec<Revision> {
-        held.entries().keys().copied().collect()
+        held.entries.lock().keys().copied().collect()
     }
 
     #[test]

@@ -20,8 +20,10 @@ mod upkeep;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use parking_lot::{Mutex, RwLock};
 
 use crate::Fault;
 use crate::embedded::codec::{Codec, State};
@@ -227,10 +229,7 @@ impl Engine {
     }
 
     pub(super) fn published(&self) -> Published {
-        self.published
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.published.read().clone()
     }
 
     pub(super) fn buckets(&self) -> Arc<Buckets> {
@@ -284,20 +283,14 @@ impl Engine {
     }
 
     fn change_buckets(&self, change: impl FnOnce(&mut Buckets)) {
-        let mut published = self
-            .published
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut published = self.published.write();
         change(Arc::make_mut(&mut published.buckets));
     }
 
     /// Makes a commit visible to readers.
     pub(super) fn publish(&self, state: State, number: u64) {
         self.index.publish(&state.swept.clone(), || {
-            let mut published = self
-                .published
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut published = self.published.write();
             (published.state, published.number) = (state, number);
         });
     }

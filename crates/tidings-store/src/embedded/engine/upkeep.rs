@@ -10,7 +10,8 @@
 //! at opening is forgotten. For segments without much garbage it reads a few entries of the index.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::Revision;
 use crate::embedded::codec::{State, Swept};
@@ -54,10 +55,6 @@ impl Upkeep {
         }
     }
 
-    fn next(&self) -> MutexGuard<'_, Next> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts bytes of values that a commit ended in buckets that are not dropped soon.
     pub(in crate::embedded) fn ended(&self, bytes: u64) {
         self.ended.fetch_add(bytes, Ordering::Relaxed);
@@ -71,7 +68,7 @@ impl Upkeep {
         indexed: Revision,
         len: impl FnOnce() -> u64,
     ) -> Due {
-        let mut next = self.next();
+        let mut next = self.next.lock();
         match &mut *next {
             Next::Forgotten(until, _) if state.compacted < *until => Due::No,
             Next::Forgotten(until, _) if indexed < *until => Due::OnceIndexed,
@@ -93,7 +90,7 @@ impl Upkeep {
 
     /// Records that a pass ended and left `len` bytes.
     pub(in crate::embedded) fn finished(&self, len: u64, segment_len: u64) {
-        *self.next() = Next::Grown {
+        *self.next.lock() = Next::Grown {
             len: len + (len / 2).max(segment_len),
             ended: (len / 4).max(segment_len),
         };
@@ -102,13 +99,13 @@ impl Upkeep {
     /// Records that a pass failed or left something out, in this state of the store. It is repeated
     /// when the history has advanced.
     pub(in crate::embedded) fn failed(&self, state: &State) {
-        *self.next() = Next::Forgotten(state.revision + 1, state.swept.clone());
+        *self.next.lock() = Next::Forgotten(state.revision + 1, state.swept.clone());
     }
 
     /// The revision that must be forgotten before the next pass, if one is scheduled.
     #[cfg(test)]
     pub(in crate::embedded) fn awaits(&self) -> Option<Revision> {
-        match &*self.next() {
+        match &*self.next.lock() {
             Next::Forgotten(revision, _) => Some(*revision),
             _ => None,
         }
@@ -116,7 +113,7 @@ impl Upkeep {
 
     /// Forbids passes until the store is opened again.
     pub(in crate::embedded) fn give_up(&self) {
-        *self.next() = Next::Opening;
+        *self.next.lock() = Next::Opening;
     }
 }
 

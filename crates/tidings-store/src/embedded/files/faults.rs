@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::disk::Change;
 
@@ -33,7 +34,7 @@ impl Random {
 static FAILING: Mutex<BTreeMap<PathBuf, Random>> = Mutex::new(BTreeMap::new());
 
 fn failing() -> MutexGuard<'static, BTreeMap<PathBuf, Random>> {
-    FAILING.lock().unwrap_or_else(PoisonError::into_inner)
+    FAILING.lock()
 }
 
 /// Makes operations on a folder and its files fail from now on, as chosen by the seed.
@@ -81,7 +82,7 @@ pub(super) fn strike(change: &Change<'_>) -> io::Result<()> {
 static FULL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 fn full() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    FULL.lock().unwrap_or_else(PoisonError::into_inner)
+    FULL.lock()
 }
 
 /// Makes a folder look full from now on.
@@ -113,13 +114,13 @@ static PANICKING: Mutex<BTreeMap<PathBuf, Point>> = Mutex::new(BTreeMap::new());
 
 /// Makes the next commit of a store panic.
 pub(in crate::embedded) fn panic_next(store: &Path, point: Point) {
-    let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut panicking = PANICKING.lock();
     panicking.insert(store.to_owned(), point);
 }
 
 /// Panics if this is the chosen point of the store.
 pub(in crate::embedded) fn panic_at(store: &Path, point: Point) {
-    let mut panicking = PANICKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut panicking = PANICKING.lock();
     if panicking.get(store) == Some(&point) {
         panicking.remove(store);
         drop(panicking);

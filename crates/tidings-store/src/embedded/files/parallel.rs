@@ -3,10 +3,10 @@
 //! A store of months has hundreds of files to open and dozens of trees to read. Most of the time is
 //! waiting for the disk.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+
+use parking_lot::Mutex;
 
 /// Maximum threads that open files, including the caller's.
 const THREADS: usize = 8;
@@ -85,7 +85,7 @@ fn with_helpers<T: Sync, R: Send>(
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(thing) = things.get(at) else { return };
             let result = work(thing);
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = done.lock();
             done.push((at, result));
         }
     };
@@ -96,7 +96,7 @@ fn with_helpers<T: Sync, R: Send>(
         }
         run();
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     done.sort_unstable_by_key(|(at, _)| *at);
     done.into_iter().map(|(_, result)| result).collect()
 }

@@ -25,7 +25,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::disk::Change;
 use super::faults::Random;
@@ -35,10 +37,6 @@ const PAGE: usize = 4096;
 
 /// The folders that are followed.
 static DISKS: Mutex<BTreeMap<PathBuf, Arc<Mutex<Disk>>>> = Mutex::new(BTreeMap::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Node {
@@ -98,7 +96,7 @@ impl Disk {
         };
         disk.take_in(Path::new(""));
         let disk = Arc::new(Mutex::new(disk));
-        lock(&DISKS).insert(root.to_owned(), Arc::clone(&disk));
+        DISKS.lock().insert(root.to_owned(), Arc::clone(&disk));
         disk
     }
 
@@ -399,13 +397,13 @@ pub(in crate::embedded) fn apply<T>(
     | Change::Rename(_, path)
     | Change::Remove(path)) = change;
     let disk = {
-        let disks = lock(&DISKS);
+        let disks = DISKS.lock();
         path.ancestors().find_map(|root| disks.get(root).cloned())
     };
     let Some(disk) = disk else {
         return make();
     };
-    let mut disk = lock(&disk);
+    let mut disk = disk.lock();
     let off = || io::Error::other("the power is off");
     if disk.is_off {
         return Err(off());

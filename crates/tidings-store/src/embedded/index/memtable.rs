@@ -14,9 +14,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, RwLock};
 
 use super::keys::{By, Fields, ObjectKey, Placed, Pointer};
 use crate::{Place, Revision, UnixMillis};
@@ -351,26 +352,18 @@ impl Memtable {
     /// An empty memtable with hash tables as large as another's. Growing them repeatedly costs more
     /// than filling them.
     pub(super) fn as_large_as(other: &Self) -> Self {
-        let other = other.read();
+        let other = other.inner.read();
         let memtable = Self::default();
-        let mut inner = memtable.write();
+        let mut inner = memtable.inner.write();
         inner.names.reserve(other.names.len());
         inner.objects.reserve(other.objects.len());
         drop(inner);
         memtable
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// About how many bytes of memory the memtable takes.
     pub(in crate::embedded) fn bytes(&self) -> usize {
-        self.read().bytes
+        self.inner.read().bytes
     }
 
     /// Records the reason of a version that will be put or ended.
@@ -378,8 +371,8 @@ impl Memtable {
         let Some(hash) = fields.reason else {
             return;
         };
-        if !self.read().reasons.contains_key(&hash) {
-            let mut inner = self.write();
+        if !self.inner.read().reasons.contains_key(&hash) {
+            let mut inner = self.inner.write();
             inner.bytes += REASON_BYTES + reason.len();
             inner.reasons.insert(hash, reason.into());
         }
@@ -387,7 +380,7 @@ impl Memtable {
 
     /// The reasons of the memtable's versions, by their hashes.
     pub(in crate::embedded) fn reasons(&self) -> Reasons {
-        self.read().reasons.clone()
+        self.inner.read().reasons.clone()
     }
 
     /// Points a name to a new version, which replaces the live one if there is one.
@@ -398,7 +391,7 @@ impl Memtable {
         new: &Placed,
         replaced: Option<&Placed>,
     ) {
-        let mut inner = self.write();
+        let mut inner = self.inner.write();
         let revision = new.pointer.revision;
         if let Some(replaced) = replaced {
             inner.end(replaced, revision);
@@ -419,7 +412,7 @@ impl Memtable {
 
     /// Records that a name has no version any more, because the version ended.
     pub(in crate::embedded) fn remove(&self, hash: u64, name: &[u8], ended: &Placed, by: Revision) {
-        let mut inner = self.write();
+        let mut inner = self.inner.write();
         inner.end(ended, by);
         inner.push(&Change {
             hash,
@@ -431,7 +424,7 @@ impl Memtable {
 
     /// Removes all changes after a revision.
     pub(in crate::embedded) fn truncate(&self, revision: Revision) {
-        let mut inner = self.write();
+        let mut inner = self.inner.write();
         loop {
             if inner.open.slots.is_empty()
                 && let Some(last) = inner.chunks.pop()
@@ -460,7 +453,7 @@ impl Memtable {
 
     /// The version of a name as of a revision.
     pub(in crate::embedded) fn find(&self, hash: u64, name: &[u8], at: Revision) -> Found {
-        let inner = self.read();
+        let inner = self.inner.read();
         inner
             .of_name(hash, name)
             .find(|slot| slot.revision <= at)
@@ -483,7 +476,7 @@ impl Memtable {
         loop {
             // The lock is released between parts: a chain may be as long as the memtable, and the
             // adding thread waits for the lock.
-            let inner = self.read();
+            let inner = self.inner.read();
             let head = || inner.objects.get(&object).copied().unwrap_or(NONE);
             let mut next = reached.unwrap_or_else(head);
             let mut left = ABOUT_MAX;
@@ -513,7 +506,7 @@ impl Memtable {
     /// The revision that ended a version before its expiry, as of a revision. `None` if this
     /// memtable does not have that end.
     pub(super) fn ended_by(&self, version: Revision, at: Revision) -> Option<Revision> {
-        let inner = self.read();
+        let inner = self.inner.read();
         let by = match inner.ended.get(&version) {
             Some(ended) => ended.by,
             None => inner.at(version)?.next.load(Ordering::Acquire),
@@ -530,7 +523,7 @@ impl Memtable {
         limit: usize,
     ) -> Vec<(i64, Revision)> {
         let (first, last) = ((bucket, from.0, from.1), (bucket, i64::MAX, Revision::MAX));
-        let inner = self.read();
+        let inner = self.inner.read();
         let early = inner.early.range(first..=last).take(limit);
         early.map(|(_, end, revision)| (*end, *revision)).collect()
     }
@@ -539,7 +532,7 @@ impl Memtable {
     /// so that reading it does not delay the adding thread. While nothing is added, the next reader
     /// gets the same copy.
     pub(in crate::embedded) fn chunks(&self, at: Revision) -> Vec<Arc<Chunk>> {
-        let inner = self.read();
+        let inner = self.inner.read();
         let next = inner.chunks.partition_point(|chunk| chunk.begins_by(at));
         let mut chunks = inner.chunks.get(..next).unwrap_or_default().to_vec();
         chunks.extend(inner.open_chunk(at));
@@ -550,7 +543,13 @@ impl Memtable {
     /// memtable must not grow any more, unless only a reader uses the result.
     pub(in crate::embedded) fn outcome(&self, at: Revision) -> Outcome {
         let chunks = self.chunks(at);
-        let ended = self.read().ended.values().copied().collect::<Vec<_>>();
+        let ended = self
+            .inner
+            .read()
+            .ended
+            .values()
+            .copied()
+            .collect::<Vec<_>>();
         let ended = ended.into_iter().filter(|ended| ended.by <= at);
         Outcome {
             chunks,

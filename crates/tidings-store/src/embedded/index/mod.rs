@@ -28,9 +28,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::BuildHasher;
 use std::ops::{Deref, RangeBounds};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::fast::RandomState;
 use lsm_tree::compaction::filter::Context;
@@ -40,6 +41,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, Guard, IterGuardImpl,
     SeqNo, SequenceNumberCounter, UserKey, UserValue,
 };
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::embedded::codec::Swept;
 use crate::embedded::files::disk;
@@ -207,8 +209,9 @@ fn first_level_tables(len: u64, flushed: u64, table_len: u64) -> u8 {
     u8::try_from(tables).unwrap_or(SIDE_BY_SIDE)
 }
 
-/// The position of written expiries, for merges of tables.
-type SweptSoFar = Arc<RwLock<Swept>>;
+/// The position of written expiries, for merges of tables. It is replaced as a whole, so a panic
+/// elsewhere leaves no part of one, as lsm-tree demands.
+type SweptSoFar = Arc<AssertUnwindSafe<RwLock<Swept>>>;
 
 /// The open snapshots, and the memtables that a new snapshot takes.
 #[derive(Default)]
@@ -407,7 +410,7 @@ impl Index {
     /// are being merged, because the previous sums are then still valid. The thread that flushes
     /// memtables calls this.
     pub(super) fn write_sums(&self) {
-        let Ok(_none_is_merged) = self.tidying.try_lock() else {
+        let Some(_none_is_merged) = self.tidying.try_lock() else {
             return;
         };
         if let Err(error) = self.sums.write(&self.folder) {
@@ -417,7 +420,7 @@ impl Index {
 
     /// Locks out [`write_sums`](Self::write_sums) while a second thread merges tables.
     pub(super) fn tidying(&self) -> MutexGuard<'_, ()> {
-        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tidying.lock()
     }
 
     /// Reports an error of the index; see [`Trust::note`].
@@ -458,12 +461,12 @@ impl Index {
 
     /// The active memtable.
     pub(super) fn active(&self) -> Arc<Memtable> {
-        Arc::clone(&self.snapshots().memtables.active)
+        Arc::clone(&self.snapshots.lock().memtables.active)
     }
 
     /// The current memtables.
     pub(super) fn memtables(&self) -> Memtables {
-        self.snapshots().memtables.clone()
+        self.snapshots.lock().memtables.clone()
     }
 
     /// Whether the active memtable has more than one part in `part` of its maximum memory.
@@ -473,7 +476,7 @@ impl Index {
 
     /// Freezes the active memtable for flushing, and starts a new one.
     pub(super) fn set_aside(&self) {
-        let mut snapshots = self.snapshots();
+        let mut snapshots = self.snapshots.lock();
         let next = Arc::new(Memtable::as_large_as(&snapshots.memtables.active));
         let memtable = std::mem::replace(&mut snapshots.memtables.active, next);
         snapshots.memtables.aside.insert(0, memtable);
@@ -481,29 +484,26 @@ impl Index {
 
     /// The oldest frozen memtable.
     pub(super) fn oldest_aside(&self) -> Option<Arc<Memtable>> {
-        self.snapshots().memtables.aside.last().cloned()
+        self.snapshots.lock().memtables.aside.last().cloned()
     }
 
     /// Drops the oldest frozen memtable, which was flushed.
     pub(super) fn forget_oldest(&self) {
-        let mut snapshots = self.snapshots();
+        let mut snapshots = self.snapshots.lock();
         snapshots.memtables.aside.pop();
         snapshots.memtables.forgotten += 1;
     }
 
     /// Makes a commit visible: calls `with`, and updates the swept position.
     pub(super) fn publish(&self, swept: &Swept, with: impl FnOnce()) {
-        self.swept
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(swept);
-        let _snapshots = self.snapshots();
+        self.swept.write().clone_from(swept);
+        let _snapshots = self.snapshots.lock();
         with();
     }
 
     /// Takes a snapshot of the latest published commit, together with the result of `with`.
     pub(super) fn snapshot<T>(&self, with: impl FnOnce() -> T) -> (Snapshot, T) {
-        let mut snapshots = self.snapshots();
+        let mut snapshots = self.snapshots.lock();
         let sequence = self.sequence.get();
         *snapshots.open.entry(sequence).or_default() += 1;
         let memtables = snapshots.memtables.clone();
@@ -522,15 +522,9 @@ impl Index {
 
     /// The sequence number below which no reader needs an older entry.
     pub(super) fn watermark(&self) -> SeqNo {
-        let snapshots = self.snapshots();
+        let snapshots = self.snapshots.lock();
         let oldest = snapshots.open.keys().next();
         oldest.map_or_else(|| self.sequence.get(), |open| *open)
-    }
-
-    fn snapshots(&self) -> MutexGuard<'_, Snapshots> {
-        self.snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -609,7 +603,7 @@ impl CompactionFilter for SweptVersionsFilter {
 }
 
 fn so_far(swept: &SweptSoFar) -> Swept {
-    swept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    swept.read().clone()
 }
 
 fn verdict(is_swept: bool) -> Verdict {
@@ -674,10 +668,7 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let mut snapshots = self
-            .snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self.snapshots.lock();
         if let Some(count) = snapshots.open.get_mut(&self.sequence) {
             *count -= 1;
             if *count == 0 {

@@ -12,8 +12,10 @@
 //! adds later changes. Unknown state leads to more entries and more sweeps, never fewer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::{Revision, UnixMillis};
 
@@ -61,16 +63,12 @@ impl Track {
 pub(in crate::embedded) struct Order(Arc<Mutex<BTreeMap<u64, Track>>>);
 
 impl Order {
-    fn tracks(&self) -> MutexGuard<'_, BTreeMap<u64, Track>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records that a record is put into a bucket. Returns whether it is early.
     pub(in crate::embedded) fn put(&self, bucket: u64, expires_at: Option<UnixMillis>) -> bool {
         let Some(UnixMillis(end)) = expires_at else {
             return false;
         };
-        let mut tracks = self.tracks();
+        let mut tracks = self.0.lock();
         let track = tracks.entry(bucket).or_insert(Track {
             latest: end,
             reached: (i64::MIN, 0),
@@ -91,21 +89,21 @@ impl Order {
 
     /// The order of a bucket. An unknown bucket may have anything in it.
     pub(in crate::embedded) fn of(&self, bucket: u64) -> Track {
-        let known = self.tracks().get(&bucket).copied();
+        let known = self.0.lock().get(&bucket).copied();
         known.unwrap_or_else(|| Track::unknown(bucket))
     }
 
     pub(in crate::embedded) fn set(&self, bucket: u64, track: Track) {
-        self.tracks().insert(bucket, track);
+        self.0.lock().insert(bucket, track);
     }
 
     pub(in crate::embedded) fn all(&self) -> BTreeMap<u64, Track> {
-        self.tracks().clone()
+        self.0.lock().clone()
     }
 
     /// Undoes a sweep whose commit failed; `before` is the order before it.
     pub(in crate::embedded) fn restore(&self, before: &BTreeMap<u64, Track>) {
-        let mut tracks = self.tracks();
+        let mut tracks = self.0.lock();
         for (bucket, track) in &mut *tracks {
             // A bucket that was unknown is unknown again, and must not be taken for an empty one.
             let before = before.get(bucket).copied();
@@ -118,7 +116,7 @@ impl Order {
     }
 
     pub(in crate::embedded) fn forget(&self, bucket: u64) {
-        self.tracks().remove(&bucket);
+        self.0.lock().remove(&bucket);
     }
 }
 

@@ -19,8 +19,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::embedded::files::{disk, parallel};
@@ -44,7 +44,7 @@ pub(super) struct Sums(Mutex<BTreeMap<String, Sum>>);
 impl Sums {
     /// Writes the sums of all existing files. None of them may be written to meanwhile.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         let mut now = BTreeMap::new();
         for name in files(folder, "")? {
             // A file that is gone by now was merged with others.

@@ -12,9 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
 
 /// A file that is open, or can be opened again.
 #[derive(Default)]
@@ -41,16 +41,6 @@ enum Hold {
     Kept,
 }
 
-impl Slot {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The open files that may be closed, of all handles that share this value.
 pub(in crate::embedded) struct Handles {
     max: usize,
@@ -67,13 +57,9 @@ impl Handles {
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, VecDeque<Weak<Slot>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a file that may be closed from now on, and closes others to stay within the limit.
     fn add(&self, slot: &Arc<Slot>) {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         open.push_back(Arc::downgrade(slot));
         // Each file is skipped at most once.
         let mut turns = 2 * open.len();
@@ -86,7 +72,7 @@ impl Handles {
                 open.push_back(Arc::downgrade(&slot));
                 continue;
             }
-            let mut state = slot.write();
+            let mut state = slot.state.write();
             if state.hold == Hold::Free {
                 state.file = None;
             }
@@ -118,14 +104,14 @@ impl Handle {
 
     /// Returns the open file, opening it by its name if necessary.
     pub(super) fn get(&self, path: &Path) -> io::Result<Arc<File>> {
-        if let Some(file) = &self.slot.read().file {
+        if let Some(file) = &self.slot.state.read().file {
             // Readers share the flag, so it is written only when it changes.
             if !self.slot.is_used.load(Ordering::Relaxed) {
                 self.slot.is_used.store(true, Ordering::Relaxed);
             }
             return Ok(Arc::clone(file));
         }
-        let mut state = self.slot.write();
+        let mut state = self.slot.state.write();
         if let Some(file) = &state.file {
             return Ok(Arc::clone(file));
         }
@@ -141,13 +127,13 @@ impl Handle {
 
     /// Keeps the file open for good, because it may lose its name.
     pub(super) fn keep(&self, path: &Path) -> io::Result<()> {
-        self.slot.write().hold = Hold::Kept;
+        self.slot.state.write().hold = Hold::Kept;
         self.get(path).map(drop)
     }
 
     /// Allows closing the file, unless it is kept. Nothing may be written to it any more.
     pub(super) fn release(&self) {
-        let mut state = self.slot.write();
+        let mut state = self.slot.state.write();
         let is_released = state.hold == Hold::Written;
         if is_released {
             state.hold = Hold::Free;
@@ -167,7 +153,7 @@ mod tests {
     use super::*;
 
     fn is_open(handle: &Handle) -> bool {
-        handle.slot.read().file.is_some()
+        handle.slot.state.read().file.is_some()
     }
 
     fn first(handle: &Handle, path: &Path) -> u8 {
@@ -211,7 +197,7 @@ mod tests {
             assert!(is_open(&all[0]) && is_open(&all[3]));
             assert!(all.iter().filter(|it| is_open(it)).count() <= 4);
         }
-        assert!(handles.open().len() <= 3);
+        assert!(handles.open.lock().len() <= 3);
     }
 
     #[test]

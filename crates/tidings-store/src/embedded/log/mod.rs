@@ -34,8 +34,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use parking_lot::{Mutex, RwLock};
 
 use crate::embedded::codec::State;
 use crate::embedded::error::OpenError;
@@ -72,22 +74,15 @@ pub(super) struct Segments(Arc<RwLock<Vec<Arc<Segment>>>>);
 
 impl Segments {
     pub(super) fn all(&self) -> Vec<Arc<Segment>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
-        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.write());
     }
 
     fn newest(&self) -> Option<Arc<Segment>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .last()
-            .cloned()
+        self.0.read().last().cloned()
     }
 
     /// Reads the content of the version with a revision into `scratch`.
@@ -102,7 +97,7 @@ impl Segments {
 
     /// The segment that the version with a revision must be in, if there is one.
     fn segment(&self, revision: Revision) -> Option<Arc<Segment>> {
-        let segments = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.0.read();
         let next = segments.partition_point(|segment| segment.first <= revision);
         next.checked_sub(1).and_then(|at| segments.get(at)).cloned()
     }
@@ -338,10 +333,7 @@ impl Log {
     }
 
     pub(super) fn buckets(&self) -> BTreeMap<u64, Segments> {
-        self.buckets
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.buckets.read().clone()
     }
 
     /// Path of the store's folder.
@@ -365,7 +357,7 @@ impl Log {
 
     /// Returns a bucket's segments; adds an empty entry unless there is one.
     pub(super) fn bucket(&self, bucket: u64) -> Segments {
-        let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.write();
         buckets.entry(bucket).or_default().clone()
     }
 
@@ -448,18 +440,14 @@ impl Log {
         self.behind.store(0, Ordering::Relaxed);
     }
 
-    fn recent(&self) -> MutexGuard<'_, Vec<(Arc<Segment>, u64)>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_recent(&self, segment: &Arc<Segment>) -> bool {
-        let recent = self.recent();
+        let recent = self.recent.lock();
         recent.iter().any(|(other, _)| Arc::ptr_eq(other, segment))
     }
 
     /// Records the segments of a commit as recently used.
     fn remember(&self, segments: impl Iterator<Item = Arc<Segment>>, number: u64) {
-        let mut recent = self.recent();
+        let mut recent = self.recent.lock();
         for segment in segments {
             match recent
                 .iter_mut()
@@ -475,19 +463,19 @@ impl Log {
     /// should wait for it.
     pub(super) fn give_room_back(&self, number: u64) {
         let is_over = |last: &u64| number.saturating_sub(*last) >= RECENT;
-        for (segment, _) in self.recent().extract_if(.., |(_, last)| is_over(last)) {
+        for (segment, _) in self.recent.lock().extract_if(.., |(_, last)| is_over(last)) {
             give_room_back(&segment);
         }
     }
 
     /// Forgets segments that do not grow any more, so that their files can be closed.
     fn forget(&self, is_over: impl Fn(&Arc<Segment>) -> bool) {
-        self.recent().retain(|(segment, _)| !is_over(segment));
+        self.recent.lock().retain(|(segment, _)| !is_over(segment));
     }
 
     /// Removes the room of all segments.
     pub(super) fn close(&self) {
-        for (segment, _) in self.recent().drain(..) {
+        for (segment, _) in self.recent.lock().drain(..) {
             give_room_back(&segment);
         }
     }
@@ -568,7 +556,7 @@ impl Log {
     /// Changes a bucket's segments. It reads them again, because the caller's [`Segments`] may have
     /// been replaced.
     fn change(&self, bucket: u64, change: impl FnOnce(&mut Vec<Arc<Segment>>)) {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.read();
         if let Some(segments) = buckets.get(&bucket) {
             segments.change(change);
         }
@@ -589,7 +577,7 @@ impl Log {
         new: Option<Segment>,
         publish: impl FnOnce(Segments),
     ) -> io::Result<()> {
-        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        let _idx = self.idx.lock();
         if !self.buckets().contains_key(&old.bucket) {
             // The bucket was dropped meanwhile, with all its files.
             return new.map_or(Ok(()), |new| disk::remove(&new.path));
@@ -606,7 +594,7 @@ impl Log {
             None
         };
         {
-            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            let mut buckets = self.buckets.write();
             if let Some(segments) = buckets.get_mut(&old.bucket) {
                 let mut all = segments.all();
                 if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, old)) {
@@ -634,9 +622,9 @@ impl Log {
 
     /// Removes a bucket's segments.
     pub(super) fn drop_bucket(&self, bucket: u64) -> io::Result<()> {
-        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        let _idx = self.idx.lock();
         let segments = {
-            let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
+            let mut buckets = self.buckets.write();
             buckets.remove(&bucket).unwrap_or_default()
         };
         self.forget(|segment| segment.bucket == bucket);
@@ -668,7 +656,7 @@ impl Log {
 
     /// Writes `.idx` files of segments, as of some moment.
     pub(super) fn write_idx(&self, extents: &Extents) -> io::Result<()> {
-        let _idx = self.idx.lock().unwrap_or_else(PoisonError::into_inner);
+        let _idx = self.idx.lock();
         let buckets = self.buckets();
         for (segment, extent) in extents {
             // The segment may have been replaced, or dropped with its bucket.

@@ -18,9 +18,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use parking_lot::RwLock;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::frame::{self, Built, Entry, Header, Kind};
@@ -229,7 +230,7 @@ impl Segment {
 
     /// About the offset at which entries from this revision on begin.
     pub(in crate::embedded) fn offset(&self, revision: Revision) -> u64 {
-        let known = self.known();
+        let known = self.known.read();
         if known.last < revision {
             return known.len;
         }
@@ -330,19 +331,15 @@ impl Segment {
 
     /// Releases spare memory and lets the file be closed: the segment does not grow any more.
     pub(in crate::embedded) fn rest(&self) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.points.shrink_to_fit();
         drop(known);
         self.file.release();
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The end of the synced frames.
     pub(in crate::embedded) fn len(&self) -> u64 {
-        self.known().len
+        self.known.read().len
     }
 
     /// Bytes of the file: frames and room.
@@ -352,12 +349,12 @@ impl Segment {
 
     /// The revision of the last entry; 0 if there is none.
     pub(in crate::embedded) fn last(&self) -> Revision {
-        self.known().last
+        self.known.read().last
     }
 
     /// The number of the last frame; 0 if there is none.
     pub(in crate::embedded) fn number(&self) -> u64 {
-        self.known().number
+        self.known.read().number
     }
 
     /// Appends a frame and syncs it. Readers do not see it before [`publish`](Self::publish). After
@@ -424,7 +421,7 @@ impl Segment {
 
     /// Makes the appended frame visible to readers.
     pub(in crate::embedded) fn publish(&self, built: &Built, number: u64) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.add(self.first, built, number);
     }
 
@@ -443,7 +440,7 @@ impl Segment {
 
     /// Removes a frame that was found while opening, and everything after it.
     pub(super) fn cut(&self, frame: &FoundFrame) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.points.retain(|(_, at)| u64::from(*at) < frame.offset);
         known.len = frame.offset;
         (known.last, known.number) = frame.before;
@@ -460,7 +457,7 @@ impl Segment {
 
     /// The segment's end, if the `.idx` file ends earlier.
     pub(super) fn extent(&self) -> Option<Extent> {
-        let known = self.known();
+        let known = self.known.read();
         (known.len > self.noted.load(Ordering::Relaxed)).then(|| Extent {
             points: known.points.len(),
             len: known.len,
@@ -478,7 +475,7 @@ impl Segment {
             last,
             number,
         } = extent;
-        let points = self.known().points.get(..points).map(<[_]>::to_vec);
+        let points = self.known.read().points.get(..points).map(<[_]>::to_vec);
         let points = points.unwrap_or_default();
         let mut bytes = Vec::with_capacity(40 + points.len() * 5);
         for value in [len, last, number, points.len() as u64] {
@@ -525,7 +522,7 @@ impl Segment {
 
     /// The offsets of the points around the version with a revision, if this segment may have it.
     fn around(&self, revision: Revision) -> Option<(u64, u64)> {
-        let known = self.known();
+        let known = self.known.read();
         let next = known
             .points
             .partition_point(|(distance, _)| self.first + u64::from(*distance) <= revision);
@@ -644,7 +641,7 @@ impl Segment {
     /// Reads the next bytes of whole entries from a position on; see [`Walk`].
     fn chunk(&self, from: Position) -> Result<Option<(u64, Vec<u8>, u64)>, Fault> {
         let (start, end) = {
-            let known = self.known();
+            let known = self.known.read();
             let start = match from {
                 Position::Offset(offset) => offset,
                 Position::Revision(revision) => {

@@ -53,7 +53,7 @@ fn points_are_as_far_from_each_other_as_they_should_be() {
     check(&segment, last);
     segment.rest();
     check(&segment, last);
-    let known = segment.known().clone();
+    let known = segment.known.read().clone();
     let offsets: Vec<u64> = known.points.iter().map(|(_, at)| u64::from(*at)).collect();
     for pair in offsets.windows(2) {
         let distance = pair[1] - pair[0];
@@ -69,7 +69,7 @@ fn of_points_that_lie_close_some_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let handles = Handles::new(0);
     let (segment, last) = segment(folder.path(), &handles);
-    let thin = segment.known().clone();
+    let thin = segment.known.read().clone();
     let bytes = fs::read(&segment.path).unwrap();
     let mut dense = Known {
         points: Vec::new(),
@@ -85,7 +85,7 @@ fn of_points_that_lie_close_some_are_passed_over() {
         at += len;
     }
     assert!(dense.points.len() > 8 * thin.points.len());
-    *segment.known.write().unwrap() = dense;
+    *segment.known.write() = dense;
     let extent = segment.extent().unwrap();
     segment.write_idx(extent).unwrap();
     assert!(
@@ -98,7 +98,7 @@ fn of_points_that_lie_close_some_are_passed_over() {
     let (opened, frames, tail) = Segment::open(path, BUCKET, 1, number, false, &handles).unwrap();
     assert!(frames.is_empty() && tail.is_none());
     let opened = Arc::new(opened);
-    let points = opened.known().points.clone();
+    let points = opened.known.read().points.clone();
     let is_far = |pair: &[(u32, u32)]| u64::from(pair[1].1 - pair[0].1) >= APART;
     assert!(points.windows(2).all(is_far));
     check(&opened, last);

@@ -7,11 +7,12 @@
 //! memtables in memory. Before there would be more, the committer waits, or refuses writes if
 //! flushing fails. Failed work is repeated.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use lsm_tree::AbstractTree;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::rewrite::{self, Failure, Pass, Place};
 use super::trainer;
@@ -81,7 +82,7 @@ impl Flusher {
     /// Freezes the current memtable for flushing and starts a new one. Does nothing while an
     /// earlier memtable is still being flushed. Call it between two commits.
     pub(in crate::embedded) fn set_aside(&self, engine: &Arc<Engine>) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         if state.memtable.is_none() {
             state.memtable = Some((Arc::clone(engine), engine.set_aside()));
             self.shared.changed.notify_all();
@@ -91,8 +92,8 @@ impl Flusher {
     /// Waits briefly for the frozen memtable to be flushed. Returns whether there is room for
     /// another one, or the error of flushing.
     pub(in crate::embedded) fn wait(&self) -> Result<bool, Fault> {
-        let state = self.shared.state();
-        let state = self.shared.wait(state, RETRY, |state| {
+        let mut state = self.shared.state.lock();
+        self.shared.wait(&mut state, RETRY, |state| {
             state.memtable.is_some() && state.failed.is_none()
         });
         match (&state.memtable, &state.failed) {
@@ -104,14 +105,14 @@ impl Flusher {
 
     /// Starts a compaction of all names, to remove swept ones.
     pub(in crate::embedded) fn clean_names(&self, engine: &Arc<Engine>) {
-        self.shared.state().merge = Some((Arc::clone(engine), true));
+        self.shared.state.lock().merge = Some((Arc::clone(engine), true));
         self.shared.changed.notify_all();
     }
 
     /// Starts a pass that releases space in the log.
     pub(in crate::embedded) fn rewrite(&self, engine: &Arc<Engine>, pass: Pass) {
         let begin = Place::default();
-        self.shared.state().rewrite = Some((Arc::clone(engine), pass, begin));
+        self.shared.state.lock().rewrite = Some((Arc::clone(engine), pass, begin));
         self.shared.changed.notify_all();
     }
 }
@@ -134,7 +135,7 @@ impl Task {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        self.shared.state().closed = true;
+        self.shared.state.lock().closed = true;
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
             drop(thread.join());
@@ -143,26 +144,20 @@ impl Drop for Flusher {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits up to `at_most` while a condition holds and the threads are not stopped.
-    fn wait<'a>(
+    fn wait(
         &self,
-        state: MutexGuard<'a, State>,
+        state: &mut MutexGuard<'_, State>,
         at_most: Duration,
         is_waiting: impl Fn(&State) -> bool,
-    ) -> MutexGuard<'a, State> {
-        let waited = self
-            .changed
-            .wait_timeout_while(state, at_most, |state| !state.closed && is_waiting(state));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+    ) {
+        let is_waiting = |state: &mut State| !state.closed && is_waiting(state);
+        self.changed.wait_while_for(state, is_waiting, at_most);
     }
 
     /// Waits for work; `None` when the threads are stopped.
     fn next<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> Option<T> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.closed {
                 return None;
@@ -170,10 +165,7 @@ impl Shared {
             if let Some(found) = find(&mut state) {
                 return Some(found);
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
@@ -185,7 +177,7 @@ impl Shared {
                 // An error of the merge does not matter here: the memtable is flushed.
                 complain(&engine, merge_crowded(&engine, TABLES_MAX));
             }
-            let mut state = self.state();
+            let mut state = self.state.lock();
             match written {
                 Ok(()) => {
                     wait = RETRY;
@@ -205,7 +197,7 @@ impl Shared {
             }
             self.changed.notify_all();
             if state.failed.is_some() {
-                drop(self.wait(state, wait, |_| true));
+                self.wait(&mut state, wait, |_| true);
                 wait = RETRY_MAX.min(wait * 2);
             }
         }
@@ -223,7 +215,7 @@ impl Shared {
                     let next = self.rewrite(&engine, &pass, from);
                     drop(tidying);
                     if let Some(next) = next {
-                        self.state().rewrite = Some((engine, pass, next));
+                        self.state.lock().rewrite = Some((engine, pass, next));
                     }
                 }
             }
@@ -235,7 +227,9 @@ impl Shared {
         let pause = |worked| {
             // Pausing for as long as it worked leaves half of the time to others that wait for the
             // disk.
-            !self.wait(self.state(), worked, |_| true).closed
+            let mut state = self.state.lock();
+            self.wait(&mut state, worked, |_| true);
+            !state.closed
         };
         match rewrite::step(engine, pass, from, &pause) {
             Ok(Some(next)) => return Some(next),
@@ -285,7 +279,7 @@ struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.state().closed = true;
+        self.0.state.lock().closed = true;
         self.0.changed.notify_all();
     }
 }

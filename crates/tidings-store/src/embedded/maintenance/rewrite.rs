@@ -27,8 +27,8 @@
 //! has the position of swept versions.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::clock::timed;
@@ -202,10 +202,7 @@ fn look_at_next(
     from: Place,
     pause: &dyn Fn(Duration) -> bool,
 ) -> Result<Next, Failure> {
-    let _one_at_a_time = engine
-        .rewriting
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = engine.rewriting.lock();
     let checkpoint = engine.checkpoint.load(Ordering::Acquire);
     let indexed = engine.indexed.load(Ordering::Acquire);
     let (snapshot, published) = engine.index.snapshot(|| engine.published());

@@ -9,8 +9,10 @@
 //! small its sample is.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
+
+use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::embedded::codec::{Codec, dictionaries, packed_len};
 
@@ -32,7 +34,7 @@ static TRAINING: RwLock<()> = RwLock::new(());
 
 /// Waits until no dictionary is being trained. None is trained while the returned guard is held.
 pub(super) fn pause() -> RwLockReadGuard<'static, ()> {
-    TRAINING.read().unwrap_or_else(PoisonError::into_inner)
+    TRAINING.read()
 }
 
 /// The training thread. Dropping this waits for its end.
@@ -50,7 +52,7 @@ impl Trainer {
             .spawn(move || {
                 let _logged = span.enter();
                 while let Some(sample) = training.sample.take() {
-                    let _alone = TRAINING.write().unwrap_or_else(PoisonError::into_inner);
+                    let _alone = TRAINING.write();
                     train(&training, &store, &sample);
                 }
             })?;

@@ -335,13 +335,13 @@ async fn nothing_acknowledged_is_lost() {
     for cut in 0..cuts {
         clock.advance(MINUTE);
         if random.below(12) == 0 {
-            disk.lock().unwrap().cut_after(usize::MAX);
+            disk.lock().cut_after(usize::MAX);
             rest(folder.path(), &clock, &mut writers, &mut story).await;
             disk = Disk::follow(folder.path(), random.clone());
         }
-        let is_off = || disk.lock().unwrap().is_off();
+        let is_off = || disk.lock().is_off();
         let changes = 1 + [random.below(60), random.below(400)][cut as usize % 2];
-        disk.lock().unwrap().cut_after(changes);
+        disk.lock().cut_after(changes);
         println!("cut {cut} after {changes} changes");
         match open(folder.path(), &clock) {
             Err(error) => assert!(is_off(), "{error}"),
@@ -373,7 +373,7 @@ async fn nothing_acknowledged_is_lost() {
         // yet.
         if random.below(3) > 0 {
             let next = new_folder();
-            disk.lock().unwrap().leave(next.path());
+            disk.lock().leave(next.path());
             // The checkpoint may be lost as well, because all that it says follows from the log.
             // Without a log it may not: a store whose files show writes and whose log is empty is
             // refused.

@@ -598,20 +598,20 @@ async fn a_power_cut_at_any_change_loses_nothing() {
         let engine = Engine::open(cut.path(), sizes, &codec).unwrap();
         let len = || engine.buckets().get(&NEVER).unwrap().log.len();
         let whole = len();
-        disk.lock().unwrap().cut_after(cuts as usize);
+        disk.lock().cut_after(cuts as usize);
         let mut from = Some(Place::default());
         while let Some(at) = from {
             from = step(&engine, &all(&engine), at, &|_| true).unwrap_or(None);
         }
         given_back = given_back.max(whole - len());
         drop(engine);
-        if !disk.lock().unwrap().is_off() {
+        if !disk.lock().is_off() {
             break;
         }
         // The state after the cut is random.
         for chance in 0..16 {
             let left = new_folder();
-            disk.lock().unwrap().leave(left.path());
+            disk.lock().leave(left.path());
             if chance % 8 == 0 {
                 let index = left.path().join("index");
                 fs::remove_dir_all(index).unwrap();

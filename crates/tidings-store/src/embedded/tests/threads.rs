@@ -16,7 +16,7 @@ impl<S: tracing::Subscriber> Layer<S> for Within {
     fn on_enter(&self, _: &Id, _: Context<'_, S>) {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or_default().to_owned();
-        self.0.lock().unwrap().insert(name);
+        self.0.lock().insert(name);
     }
 }
 
@@ -31,7 +31,7 @@ async fn all_threads_log_in_the_span_in_which_the_store_was_opened() {
         tracing::subscriber::with_default(logging, || tracing::error_span!("store").in_scope(open));
     // After closing, each thread has begun and ended.
     store.close().await;
-    let within = within.0.lock().unwrap();
+    let within = within.0.lock();
     let names = within.iter();
     let threads = names.filter_map(|name| name.strip_prefix("tidings-"));
     let threads: Vec<_> = threads.collect();

@@ -161,7 +161,7 @@ async fn many_writes_are_not_made_ready_in_the_callers_task() {
     let (shared, (held, is_held)) = (Arc::clone(&store.shared), mpsc::channel());
     let (polled, is_polled) = mpsc::channel();
     let holder = std::thread::spawn(move || {
-        let _engine = shared.engine.write().unwrap();
+        let _engine = shared.engine.write();
         held.send(()).unwrap();
         is_polled.recv_timeout(Duration::from_secs(10)).is_ok()
     });
