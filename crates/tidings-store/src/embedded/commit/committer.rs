@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::batch::{Batch, Committed, LOADED_MAX, Times};
 use super::queue::{Returning, Taken};
-use super::reply::{Reply, decided};
+use super::reply::{Decided, Reply, decided};
 use super::request::{Request, need_space};
 use super::shared::Shared;
 use crate::clock::{Reading, timed};
@@ -294,7 +294,8 @@ impl Committer {
         engine.log.roll_back(&mut self.unfinished).map_err(io_fault)
     }
 
-    /// Commits one batch, answers its callers and starts the upkeep that it makes due.
+    /// Commits one batch, answers its callers and starts the upkeep that it makes due. Returns
+    /// whether there is more to do at once.
     fn commit(
         &mut self,
         engine: &Arc<Engine>,
@@ -302,77 +303,23 @@ impl Committer {
         now: Times,
     ) -> Result<bool, Fault> {
         let shared = Arc::clone(&self.shared);
-        let has_space = shared.has_space();
         let quota = if requests.len() > 1 {
             SWEEP_BUSY
         } else {
             SWEEP_IDLE
         };
-        let mut batch = Batch::new(engine, &shared.codec, now, self.home);
-        let mut answers = Vec::with_capacity(requests.len());
-        for request in requests.extract_if(.., |request| matches!(request, Request::Expire { .. }))
-        {
-            if let Request::Expire { reply } = request {
-                self.demands
-                    .push((shared.expired.load(Ordering::Relaxed), reply));
-            }
-        }
-
+        self.take_demands(requests);
         // This copy is needed without a sweep, too: a failed commit may have put records.
-        let order = &engine.index.order;
-        let before = order.all();
-        let mut more = false;
-        let due = !is_within(TICK, self.swept_at, now);
-        if shared.options.expire_by_itself && due || !self.demands.is_empty() {
-            match batch.sweep(quota) {
-                Ok(left) => {
-                    more = left;
-                    self.swept_at = (!more).then_some(now.steady);
-                }
-                // Writes continue. The expiry of an unreadable record cannot be written, but the
-                // record is not served either.
-                Err(error) => {
-                    for (_, reply) in self.demands.drain(..) {
-                        reply.send(Err(error.clone().into()));
-                    }
-                    self.complain(
-                        now,
-                        &error,
-                        "failed to write down the ends of expired records",
-                    );
-                }
-            }
-        }
-        let swept = batch.loaded;
-        let mut left = std::mem::take(requests).into_iter();
-        for request in left.by_ref() {
-            answers.push(match request {
-                Request::Put(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
-                Request::Many(writes, reply) if !has_space && need_space(&writes) => {
-                    decided(reply, Err(Fault::NoSpace.into()))
-                }
-                Request::Put(put, reply) => decided(reply, batch.put(*put)),
-                Request::Many(writes, reply) => decided(reply, batch.many(writes)),
-                Request::Delete {
-                    key,
-                    expected,
-                    reply,
-                } => decided(reply, batch.delete(&key, expected)),
-                Request::Compact { revision, reply } => decided(reply, batch.compact(revision)),
-                Request::Expire { reply } => decided(reply, Ok(0)),
-            });
-            if batch.loaded - swept >= LOADED_MAX {
-                break;
-            }
-        }
-        // The remaining requests are decided in the next commit.
-        requests.extend(left);
+        let order = engine.index.order.all();
+        let mut batch = Batch::new(engine, &shared.codec, now, self.home);
+        let more = self.sweep(&mut batch, quota, now);
+        let mut answers = decide(&mut batch, requests, shared.has_space());
         let has_ticked = self.forget_old(&mut batch, now);
-
         let expired = batch.expired;
         let finished = std::mem::take(&mut batch.finished);
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Decided);
+        // From here on the writes may be on the disk, which a reply must say if this thread ends.
         for answer in &mut answers {
             answer.begin();
         }
@@ -388,7 +335,7 @@ impl Committer {
         let committed = match committed {
             Ok(committed) => committed,
             Err(failure) => {
-                order.restore(&before);
+                engine.index.order.restore(&order);
                 self.swept_at = None;
                 let fault = self.fault_of(engine, failure);
                 for answer in answers {
@@ -399,24 +346,7 @@ impl Committer {
         };
         #[cfg(test)]
         faults::panic_at(&shared.path, Point::Synced);
-        let mut is_forgetting = false;
-        if let Some(Committed {
-            state,
-            ended_bytes,
-            logged,
-            home,
-        }) = committed
-        {
-            engine.upkeep.ended(ended_bytes);
-            is_forgetting = state.compacted > self.state.compacted;
-            if is_forgetting {
-                shared.changes.forget(state.compacted);
-            }
-            self.number += 1;
-            shared.changes.publish(logged, state.revision);
-            self.state = state;
-            self.home = home;
-        }
+        let is_forgetting = committed.is_some_and(|committed| self.publish(engine, committed));
         if is_forgetting || has_ticked {
             // This is needed without further writes, too: a pass begins in several steps.
             self.give_back(engine, now);
@@ -441,6 +371,63 @@ impl Committer {
             }
         }
         Ok(more || !requests.is_empty())
+    }
+
+    /// Takes the requests to write all expiries out of the others. They are answered when a sweep
+    /// has written everything that is due, which may take several commits.
+    fn take_demands(&mut self, requests: &mut Vec<Request>) {
+        for request in requests.extract_if(.., |request| matches!(request, Request::Expire { .. }))
+        {
+            if let Request::Expire { reply } = request {
+                let expired = self.shared.expired.load(Ordering::Relaxed);
+                self.demands.push((expired, reply));
+            }
+        }
+    }
+
+    /// Adds due expiries to the batch, once per tick or if somebody waits for them. Returns whether
+    /// more are due.
+    fn sweep(&mut self, batch: &mut Batch<'_>, quota: usize, now: Times) -> bool {
+        let due = self.shared.options.expire_by_itself && !is_within(TICK, self.swept_at, now);
+        if !due && self.demands.is_empty() {
+            return false;
+        }
+        match batch.sweep(quota) {
+            Ok(more) => {
+                self.swept_at = (!more).then_some(now.steady);
+                more
+            }
+            // Writes continue. The expiry of an unreadable record cannot be written, but the record
+            // is not served either.
+            Err(error) => {
+                for (_, reply) in self.demands.drain(..) {
+                    reply.send(Err(error.clone().into()));
+                }
+                let what = "failed to write down the ends of expired records";
+                self.complain(now, &error, what);
+                false
+            }
+        }
+    }
+
+    /// Publishes a commit to watchers and to later commits. Returns whether it forgets history.
+    fn publish(&mut self, engine: &Engine, committed: Committed) -> bool {
+        let Committed {
+            state,
+            ended_bytes,
+            logged,
+            home,
+        } = committed;
+        engine.upkeep.ended(ended_bytes);
+        let is_forgetting = state.compacted > self.state.compacted;
+        if is_forgetting {
+            self.shared.changes.forget(state.compacted);
+        }
+        self.number += 1;
+        self.shared.changes.publish(logged, state.revision);
+        self.state = state;
+        self.home = home;
+        is_forgetting
     }
 
     /// The fault to answer with after a failed commit. It says that nothing was written only if the
@@ -586,6 +573,40 @@ impl Committer {
             self.flusher.clean_names(engine);
         }
     }
+}
+
+/// Decides requests, in their order, until they have loaded as much as one commit may. Requests
+/// that are left are decided in the next commit.
+fn decide(
+    batch: &mut Batch<'_>,
+    requests: &mut Vec<Request>,
+    has_space: bool,
+) -> Vec<Box<dyn Decided>> {
+    let swept = batch.loaded;
+    let mut answers = Vec::with_capacity(requests.len());
+    let mut left = std::mem::take(requests).into_iter();
+    for request in left.by_ref() {
+        answers.push(match request {
+            Request::Put(_, reply) if !has_space => decided(reply, Err(Fault::NoSpace.into())),
+            Request::Many(writes, reply) if !has_space && need_space(&writes) => {
+                decided(reply, Err(Fault::NoSpace.into()))
+            }
+            Request::Put(put, reply) => decided(reply, batch.put(*put)),
+            Request::Many(writes, reply) => decided(reply, batch.many(writes)),
+            Request::Delete {
+                key,
+                expected,
+                reply,
+            } => decided(reply, batch.delete(&key, expected)),
+            Request::Compact { revision, reply } => decided(reply, batch.compact(revision)),
+            Request::Expire { reply } => decided(reply, Ok(0)),
+        });
+        if batch.loaded - swept >= LOADED_MAX {
+            break;
+        }
+    }
+    requests.extend(left);
+    answers
 }
 
 /// Revisions of the store at past moments, for forgetting history by age. It is bounded: at most

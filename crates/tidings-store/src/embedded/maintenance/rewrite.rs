@@ -27,6 +27,7 @@
 //! has the position of swept versions.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +38,7 @@ use crate::embedded::codec::version::{Ends, Version};
 use crate::embedded::engine::{Bucket, Buckets, Engine};
 use crate::embedded::files::disk;
 use crate::embedded::index::keys::{ended_key, trailing_revision};
-use crate::embedded::index::{Tree, fault, io_fault, is_lasting, key_value_of};
+use crate::embedded::index::{Snapshot, Tree, fault, io_fault, is_lasting, key_value_of};
 use crate::embedded::log::frame::{self, Built, Entry, Frame, Header, Kind};
 use crate::embedded::log::segment::{Frames, Scratch, Segment, Walk};
 use crate::{Fault, Revision};
@@ -220,20 +221,12 @@ fn look_at_next(
         return Ok(Next::Bucket);
     }
 
-    let next_first = later.map_or(Revision::MAX, |later| later.first);
     let dead = pass.dead.mark(from.bucket);
     let mut next = from.behind(segment);
     // Marks of versions whose segment was removed count for the previous segment.
     let start = if at == 0 { 0 } else { segment.first };
-    let marks = &ended_key(start)[..]..&ended_key(next_first)[..];
-    let mut ended = Vec::new();
-    for entry in snapshot.range(&bucket.index, marks) {
-        let (key, by) = key_value_of(entry)?;
-        let by = trailing_revision(&by)?;
-        if by <= limit {
-            ended.push((trailing_revision(&key)?, by));
-        }
-    }
+    let end = later.map_or(Revision::MAX, |later| later.first);
+    let ended = ended_versions(&snapshot, &bucket.index, start..end, limit)?;
     drop(snapshot);
     let living = ended.partition_point(|(version, _)| *version <= dead);
     let living = (ended.len() - living) as u64;
@@ -267,32 +260,13 @@ fn look_at_next(
     let mut output = Output::default();
     let outcome = rewrite.run(&mut output, pause);
     output.discard();
-    let mut scratch = Scratch::default();
-    let mut is_gone = |version| match outcome {
-        Ok(Outcome::Replaced) => Ok(true),
-        // The version was removed in an earlier pass, and its mark was not.
-        Ok(Outcome::Kept) => Ok(segment.version(version, &mut scratch)?.is_none()),
-        _ => Ok::<_, Fault>(false),
-    };
-    let mut gone = Vec::new();
-    for (version, _) in &ended {
-        if is_gone(*version)? {
-            gone.push(*version);
-        }
-    }
+    let gone = gone_versions(segment, &outcome, &ended)?;
     match outcome? {
         Outcome::Ended => return Ok(Next::Ended),
         Outcome::Kept => {}
         Outcome::Replaced => {
             next.has_swept |= segment.first <= dead;
-            for (_, by) in &ended {
-                let next = segments.partition_point(|segment| segment.first <= *by);
-                if let Some(told_in) = next.checked_sub(1).filter(|told_in| *told_in > at)
-                    && let Some(told_in) = segments.get(told_in)
-                {
-                    told_in.add_loose();
-                }
-            }
+            add_loose(&segments, at, &ended);
         }
     }
     remove_marks(engine, &bucket.index, &gone).map_err(|error| {
@@ -300,6 +274,60 @@ fn look_at_next(
         fault(error)
     })?;
     Ok(Next::Segment(next))
+}
+
+/// The versions with a mark in a range of revisions that ended by a limit, each with the revision
+/// of its end.
+fn ended_versions(
+    snapshot: &Snapshot,
+    tree: &Tree,
+    versions: Range<Revision>,
+    limit: Revision,
+) -> Result<Vec<(Revision, Revision)>, Fault> {
+    let marks = &ended_key(versions.start)[..]..&ended_key(versions.end)[..];
+    let mut ended = Vec::new();
+    for entry in snapshot.range(tree, marks) {
+        let (key, by) = key_value_of(entry)?;
+        let by = trailing_revision(&by)?;
+        if by <= limit {
+            ended.push((trailing_revision(&key)?, by));
+        }
+    }
+    Ok(ended)
+}
+
+/// The ended versions that the log no longer has, so that their marks can be removed.
+fn gone_versions(
+    segment: &Arc<Segment>,
+    outcome: &Result<Outcome, Failure>,
+    ended: &[(Revision, Revision)],
+) -> Result<Vec<Revision>, Fault> {
+    let mut gone = Vec::new();
+    let mut scratch = Scratch::default();
+    for (version, _) in ended {
+        let is_gone = match outcome {
+            Ok(Outcome::Replaced) => true,
+            // The version was removed in an earlier pass, and its mark was not.
+            Ok(Outcome::Kept) => segment.version(*version, &mut scratch)?.is_none(),
+            _ => false,
+        };
+        if is_gone {
+            gone.push(*version);
+        }
+    }
+    Ok(gone)
+}
+
+/// Counts ends of removed versions in the later segments that have these ends.
+fn add_loose(segments: &[Arc<Segment>], at: usize, ended: &[(Revision, Revision)]) {
+    for (_, by) in ended {
+        let next = segments.partition_point(|segment| segment.first <= *by);
+        if let Some(told_in) = next.checked_sub(1).filter(|told_in| *told_in > at)
+            && let Some(told_in) = segments.get(told_in)
+        {
+            told_in.add_loose();
+        }
+    }
 }
 
 /// Estimated length after a rewrite; `None` if it would reclaim too little. `ended` is the number
@@ -484,14 +512,14 @@ impl Rewrite<'_> {
             }
             Kind::Replaced => {
                 let bucket = self.segment.bucket;
-                revision > self.limit || self.is_to_be_told(entry.replaced()?, bucket)?
+                revision > self.limit || self.needs_end(entry.replaced()?, bucket)?
             }
             Kind::Ends => {
                 let ends = entry.ends()?;
                 let last = revision.saturating_add(ends.versions.len() as u64);
                 let mut is_needed = last.saturating_sub(1) > self.limit;
                 for version in &ends.versions {
-                    is_needed = is_needed || self.is_to_be_told(*version, ends.bucket)?;
+                    is_needed = is_needed || self.needs_end(*version, ends.bucket)?;
                 }
                 is_needed
             }
@@ -514,7 +542,7 @@ impl Rewrite<'_> {
         // A bucket that is dropped later has the end itself.
         if let Some((version, bucket)) = previous
             && bucket <= own
-            && self.is_to_be_told(version, bucket)?
+            && self.needs_end(version, bucket)?
         {
             let ends = Ends {
                 expired: false,
@@ -528,7 +556,7 @@ impl Rewrite<'_> {
 
     /// Whether a version's end must stay in the log. It must if the version may still be in the
     /// log, now or after a power cut, and the state does not cover its end.
-    fn is_to_be_told(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
+    fn needs_end(&mut self, version: Revision, bucket: u64) -> Result<bool, Fault> {
         if self.swept.has(bucket, version) {
             return Ok(false);
         }
