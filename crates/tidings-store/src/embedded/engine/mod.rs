@@ -29,7 +29,7 @@ use crate::Fault;
 use crate::embedded::codec::{Codec, State};
 use crate::embedded::error::OpenError;
 use crate::embedded::files::parallel::{self, Helpers};
-use crate::embedded::files::{INDEX, LOG, confirmed_time};
+use crate::embedded::files::{INDEX, LOG, confirmed_time, number_in};
 use crate::embedded::index::{Index, Sizes, Track, fault, remove};
 use crate::embedded::log::frame::Header;
 use crate::embedded::log::segment::Segment;
@@ -407,7 +407,7 @@ fn trace_of_writes(folder: &Path, index: &Path) -> Option<String> {
     if confirmed_time::is_there(folder) {
         return Some("the file CLOCK".into());
     }
-    let is_bucket = |name: &String| name.len() == 16 && u64::from_str_radix(name, 16).is_ok();
+    let is_bucket = |name: &String| number_in(name).is_some();
     let entries = fs::read_dir(index).ok()?.flatten();
     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let name = names.find(is_bucket)?;

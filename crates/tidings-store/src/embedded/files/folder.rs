@@ -132,6 +132,14 @@ fn read_format(path: &Path) -> Result<Option<u32>, OpenError> {
     }
 }
 
+/// Reads a number in the name of a file of the log or the index: 16 hexadecimal digits, as this
+/// program writes it. Files with other names are not the store's. They are neither read nor
+/// removed.
+pub(in crate::embedded) fn number_in(name: &str) -> Option<u64> {
+    let is_ours = |number: &u64| format!("{number:016x}") == name;
+    u64::from_str_radix(name, 16).ok().filter(is_ours)
+}
+
 fn lock(path: &Path) -> Result<File, OpenError> {
     let file = path.join(LOCK_FILE);
     let lock = OpenOptions::new()

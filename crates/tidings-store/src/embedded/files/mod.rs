@@ -18,4 +18,4 @@ pub(super) mod power;
 
 #[cfg(fuzzing)]
 pub(super) use folder::FORMAT;
-pub(super) use folder::{Folder, INDEX, LOG};
+pub(super) use folder::{Folder, INDEX, LOG, number_in};

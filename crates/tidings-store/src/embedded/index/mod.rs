@@ -44,7 +44,7 @@ use lsm_tree::{
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::embedded::codec::Swept;
-use crate::embedded::files::disk;
+use crate::embedded::files::{disk, number_in};
 use crate::{Fault, Revision};
 use keys::Pointer;
 use memtable::Memtable;
@@ -386,9 +386,7 @@ impl Index {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            let bucket = name
-                .to_str()
-                .and_then(|name| u64::from_str_radix(name, 16).ok());
+            let bucket = name.to_str().and_then(number_in);
             if bucket.is_some_and(|bucket| !buckets.contains(&bucket)) {
                 fs::remove_dir_all(entry.path())?;
             }

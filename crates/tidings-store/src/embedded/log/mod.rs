@@ -41,7 +41,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::embedded::codec::State;
 use crate::embedded::error::OpenError;
-use crate::embedded::files::{disk, parallel};
+use crate::embedded::files::{disk, number_in, parallel};
 use crate::{Fault, Revision};
 use frame::{FRAME_LEN_MAX, Frame, Header};
 use segment::{AppendError, Extent, FoundFrame, Scratch, Segment, Walk};
@@ -723,10 +723,7 @@ fn files(folder: &Path, end: &str) -> io::Result<Vec<SegmentFile>> {
         let Some((bucket, first)) = name.and_then(|name| name.split_once('-')) else {
             continue;
         };
-        if let (Ok(bucket), Ok(first)) = (
-            u64::from_str_radix(bucket, 16),
-            u64::from_str_radix(first, 16),
-        ) {
+        if let (Some(bucket), Some(first)) = (number_in(bucket), number_in(first)) {
             files.push((bucket, first, path));
         }
     }

@@ -852,3 +852,32 @@ async fn those_who_ask_for_the_identity_at_once_get_the_same() {
     assert!(matches!(late, Err(Fault::Closed)), "{late:?}");
     assert!(!folder.path().join("IDENTITY").exists());
 }
+
+/// Somebody may have put files into the folder. Hexadecimal names are not necessarily ours.
+#[tokio::test]
+async fn files_with_names_of_another_form_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    store.create("a".into(), living("1", 600)).await.unwrap();
+    store.close().await;
+    let names = [
+        "index/cafe/note",
+        "index/00000000000000FF/note",
+        "index/+00000000000000f/note",
+        "log/cafe-1.log",
+        "log/00000000000000ff-1.log",
+    ];
+    for name in names {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let store = open(folder.path(), &clock).unwrap();
+    assert!(store.get("a".into()).await.unwrap().is_some());
+    store.close().await;
+    for name in names {
+        let content = fs::read_to_string(folder.path().join(name));
+        assert_eq!(content.ok().as_deref(), Some(name));
+    }
+}
