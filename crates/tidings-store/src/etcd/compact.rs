@@ -50,9 +50,9 @@ fn look(revision: Revision) -> RangeRequest {
     }
 }
 
-fn written(version: &KeyValue) -> Revision {
-    let text = std::str::from_utf8(&version.value).unwrap_or_default();
-    text.parse().unwrap_or(0)
+/// The revision that a client wrote to the protocol's key; `None` if the value is no revision.
+fn written(version: &KeyValue) -> Option<Revision> {
+    std::str::from_utf8(&version.value).ok()?.parse().ok()
 }
 
 /// Takes part in the compaction protocol; never returns.
@@ -110,11 +110,15 @@ pub(super) async fn round(
             // The key was deleted. The protocol starts again.
             return Ok((0, latest));
         };
-        let compacted = written(theirs);
-        // A client that has not noticed that etcd was restored may write a revision that is not
-        // reached.
-        if compacted <= latest {
-            shared.compacted(compacted);
+        match written(theirs) {
+            // A client that has not noticed that etcd was restored may write a revision that is not
+            // reached.
+            Some(compacted) if compacted > latest => {}
+            Some(compacted) => shared.compacted(compacted),
+            None => tracing::warn!(
+                key = KEY,
+                "the key of the compaction of etcd's history has no revision; what is compacted is not known"
+            ),
         }
         return Ok((theirs.version, latest));
     }
@@ -157,6 +161,29 @@ impl Shared {
                 })
             }
             Err(failure) => Err(Fault::from(failure).into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_no_revision_is_not_taken_for_one() {
+        let rows: [(&[u8], _); 5] = [
+            (b"0", Some(0)),
+            (b"17", Some(17)),
+            (b"", None),
+            (b"-1", None),
+            (b"\xff", None),
+        ];
+        for (value, expected) in rows {
+            let version = KeyValue {
+                value: Bytes::from_static(value),
+                ..KeyValue::default()
+            };
+            assert_eq!(written(&version), expected, "{value:?}");
         }
     }
 }
