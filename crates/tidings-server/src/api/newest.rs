@@ -29,11 +29,11 @@ use tidings_api::codec::stored::StoredEvent;
 use tidings_core::reading::name_clock;
 use tidings_history::Numbers;
 use tidings_store::{
-    ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, Record, Revision, UnixMillis,
+    ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, ReadError, Record, Revision, UnixMillis,
 };
 
 use super::call::Call;
-use super::newest_order::{Beginning, Found, MORE, SECOND_MAX, Seconds};
+use super::newest_order::{Beginning, Found, MORE, SECOND_MAX, Seconds, Within};
 use super::store_request::{indexed, key_prefix};
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
@@ -144,6 +144,14 @@ impl Newest {
         let is_sealed = matches!(self.server.capabilities().numbers, Numbers::Source);
         let taken = from.within.as_ref().map_or(0, |within| within.taken);
         let wanted = request.limit + taken;
+        if let Some(revision) = from.within.as_ref().map(Within::revision)
+            && !self.server.store.is_own(revision)
+        {
+            // The token is one of another store.
+            let oldest = self.server.store.revision();
+            let requested = revision;
+            return Err(ReadError::Compacted { requested, oldest }.into());
+        }
         let mut more = MORE.into_iter();
         let (mut seconds, revision, stopped) = loop {
             let more = if is_sealed { Some(0) } else { more.next() };

@@ -44,6 +44,13 @@ pub(crate) struct Within {
     last: (Option<Timestamp>, Revision, String),
 }
 
+impl Within {
+    /// The revision of the event that was returned last.
+    pub(crate) fn revision(&self) -> Revision {
+        self.last.1
+    }
+}
+
 impl Beginning {
     /// The beginning after a place of the store.
     pub(crate) fn after(place: Place) -> Self {
