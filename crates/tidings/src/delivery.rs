@@ -4,8 +4,8 @@
 //! It is a loop: send all outputs, wait for one input (events, an answer, a timer, the end), handle
 //! it. Core makes all decisions; this code moves events and counts them.
 //!
-//! Invariant: every event taken from the queue is counted once: as held back or dropped by the
-//! correlator, or with the outcome of the write that settles it ([`Delivery::poll_settled`]).
+//! Invariant: every event taken from the queue is counted once: as dropped by the correlator, or
+//! with the outcome of the write that settles it ([`Delivery::poll_settled`]).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -427,7 +427,7 @@ impl SinkTask {
         false
     }
 
-    /// If counts that wait for their heartbeat fill the disk, writes some early. Returns whether
+    /// If counts that wait for their refresh or heartbeat fill the disk, writes some early. Returns whether
     /// there is something to write.
     fn relieve_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
@@ -495,11 +495,10 @@ impl SinkTask {
             match self.rules.take(now, &event, &mut self.delivery) {
                 Taken::Offered => continue,
                 Taken::HeldBack { first, count } => {
-                    self.progress.filtered(1);
-                    self.metrics.filtered(1);
                     if let Some(context) = context {
                         context.filtered(&first, count);
                     }
+                    continue;
                 }
                 Taken::Dropped(cause) => {
                     self.progress.dropped(cause, 1);
@@ -556,35 +555,48 @@ impl SinkTask {
     fn settle(&mut self) {
         while let Some(settled) = self.delivery.poll_settled() {
             let events = settled.occurrence.events();
+            let held_back = settled.occurrence.held_back();
             let context = Context::of(settled.occurrence.context());
             if let Some(context) = context {
                 context.settled(&settled.occurrence, settled.fate, settled.error.as_ref());
-                // Merged events are done when the write that replaced them is.
-                if let (Some(spill), Fate::Delivered | Fate::Dropped(_)) =
-                    (&mut self.spill, settled.fate)
-                {
-                    spill.settled(context.take_spilled());
-                }
             }
             let _entered = context.map(|context| context.span.enter());
             match settled.fate {
                 Fate::Delivered => {
                     self.rules.acknowledged(&settled.occurrence);
-                    // One of these events counts as written, the others as merged into its write.
-                    let (last, others) = (events.min(1), events.saturating_sub(1));
+                    self.progress.filtered(held_back);
+                    self.metrics.filtered(held_back);
+                    // One of the other events counts as written, the rest as merged into its write.
+                    let others = events.saturating_sub(held_back);
+                    let (last, merged) = (others.min(1), others.saturating_sub(1));
                     self.progress.delivered(last);
                     self.metrics.delivered(last);
-                    self.progress.aggregated(others);
-                    self.metrics.aggregated(others);
+                    self.progress.aggregated(merged);
+                    self.metrics.aggregated(merged);
                 }
                 // The write that replaced this one settles its events.
-                Fate::Aggregated => self.rules.lost(&settled.occurrence),
+                Fate::Aggregated => {
+                    self.rules.lost(&settled.occurrence);
+                    continue;
+                }
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
-                    log_drop(cause, self.progress.dropped(cause, events), &settled);
+                    // At the end there is no later refresh.
+                    let is_put_back = self.end == End::NotYet
+                        && may_succeed_later(cause)
+                        && self
+                            .rules
+                            .put_back(self.clock.monotonic(), &settled.occurrence);
+                    let lost = events - if is_put_back { held_back } else { 0 };
+                    if lost > 0 {
+                        log_drop(cause, self.progress.dropped(cause, lost), lost, &settled);
+                    }
                 }
                 // Offered events that are not settled count as pending.
-                Fate::Pending => {}
+                Fate::Pending => continue,
+            }
+            if let (Some(spill), Some(context)) = (&mut self.spill, context) {
+                spill.settled(context.take_spilled());
             }
         }
     }
@@ -598,7 +610,9 @@ impl SinkTask {
         }
         self.delivery.abandon();
         self.settle();
-        tracing::error!(pending, "Unable to write events (broadcaster is shut down)");
+        if pending > 0 {
+            tracing::error!(pending, "Unable to write events (broadcaster is shut down)");
+        }
     }
 }
 
@@ -636,13 +650,23 @@ async fn more_events(
     (more, more)
 }
 
-/// Logs the loss of the events of one write; of frequent causes ever fewer. `before` is the number
-/// of earlier losses for this cause.
+/// Whether a later write of the same count may succeed where one was dropped for this cause.
+fn may_succeed_later(cause: DropCause) -> bool {
+    matches!(
+        cause,
+        DropCause::QueueFull
+            | DropCause::RateLimited
+            | DropCause::RejectedUnauthorized
+            | DropCause::RetriesExhausted
+    )
+}
+
+/// Logs the loss of `events` events of one write; of frequent causes ever fewer. `before` is the
+/// number of earlier losses for this cause.
 #[cold]
-fn log_drop(cause: DropCause, before: u64, settled: &Settled<Occurrence>) {
+fn log_drop(cause: DropCause, before: u64, events: u64, settled: &Settled<Occurrence>) {
     // The name of the stored event; for a repeat it is that of the first event.
     let occurrence = &settled.occurrence;
-    let events = occurrence.events();
     let error = settled.error.as_ref().map(tracing::field::display);
     if cause.is_benign() || (error.is_some() && !is_sampled(before, events)) {
         tracing::debug!(

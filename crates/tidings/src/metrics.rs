@@ -9,10 +9,10 @@
 //! | `tidings_recorder_events_total` | counter | `type` | events recorded and accepted |
 //! | `tidings_recorder_delivered_total` | counter | `sink` | events a sink wrote |
 //! | `tidings_recorder_aggregated_total` | counter | `sink` | events merged into the write of a later one |
-//! | `tidings_recorder_filtered_total` | counter | `sink` | repeats that the spam filter held back: their count is written later |
+//! | `tidings_recorder_filtered_total` | counter | `sink` | repeats that the spam filter held back, and whose count was written |
 //! | `tidings_recorder_dropped_total` | counter | `cause`, `sink` | events given up, once per sink or watcher that lost it. Those that reached no sink have no `sink` |
 //! | `tidings_recorder_abandoned_total` | counter | `sink` | events a sink still had when it ended: at the deadline of a shutdown, or on disk when its runtime ended. Those on disk are for the next process |
-//! | `tidings_recorder_pending_events` | gauge | `sink` | events offered to sinks that are not written, merged, held back or given up yet, wherever they wait |
+//! | `tidings_recorder_pending_events` | gauge | `sink` | events offered to sinks whose count is not written and that are not given up yet, wherever they wait |
 //! | `tidings_recorder_pending_bytes` | gauge | `sink` | about how much memory those take that wait to be written, or are being written |
 //! | `tidings_recorder_oldest_pending_seconds` | gauge | `sink` | how long the oldest of these has waited, to five seconds; since it was read back, for one on disk |
 //! | `tidings_recorder_paused` | gauge | `sink` | 1 while writing pauses because the server is out of reach |
@@ -93,7 +93,7 @@ pub(crate) fn describe() {
     describe_counter!(
         FILTERED,
         count,
-        "Repeats that the spam filter held back: their count is written later."
+        "Repeats that the spam filter held back, and whose count was written."
     );
     describe_counter!(DROPPED, count, "Events given up, by cause.");
     describe_counter!(ABANDONED, count, "Events a sink still had when it ended.");

@@ -18,8 +18,8 @@ pub struct Counts {
     /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
     /// lost.
     pub aggregated: u64,
-    /// Events that the spam filter held back: repeats of a written event, whose count is written
-    /// later.
+    /// Repeats of a written event that the spam filter held back, and whose count a later write
+    /// brought. Until then they are pending.
     pub filtered: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
@@ -91,14 +91,15 @@ pub struct FlushReport {
     /// ([`SinkOptions::events_v1`](crate::SinkOptions::events_v1)) their notes may differ, and are
     /// lost.
     pub aggregated: u64,
-    /// Events that the spam filter held back: repeats of a written event, whose count is written
-    /// later.
+    /// Repeats of a written event that the spam filter held back, and whose count a later write
+    /// brought. Until then they are pending.
     pub filtered: u64,
     /// Events given up, by cause.
     pub dropped: DropCounts,
     /// Events that waited or were being written at the deadline. The latter may have arrived.
     pub pending: u64,
-    /// Events recorded while no sink was started, which nobody wrote. They do not count as offered.
+    /// Events recorded while there was no sink, and no watcher but a structured log: nothing wrote
+    /// or handled them. They do not count as offered.
     pub unwritten: u64,
     /// The last failed write, with its event, or a note that a write has no answer. The write may
     /// have succeeded since.
@@ -122,7 +123,7 @@ impl FlushReport {
         }
     }
 
-    /// Whether every event was delivered or is counted in one that was.
+    /// Whether every event was delivered, or is counted in one that was.
     pub fn is_complete(&self) -> bool {
         self.pending == 0 && self.dropped.total() == 0 && self.unwritten == 0
     }

@@ -81,8 +81,8 @@ fn untried(delivery: &Delivery<Occurrence>) -> (usize, usize) {
 pub(crate) enum Taken {
     /// The event is written, or waits to be written.
     Offered,
-    /// The spam filter held the event back. Its count is written later, to the stored event of its
-    /// kind, `first`.
+    /// The spam filter held the event back. The write that brings its count to the stored event of
+    /// its kind, `first`, settles it.
     HeldBack { first: Event, count: i32 },
     /// The event will never be written.
     Dropped(DropCause),
@@ -120,7 +120,12 @@ impl Rules {
             }
             Self::Counts(correlator) => {
                 // This calls the user's functions, which may panic.
-                match catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event))) {
+                let correlated =
+                    catch_unwind(AssertUnwindSafe(|| correlator.correlate(now, event)));
+                while let Some(occurrence) = correlator.poll_evicted() {
+                    delivery.offer(now.monotonic, occurrence);
+                }
+                match correlated {
                     Ok(Correlated::Write(occurrence)) => delivery.offer(now.monotonic, occurrence),
                     Ok(Correlated::Filtered) => return Taken::Dropped(DropCause::SpamFiltered),
                     Ok(Correlated::HeldBack { first, count }) => {
@@ -193,12 +198,24 @@ impl Rules {
         room: Room,
         delivery: &mut Delivery<Occurrence>,
     ) {
-        if let Self::Series(series) = self
-            && room.is_left_by(delivery)
-        {
-            let busy_from = room.events.min(EARLY_WRITES);
-            series.write_early(now, busy_from.saturating_sub(untried(delivery).0));
-            offer(now, series, delivery);
+        if !room.is_left_by(delivery) {
+            return;
+        }
+        let busy_from = room.events.min(EARLY_WRITES);
+        let writes_max = busy_from.saturating_sub(untried(delivery).0);
+        match self {
+            Self::Series(series) => {
+                series.write_early(now, writes_max);
+                offer(now, series, delivery);
+            }
+            Self::Counts(correlator) => {
+                for _ in 0..writes_max {
+                    let Some(occurrence) = correlator.poll_last(now) else {
+                        return;
+                    };
+                    delivery.offer(now, occurrence);
+                }
+            }
         }
     }
 
@@ -242,6 +259,15 @@ impl Rules {
         match self {
             Self::Counts(correlator) => correlator.lost(occurrence),
             Self::Series(series) => series.lost(occurrence),
+        }
+    }
+
+    /// After [`Rules::lost`]: takes the held-back events of a write back, to be settled by a later
+    /// one. Returns whether that is possible.
+    pub(crate) fn put_back(&mut self, now: Monotonic, occurrence: &Occurrence) -> bool {
+        match self {
+            Self::Counts(correlator) => correlator.put_back(now, occurrence),
+            Self::Series(_) => false,
         }
     }
 

@@ -18,9 +18,9 @@ use metrics::{
 use tidings::EventType::{Normal, Warning};
 use tidings::advanced::SeriesOptions;
 use tidings::{
-    Broadcaster, BroadcasterOptions, Clock, DropCause, EventSource, MemorySink, Occurrence,
-    Reference, ReferenceFields, Sink, SinkAnswer, SinkOptions, SpillOptions, StatusFailure,
-    WriteError,
+    Acknowledgement, Broadcaster, BroadcasterOptions, Clock, DropCause, EventSource, MemorySink,
+    Occurrence, Reference, ReferenceFields, Sink, SinkAnswer, SinkOptions, SpillOptions,
+    StatusFailure, WriteError,
 };
 
 use tokio::sync::Notify;
@@ -164,16 +164,21 @@ async fn every_stage_and_every_cause_is_counted() {
     while sink.calls().is_empty() {
         tokio::task::yield_now().await;
     }
-    for _ in 0..29 {
+    for _ in 0..28 {
         recorder.warning(&pod("foo"), "BackOff", "again");
     }
-    while broadcaster.report().filtered < 5 {
-        tokio::task::yield_now().await;
-    }
+    let last = recorder.record_and_wait(&pod("foo"), Warning, "BackOff", "again");
+    assert!(matches!(
+        last.await,
+        Ok(Acknowledgement::Filtered { count: 30, .. })
+    ));
     // The gauges are set when the task has its next turn.
     tokio::task::yield_now().await;
     let pending = kept.read()["tidings_recorder_pending_events{sink=default}"];
-    assert_eq!(pending, 25, "one is being written, one waits for 24");
+    assert_eq!(
+        pending, 30,
+        "one is being written, one waits for 24, and five are held back"
+    );
     assert_eq!(broadcaster.report().aggregated, 0, "none is at the sink");
     assert!(kept.read()["tidings_recorder_pending_bytes{sink=default}"] > 200);
     drop(held);

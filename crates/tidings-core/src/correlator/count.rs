@@ -10,14 +10,21 @@
 //!
 //! client-go tracks no such states: it patches every event whose count is above 1, whether the
 //! stored event exists or not.
+//!
+//! Invariant: exactly one handed-out write settles each held-back repeat, or the repeat is still in
+//! an entry's [`Behind`]. An entry that is evicted with such repeats hands out its last write.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::occurrence::{Correlated, Occurrence, OccurrenceKind, PatchForm};
-use super::refresh::{Refreshes, Staleness};
+use super::refresh::{Refreshes, Staleness, retry_at};
 use crate::cache::{Cache, CacheStats};
+use crate::context::absorb;
 use crate::key::{CountKey, Key};
-use crate::{Event, Monotonic};
+use crate::{Event, EventContext, Monotonic};
 
 struct Counted {
     /// The first of the counted events; its name is the stored event's name.
@@ -42,11 +49,17 @@ struct Behind {
     /// The last held-back repeat, if its message or metadata may differ from the first event's.
     latest: Option<Event>,
     aggregate: bool,
+    /// The number of these repeats.
+    events: u64,
+    /// The kept contexts of these repeats.
+    context: Option<Arc<dyn EventContext>>,
 }
 
 pub(super) struct Counter {
     counted: Cache<Counted>,
     refreshes: Refreshes,
+    /// The last writes of evicted counts that were behind.
+    evicted: VecDeque<Occurrence>,
     client_go: bool,
 }
 
@@ -55,6 +68,7 @@ impl Counter {
         Self {
             counted: Cache::new(counted.0, counted.1),
             refreshes: Refreshes::new(counted.0),
+            evicted: VecDeque::new(),
             client_go,
         }
     }
@@ -65,14 +79,14 @@ impl Counter {
         &mut self,
         now: Monotonic,
         key: Key,
-        event: Event,
+        (event, context): (Event, Option<Arc<dyn EventContext>>),
         aggregate: bool,
         passes: bool,
     ) -> Correlated {
         if self.client_go {
-            self.count_as_client_go(key, event, aggregate, passes)
+            self.count_as_client_go(key, (event, context), aggregate, passes)
         } else {
-            self.count_mended(now, key, event, aggregate, passes)
+            self.count_mended(now, key, (event, context), aggregate, passes)
         }
     }
 
@@ -80,7 +94,7 @@ impl Counter {
         &mut self,
         now: Monotonic,
         key: Key,
-        event: Event,
+        (event, mut context): (Event, Option<Arc<dyn EventContext>>),
         aggregate: bool,
         passes: bool,
     ) -> Correlated {
@@ -95,7 +109,8 @@ impl Counter {
                     first: counted.first.clone(),
                     count: counted.count,
                 };
-                self.hold_back(now, &key, event, aggregate);
+                let context = context.and_then(|context| context.kept());
+                self.hold_back(now, &key, (event, context), aggregate);
                 return held_back;
             }
             if !passes {
@@ -108,7 +123,10 @@ impl Counter {
             };
             counted.handed += 1;
             // The queued refresh of this count then finds nothing to write.
-            counted.behind = None;
+            let held_back = counted.behind.take().map_or(0, |behind| {
+                absorb(&mut context, behind.context.as_ref());
+                behind.events
+            });
             counted.stale.note_write(now, counted.count);
             return Correlated::Write(Occurrence {
                 key: CountKey(key),
@@ -126,8 +144,9 @@ impl Counter {
                     PatchForm::Count
                 },
                 series: None,
-                events: 1,
-                context: None,
+                events: 1 + held_back,
+                held_back,
+                context,
             });
         }
         let mut counted = Counted {
@@ -158,7 +177,8 @@ impl Counter {
             patch: PatchForm::Nothing,
             series: None,
             events: 1,
-            context: None,
+            held_back: 0,
+            context,
             event,
         })
     }
@@ -166,7 +186,7 @@ impl Counter {
     fn count_as_client_go(
         &mut self,
         key: Key,
-        event: Event,
+        (event, context): (Event, Option<Arc<dyn EventContext>>),
         aggregate: bool,
         passes: bool,
     ) -> Correlated {
@@ -210,7 +230,8 @@ impl Counter {
             },
             series: None,
             events: 1,
-            context: None,
+            held_back: 0,
+            context,
         })
     }
 
@@ -236,7 +257,18 @@ impl Counter {
 
     fn put(&mut self, key: Key, counted: Counted) {
         let extra = key.size_beside(&counted.first);
-        self.counted.put(key, counted, extra);
+        self.counted.insert(key, counted, extra);
+        self.make_room();
+    }
+
+    /// Evicts counts beyond the cache's bounds.
+    fn make_room(&mut self) {
+        while let Some((key, mut counted)) = self.counted.pop_excess() {
+            self.refreshes.disarm(&mut counted.stale);
+            let last_seen = counted.behind.as_ref().map(|behind| behind.last_seen);
+            let last = last_seen.and_then(|last_seen| counted.refresh(last_seen, &key));
+            self.evicted.extend(last);
+        }
     }
 
     /// client-go's `updateState`: keeps the written event under `key`, the event's own key. A
@@ -260,23 +292,70 @@ impl Counter {
     }
 
     /// Records a repeat that is counted but not written, and queues the count for a refresh.
-    fn hold_back(&mut self, now: Monotonic, key: &Key, event: Event, aggregate: bool) {
+    fn hold_back(
+        &mut self,
+        now: Monotonic,
+        key: &Key,
+        (event, context): (Event, Option<Arc<dyn EventContext>>),
+        aggregate: bool,
+    ) {
         let Some(counted) = self.counted.peek(key) else {
             return;
         };
         let differs = aggregate || counted.metadata_changed;
-        let size = key.size_beside(&counted.first) + if differs { event.size() } else { 0 };
-        counted.behind = Some(Behind {
-            last_seen: now,
-            latest: differs.then_some(event),
-            aggregate,
-        });
+        let behind = counted.behind.get_or_insert_with(|| Behind::new(now));
+        behind.last_seen = now;
+        behind.latest = differs.then_some(event);
+        behind.aggregate = aggregate;
+        behind.events += 1;
+        let earlier = std::mem::replace(&mut behind.context, context);
+        absorb(&mut behind.context, earlier.as_ref());
         let at = counted.stale.due_at(now, counted.count);
         let kept = key.kept_by(&counted.first);
         self.refreshes.arm(&mut counted.stale, at, kept);
         if differs {
-            self.counted.weigh(key, size);
+            self.weigh(key);
         }
+    }
+
+    /// Updates the bytes of a count, and evicts counts beyond the cache's bounds.
+    fn weigh(&mut self, key: &Key) {
+        if let Some(counted) = self.counted.peek(key) {
+            let behind = counted.behind.as_ref();
+            let latest = behind.and_then(|behind| behind.latest.as_ref());
+            let size = key.size_beside(&counted.first) + latest.map_or(0, Event::size);
+            self.counted.reweigh(key, size);
+            self.make_room();
+        }
+    }
+
+    /// Returns the last write of an evicted count.
+    pub(super) fn poll_evicted(&mut self) -> Option<Occurrence> {
+        self.evicted.pop_front()
+    }
+
+    /// Takes the held-back repeats of `occurrence`, which was not written, back into their count,
+    /// and queues it for another refresh. Returns whether the count is still in the cache.
+    pub(super) fn put_back(&mut self, now: Monotonic, occurrence: &Occurrence) -> bool {
+        let key = &occurrence.key.0;
+        let counted = self.counted.peek(key);
+        let Some(counted) = counted.filter(|counted| counted.first.is_same(&occurrence.first))
+        else {
+            return false;
+        };
+        let behind = counted.behind.get_or_insert_with(|| Behind {
+            latest: (!occurrence.event.is_same(&counted.first)).then(|| occurrence.event.clone()),
+            aggregate: occurrence.aggregate,
+            ..Behind::new(now)
+        });
+        behind.events += occurrence.held_back;
+        let context = occurrence.context.as_ref();
+        let kept = context.and_then(|context| context.kept());
+        absorb(&mut behind.context, kept.as_ref());
+        let kept = key.kept_by(&counted.first);
+        self.refreshes.arm(&mut counted.stale, retry_at(now), kept);
+        self.weigh(key);
+        true
     }
 
     /// Returns the next refresh that is due.
@@ -324,6 +403,9 @@ impl Counter {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Monotonic> {
+        if !self.evicted.is_empty() {
+            return Some(Monotonic::from_nanos(i64::MIN));
+        }
         self.refreshes.poll_timeout()
     }
 
@@ -342,8 +424,21 @@ impl Counter {
     }
 }
 
+impl Behind {
+    /// Makes a record without repeats.
+    fn new(now: Monotonic) -> Self {
+        Self {
+            last_seen: now,
+            latest: None,
+            aggregate: false,
+            events: 0,
+            context: None,
+        }
+    }
+}
+
 impl Counted {
-    /// Makes the write of a count that is behind. The write settles no event.
+    /// Makes the write of a count that is behind, which settles the held-back repeats.
     fn refresh(&mut self, now: Monotonic, key: &Key) -> Option<Occurrence> {
         let behind = self.behind.take()?;
         let kind = if self.handed > 0 {
@@ -368,8 +463,9 @@ impl Counted {
                 PatchForm::Count
             },
             series: None,
-            events: 0,
-            context: None,
+            events: behind.events,
+            held_back: behind.events,
+            context: behind.context,
         })
     }
 }

@@ -125,7 +125,8 @@ impl Correlator {
     ///
     /// For every [`Correlated::Write`], call [`Correlator::acknowledged`] or [`Correlator::lost`]
     /// once, when its outcome is known. Until it is lost, a handed-out write counts as written, so
-    /// that the next event of its kind is a patch.
+    /// that the next event of its kind is a patch. After each call, call
+    /// [`Correlator::poll_evicted`] until it returns `None`.
     pub fn correlate(&mut self, now: Now, event: &Event) -> Correlated {
         let (event, context) = event.split_context();
         let (event, key, aggregate) = self.aggregated(now, &event);
@@ -133,13 +134,8 @@ impl Correlator {
             let key = self.spam_key(&event);
             self.spam_filter.pass(now.monotonic, key)
         };
-        let mut correlated = self
-            .counter
-            .count(now.monotonic, key, event, aggregate, passes);
-        if let Correlated::Write(occurrence) = &mut correlated {
-            occurrence.context = context;
-        }
-        correlated
+        self.counter
+            .count(now.monotonic, key, (event, context), aggregate, passes)
     }
 
     /// Records that `occurrence` was written. client-go's `UpdateState`; it has an effect only with
@@ -164,12 +160,25 @@ impl Correlator {
         }
     }
 
-    /// Returns the next count to refresh, if one is due. The write settles no event: the events it
-    /// counts were held back. Call again until it returns `None`, or until there is no room for
-    /// another write. As for every [`Correlated::Write`], call [`Correlator::lost`] if it is not
-    /// made.
+    /// After [`Correlator::lost`], for a write that may succeed later: takes its held-back events
+    /// ([`Occurrence::held_back`]) back. A refresh in half a minute settles them. Returns whether
+    /// that is so; otherwise, because the count was evicted, they are lost with the write.
+    pub fn put_back(&mut self, now: Monotonic, occurrence: &Occurrence) -> bool {
+        occurrence.held_back() > 0 && self.counter.put_back(now, occurrence)
+    }
+
+    /// Returns the last write of a count that was evicted from its cache, and whose held-back
+    /// events no write has settled. As for every [`Correlated::Write`], call [`Correlator::lost`]
+    /// if it is not made.
+    pub fn poll_evicted(&mut self) -> Option<Occurrence> {
+        self.counter.poll_evicted()
+    }
+
+    /// Returns the next count to refresh, if one is due. The write settles the held-back events
+    /// that it counts. Call again until it returns `None`, or until there is no room for another
+    /// write. As for every [`Correlated::Write`], call [`Correlator::lost`] if it is not made.
     pub fn poll_refresh(&mut self, now: Monotonic) -> Option<Occurrence> {
-        self.counter.refresh(now)
+        self.poll_evicted().or_else(|| self.counter.refresh(now))
     }
 
     /// When to call [`Correlator::poll_refresh`] next.
@@ -177,9 +186,11 @@ impl Correlator {
         self.counter.poll_timeout()
     }
 
-    /// For the shutdown: returns the next count that is behind, due or not.
+    /// Returns the next count that is behind, due or not. For the shutdown, or to settle held-back
+    /// events early.
     pub fn poll_last(&mut self, now: Monotonic) -> Option<Occurrence> {
-        self.counter.refresh_any(now)
+        self.poll_evicted()
+            .or_else(|| self.counter.refresh_any(now))
     }
 
     /// Statistics of the caches.

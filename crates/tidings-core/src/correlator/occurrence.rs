@@ -24,7 +24,7 @@ pub enum Correlated {
     /// The event's budget is used up, and no event of its kind was written: it is not written.
     Filtered,
     /// The event's budget is used up. It was counted, and a later write adds the count to the
-    /// stored event of its kind.
+    /// stored event of its kind, and settles the event.
     HeldBack {
         /// The first event of its kind.
         first: Event,
@@ -62,6 +62,8 @@ pub struct Occurrence {
     pub(super) series: Option<Timestamp>,
     /// The number of events that this write settles.
     pub(super) events: u64,
+    /// Of these events, those that the spam filter held back.
+    pub(super) held_back: u64,
     /// The context of the event that caused the write.
     pub(super) context: Option<Arc<dyn EventContext>>,
 }
@@ -132,6 +134,7 @@ impl Occurrence {
     /// Takes over the events of `earlier`. If this write is lost, they are lost, too.
     pub(crate) fn absorb(&mut self, earlier: &mut Self) {
         self.events += std::mem::take(&mut earlier.events);
+        self.held_back += std::mem::take(&mut earlier.held_back);
         absorb(&mut self.context, earlier.context.as_ref());
     }
 
@@ -154,11 +157,17 @@ impl Occurrence {
         }
     }
 
-    /// The number of recorded events that this write settles: its own event, events of its series
-    /// that no earlier write settled, and the events of writes that it replaces. 0 for a write that
-    /// was replaced.
+    /// The number of recorded events that this write settles: its own event, events that were
+    /// counted before and that no earlier write settled, and the events of writes that it replaces.
+    /// 0 for a write that was replaced.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Of [`Occurrence::events`], those that the spam filter held back
+    /// ([`Correlated::HeldBack`]). This write brings their count.
+    pub fn held_back(&self) -> u64 {
+        self.held_back
     }
 
     /// The message. An aggregate's message begins with a prefix that says so.

@@ -75,6 +75,11 @@ impl Staleness {
     }
 }
 
+/// When a count is written again whose write failed at `now`.
+pub(super) fn retry_at(now: Monotonic) -> Monotonic {
+    now.saturating_add(APART)
+}
+
 /// The queue of a sink's counts that are behind, and the budget for their refreshes.
 pub(super) struct Refreshes {
     queue: BTreeMap<Due, Key>,

@@ -562,6 +562,7 @@ impl Open {
             },
             series: Some(self.last),
             events: std::mem::take(&mut self.behind),
+            held_back: 0,
             context: self.context.take(),
         }
     }

@@ -9,6 +9,7 @@
 mod accounting;
 mod blocking;
 mod eventf;
+mod held_back;
 mod hour;
 mod logging;
 mod series;

@@ -1,12 +1,49 @@
 //! Properties of the correlator for any input: different events never merge, every event is
 //! counted, and bounds hold.
 
+use std::any::Any;
 use std::collections::HashSet;
+use std::sync::Mutex;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::CountKey;
+use crate::{CountKey, EventContext};
+
+/// The numbers of the events that a write settles, as a spill keeps them.
+struct Places(Mutex<Vec<u64>>);
+
+impl Places {
+    fn new(number: u64) -> Self {
+        Self(Mutex::new(vec![number]))
+    }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.0.lock().expect("no panic"))
+    }
+
+    /// Takes the numbers that `write` settles.
+    fn of(write: &Occurrence) -> Vec<u64> {
+        let Some(context) = write.context() else {
+            return Vec::new();
+        };
+        let context: &dyn Any = &**context;
+        context.downcast_ref().map_or_else(Vec::new, Self::take)
+    }
+}
+
+impl EventContext for Places {
+    fn kept(&self) -> Option<Arc<dyn EventContext>> {
+        Some(Arc::new(Self(Mutex::new(self.take()))))
+    }
+
+    fn absorb(&self, earlier: &dyn EventContext) {
+        let earlier: &dyn Any = earlier;
+        if let Some(earlier) = earlier.downcast_ref::<Self>() {
+            self.0.lock().expect("no panic").append(&mut earlier.take());
+        }
+    }
+}
 
 /// One of a few words, so that tuples are often equal, also when their words are joined.
 fn word() -> impl Strategy<Value = &'static str> {
@@ -84,6 +121,64 @@ proptest! {
             counts.insert(occurrence.key().clone(), occurrence.count());
         }
         prop_assert_eq!(usize::try_from(counts.values().sum::<i32>()), Ok(steps.len()));
+    }
+
+    /// Written, lost, put back or evicted: exactly one write settles each event, or it is dropped
+    /// at once.
+    #[test]
+    fn every_event_is_settled_once(
+        steps in prop::collection::vec((said(), 0..40_i64, 0..4_u8), 1..80),
+        burst in 1..4_u32,
+        entries in 0..4_usize,
+        places in any::<bool>(),
+    ) {
+        let mut bench = Bench::new(CorrelatorOptions::default().spam_burst(burst).cache_entries_max(entries));
+        let (mut settled, mut second) = (Vec::new(), 0);
+        let mut dropped = 0;
+        let mut recorded = Vec::new();
+        for (number, (said, gap, answer)) in (0..).zip(&steps) {
+            second += gap;
+            let now = Now::at(at(second));
+            let mut event = bench.event(said, second);
+            if places {
+                event = event.with_context(Arc::new(Places::new(number)));
+            }
+            let mut writes = Vec::new();
+            match bench.correlator.correlate(now, &event) {
+                Correlated::Write(write) => writes.push(write),
+                Correlated::HeldBack { .. } => {}
+                Correlated::Filtered => {
+                    dropped += 1;
+                    continue;
+                }
+            }
+            recorded.push(number);
+            writes.extend(std::iter::from_fn(|| bench.correlator.poll_evicted()));
+            writes.extend(bench.correlator.poll_refresh(now.monotonic));
+            for write in writes {
+                prop_assert!(write.held_back() <= write.events());
+                let mut events = write.events();
+                let is_put_back = *answer == 2 && {
+                    bench.correlator.lost(&write);
+                    bench.correlator.put_back(now.monotonic, &write)
+                };
+                if is_put_back {
+                    events -= write.held_back();
+                }
+                settled.push((events, Places::of(&write)));
+            }
+        }
+        let now = Monotonic::from_nanos(i64::MAX);
+        for write in std::iter::from_fn(|| bench.correlator.poll_last(now)) {
+            settled.push((write.events(), Places::of(&write)));
+        }
+        let events: u64 = settled.iter().map(|(events, _)| events).sum();
+        prop_assert_eq!(events + dropped, steps.len() as u64);
+        if places {
+            let mut numbers: Vec<_> = settled.into_iter().flat_map(|(_, places)| places).collect();
+            numbers.sort_unstable();
+            prop_assert_eq!(numbers, recorded);
+        }
     }
 
     #[test]

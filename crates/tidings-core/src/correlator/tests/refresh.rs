@@ -268,7 +268,8 @@ fn a_refresh_of_combined_events_has_the_last_message() {
     assert_eq!(due.as_nanos(), 5_590_000_000);
     let refresh = correlator.poll_refresh(due).expect("a refresh");
     assert_eq!(refresh.message(), "(combined from similar events): 59");
-    assert_eq!((refresh.count(), refresh.events()), (51, 0));
+    assert_eq!((refresh.count(), refresh.events()), (51, 35));
+    assert_eq!(refresh.held_back(), 35);
     assert!(refresh.is_aggregate() && correlator.poll_timeout().is_none());
 }
 
