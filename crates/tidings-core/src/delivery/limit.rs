@@ -6,8 +6,12 @@
 //! [`DeliveryOptions::pause_after_keys`] different objects of one namespace, with no event of that
 //! namespace admitted in between, show a limit of the namespace. As many objects of several
 //! namespaces, with no event admitted at all, show a limit of everything. A limit of one namespace
-//! delays no other namespace. A limit of one object is not paced: its events are tried a few times,
-//! each at its own pace
+//! delays no other namespace.
+//!
+//! Objects with limits of their own may be refused in a row by chance. Other objects tell them
+//! apart. An object has a limit of its own if it was refused three times, and more often than
+//! admitted, and if meanwhile four times as many events about new objects were admitted as refused.
+//! A limit of one object is not paced: its events are tried a few times, each at its own pace
 //! ([`RetryPolicy::rate_limited_tries_max`](crate::RetryPolicy::rate_limited_tries_max)).
 //!
 //! ```text
@@ -19,7 +23,9 @@
 //! ```
 //!
 //! This is congestion control as in TCP, with rates in place of windows. It settles at about one
-//! refusal for two admitted events, whoever else uses the limit.
+//! refusal for two admitted events, whoever else uses the limit. If the limit admits less than one
+//! event of this sink in the longest wait of the back-off, each admitted event costs more refusals,
+//! one for each such wait.
 //!
 //! Invariant: no interval and no wait is longer than the longest wait of the back-off, or
 //! `INTERVAL_FIRST` where that is longer.
@@ -56,8 +62,21 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// An idle limit is forgotten after this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Maximum objects whose last refusal is remembered.
+/// A write without an answer for this long no longer keeps other writes waiting.
+const UNANSWERED_AFTER: Duration = Duration::from_secs(5);
+
+/// The longest interval that a monotonic time can express.
+const INTERVAL_MOST: Duration = Duration::from_nanos(i64::MAX as u64);
+
+/// Maximum objects whose refusals are remembered.
 const OBJECTS_MAX: usize = 64;
+
+/// Refusals from which an object may have a limit of its own.
+const OWN_REFUSALS: u32 = 3;
+
+/// Admitted events for each refused object, both about new objects, that show a limit of one
+/// object. Under a steady shared limit there are about two.
+const OWN_RATIO: u32 = 4;
 
 /// Maximum namespaces that are paced separately. Refusals in further namespaces show a limit of
 /// everything.
@@ -69,7 +88,8 @@ pub(super) struct Limits {
     after: usize,
     /// Total refusals.
     refusals: u64,
-    /// The last refusal of each object, oldest first, at most `OBJECTS_MAX`.
+    /// The objects that were refused within the last minute, by their last refusal, at most
+    /// `OBJECTS_MAX`.
     recent: VecDeque<Refusal>,
     all: Option<Pacer>,
     namespaces: Vec<Namespace>,
@@ -77,16 +97,68 @@ pub(super) struct Limits {
     ended: Vec<Namespace>,
 }
 
-/// The last refusal of an object.
+/// The refusals of an object.
 struct Refusal {
     object: u64,
     namespace: u64,
-    /// The refusal's number among all, from 1.
+    /// The number of the last refusal among all, from 1.
     number: u64,
-    /// No event was admitted since this refusal.
+    /// When the object was last refused.
+    at: Monotonic,
+    /// No event was admitted since the last refusal.
     none_admitted: bool,
-    /// No event of this namespace was admitted since this refusal.
+    /// No event of this namespace was admitted since the last refusal.
     none_of_namespace_admitted: bool,
+    history: History,
+}
+
+/// What happened since the first refusal of an object.
+#[derive(Clone, Copy, Default)]
+struct History {
+    /// Events about this object.
+    own: Tally,
+    /// Admitted events about objects that were not refused before, and objects newly refused.
+    others: Tally,
+    /// The same for objects of the same namespace.
+    others_of_namespace: Tally,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    admitted: u32,
+    refused: u32,
+}
+
+impl Tally {
+    fn add_admitted(&mut self, counts: bool) {
+        self.admitted = self.admitted.saturating_add(u32::from(counts));
+    }
+
+    fn add_refused(&mut self, counts: bool) {
+        self.refused = self.refused.saturating_add(u32::from(counts));
+    }
+
+    /// Whether so many events of others were admitted that no limit is shared with them.
+    fn shows_no_limit(self) -> bool {
+        self.admitted / OWN_RATIO > self.refused
+    }
+}
+
+impl Refusal {
+    fn is_mostly_refused(&self) -> bool {
+        let Tally { admitted, refused } = self.history.own;
+        refused >= OWN_REFUSALS && refused > admitted
+    }
+
+    /// Whether the object is refused for another limit than one of everything.
+    fn excludes_all(&self) -> bool {
+        self.is_mostly_refused() && self.history.others.shows_no_limit()
+    }
+
+    /// Whether the object is refused for another limit than one of its namespace.
+    fn excludes_namespace(&self) -> bool {
+        self.is_mostly_refused() && self.history.others_of_namespace.shows_no_limit()
+    }
 }
 
 /// A paced namespace, and the lanes that wait for their turn in it.
@@ -106,7 +178,8 @@ pub(super) struct Pacer {
     longest: Duration,
     /// The earliest time of the next write.
     until: Monotonic,
-    in_flight: Vec<u64>,
+    /// The writes in flight, and when each was started.
+    in_flight: Vec<(u64, Monotonic)>,
     /// The number of the last started write.
     last: u64,
     /// The last write that was started before the last refusal. A refusal of this or an earlier
@@ -164,37 +237,42 @@ impl Limits {
         self.all.as_ref().is_none_or(|all| all.allows(now))
     }
 
-    /// When a write may start that would otherwise start at `other`; `None` if it must wait for an
-    /// answer.
-    pub(super) fn earliest(&self, other: Monotonic) -> Option<Monotonic> {
-        self.all
-            .as_ref()
-            .map_or(Some(other), |all| all.earliest(other))
+    /// When a write may start that would otherwise start at `other`.
+    pub(super) fn earliest(&self, other: Monotonic) -> Monotonic {
+        self.all.as_ref().map_or(other, |all| all.earliest(other))
     }
 
-    /// When the first waiting lane of a paced namespace may be written; `None` if it must wait for
-    /// an answer.
-    pub(super) fn earliest_of_namespaces(&self) -> Option<Monotonic> {
-        let waiting = self.namespaces.iter().filter(|namespace| namespace.waits());
-        waiting
-            .filter_map(|namespace| namespace.pacer.earliest(Monotonic::from_nanos(i64::MIN)))
+    /// When the first waiting lane of a paced namespace may be written; without `may_retry`, the
+    /// first that has not failed.
+    pub(super) fn earliest_of_namespaces(&self, may_retry: bool) -> Option<Monotonic> {
+        self.namespaces
+            .iter()
+            .filter(|namespace| namespace.has_turn(may_retry))
+            .map(|namespace| namespace.pacer.earliest(Monotonic::from_nanos(i64::MIN)))
             .min()
     }
 
-    /// Removes and returns a waiting lane of a paced namespace that may be written now.
-    pub(super) fn pop_waiting(&mut self, now: Monotonic, prefer_fresh: bool) -> Option<usize> {
+    /// Removes and returns a waiting lane of a paced namespace that may be written now; without
+    /// `may_retry`, one that has not failed.
+    pub(super) fn pop_waiting(
+        &mut self,
+        now: Monotonic,
+        prefer_fresh: bool,
+        may_retry: bool,
+    ) -> Option<usize> {
         let place = self
             .namespaces
             .iter()
-            .position(|namespace| namespace.waits() && namespace.pacer.allows(now))?;
+            .position(|namespace| namespace.has_turn(may_retry) && namespace.pacer.allows(now))?;
         let namespace = self.namespaces.get_mut(place)?;
         let (fresh, refused) = (&mut namespace.fresh, &mut namespace.refused);
-        let (first, second) = if prefer_fresh {
-            (fresh, refused)
+        let id = if !may_retry {
+            fresh.pop_front()
+        } else if prefer_fresh {
+            fresh.pop_front().or_else(|| refused.pop_front())
         } else {
-            (refused, fresh)
+            refused.pop_front().or_else(|| fresh.pop_front())
         };
-        let id = first.pop_front().or_else(|| second.pop_front());
         // Namespaces take turns.
         if let Some(rest) = self.namespaces.get_mut(place..) {
             rest.rotate_left(1);
@@ -202,18 +280,18 @@ impl Limits {
         id
     }
 
-    /// Returns any lane that waits in a paced namespace; a lane that failed first.
-    pub(super) fn any_waiting(&self) -> Option<usize> {
-        let refused = self
-            .namespaces
+    /// Returns a lane that failed and waits in a paced namespace.
+    pub(super) fn any_refused(&self) -> Option<usize> {
+        self.namespaces
             .iter()
-            .find_map(|namespace| namespace.refused.front());
-        let fresh = || {
-            self.namespaces
-                .iter()
-                .find_map(|namespace| namespace.fresh.front())
-        };
-        refused.or_else(fresh).copied()
+            .find_map(|namespace| namespace.refused.front().copied())
+    }
+
+    /// In each paced namespace, the first waiting lane that has not failed.
+    pub(super) fn first_fresh(&self) -> impl Iterator<Item = usize> + '_ {
+        self.namespaces
+            .iter()
+            .filter_map(|namespace| namespace.fresh.front().copied())
     }
 
     /// Records that a write starts. `namespace` is needed only if there are paced namespaces.
@@ -236,11 +314,25 @@ impl Limits {
         }
     }
 
-    /// Records that an event of `namespace` was written, or refused for another cause than a rate.
-    pub(super) fn admitted(&mut self, now: Monotonic, number: u64, namespace: u64) {
+    /// Records that an event about `object` in `namespace` was written, or refused for another
+    /// cause than a rate.
+    pub(super) fn admitted(
+        &mut self,
+        now: Monotonic,
+        number: u64,
+        (object, namespace): (u64, u64),
+    ) {
+        let is_new = !self.recent.iter().any(|refusal| refusal.object == object);
         for refusal in &mut self.recent {
+            let is_of_namespace = refusal.namespace == namespace;
             refusal.none_admitted = false;
-            refusal.none_of_namespace_admitted &= refusal.namespace != namespace;
+            refusal.none_of_namespace_admitted &= !is_of_namespace;
+            let history = &mut refusal.history;
+            history.own.add_admitted(refusal.object == object);
+            history.others.add_admitted(is_new);
+            history
+                .others_of_namespace
+                .add_admitted(is_new && is_of_namespace);
         }
         if let Some(all) = &mut self.all {
             all.admitted(now, number);
@@ -269,7 +361,20 @@ impl Limits {
 
     /// Whether enough different objects were refused since the total was `refusals`.
     pub(super) fn is_shared_since(&self, refusals: u64) -> bool {
-        self.has(self.after, |refusal| refusal.number > refusals)
+        self.has(self.after, |refusal| {
+            refusal.number > refusals && !refusal.excludes_all()
+        })
+    }
+
+    /// Whether the refused `object` has a limit of its own.
+    pub(super) fn is_own(&self, object: u64) -> bool {
+        let mut recent = self.recent.iter();
+        let Some(own) = recent.find(|refusal| refusal.object == object) else {
+            return false;
+        };
+        own.excludes_all()
+            && (own.excludes_namespace()
+                || !self.has(self.after, |refusal| refusal.namespace == own.namespace))
     }
 
     /// Whether a limit that applies to `namespace` is being paced.
@@ -292,19 +397,11 @@ impl Limits {
         (object, namespace): (u64, u64),
         (first, longest): (Duration, Duration),
     ) {
-        let first = first.max(INTERVAL_FIRST);
-        let longest = longest.max(first);
-        self.refusals += 1;
-        self.recent.retain(|refusal| refusal.object != object);
-        self.recent.push_back(Refusal {
-            object,
-            namespace,
-            number: self.refusals,
-            none_admitted: true,
-            none_of_namespace_admitted: true,
-        });
-        if self.recent.len() > OBJECTS_MAX {
-            self.recent.pop_front();
+        let first = first.clamp(INTERVAL_FIRST, INTERVAL_MOST);
+        let longest = longest.clamp(first, INTERVAL_MOST);
+        let excludes_all = self.note_refusal(now, object, namespace);
+        if self.is_own(object) {
+            return self.note_answer(number);
         }
         if let Some(paced) = self.namespace_mut(namespace) {
             // The namespace's limit explains the refusal.
@@ -315,7 +412,11 @@ impl Limits {
             return;
         }
         if let Some(all) = &mut self.all {
-            all.refused(now, number);
+            if excludes_all {
+                all.forget(number);
+            } else {
+                all.refused(now, number);
+            }
         }
         let is_paced = self.all.is_some();
         // While everything is paced, the limit of a namespace shows by admissions in other
@@ -324,6 +425,7 @@ impl Limits {
             refusal.namespace == namespace
                 && refusal.none_of_namespace_admitted
                 && !(is_paced && refusal.none_admitted)
+                && !refusal.excludes_namespace()
         };
         // While everything is paced, a few refusals in a row are normal.
         let enough = if is_paced { self.after * 3 } else { self.after };
@@ -336,22 +438,62 @@ impl Limits {
             });
             return;
         }
+        let of_all = |refusal: &Refusal| refusal.none_admitted && !refusal.excludes_all();
         let mut first_namespace = None;
         let several = self.recent.iter().any(|refusal| {
-            refusal.none_admitted
+            of_all(refusal)
                 && *first_namespace.get_or_insert(refusal.namespace) != refusal.namespace
         });
         if self.all.is_none()
             && (several || self.namespaces.len() >= NAMESPACES_MAX)
-            && self.has(self.after, |refusal| refusal.none_admitted)
+            && self.has(self.after, of_all)
         {
             self.all = Some(Pacer::new(now, first, longest));
         }
     }
 
-    /// Ends limits that were not reached for long, and returns the namespaces whose lanes are to be
-    /// released.
+    /// Records the refusal of an object; returns whether it shows another limit than one of
+    /// everything.
+    fn note_refusal(&mut self, now: Monotonic, object: u64, namespace: u64) -> bool {
+        self.refusals += 1;
+        let mut recent = self.recent.iter();
+        let place = recent.position(|refusal| refusal.object == object);
+        let earlier = place.and_then(|place| self.recent.remove(place));
+        if earlier.is_none() {
+            for refusal in &mut self.recent {
+                let history = &mut refusal.history;
+                history.others.add_refused(true);
+                history
+                    .others_of_namespace
+                    .add_refused(refusal.namespace == namespace);
+            }
+        }
+        let mut refusal = Refusal {
+            object,
+            namespace,
+            number: self.refusals,
+            at: now,
+            none_admitted: true,
+            none_of_namespace_admitted: true,
+            history: earlier.map_or_else(History::default, |earlier| earlier.history),
+        };
+        refusal.history.own.add_refused(true);
+        let excludes_all = refusal.excludes_all();
+        self.recent.push_back(refusal);
+        if self.recent.len() > OBJECTS_MAX {
+            self.recent.pop_front();
+        }
+        excludes_all
+    }
+
+    /// Forgets refusals, and ends limits, that are a minute old. Returns the namespaces whose lanes
+    /// are to be released.
     pub(super) fn take_ended(&mut self, now: Monotonic) -> Vec<Namespace> {
+        while let Some(refusal) = self.recent.front()
+            && refusal.at.saturating_add(FORGOTTEN_AFTER) <= now
+        {
+            self.recent.pop_front();
+        }
         if self.all.as_ref().is_some_and(|all| all.is_forgotten(now)) {
             self.all = None;
         }
@@ -413,7 +555,12 @@ impl Limits {
 
 impl Namespace {
     fn waits(&self) -> bool {
-        !(self.fresh.is_empty() && self.refused.is_empty())
+        self.has_turn(true)
+    }
+
+    /// Whether a lane waits; without `may_retry`, one that has not failed.
+    fn has_turn(&self, may_retry: bool) -> bool {
+        !self.fresh.is_empty() || may_retry && !self.refused.is_empty()
     }
 }
 
@@ -433,17 +580,21 @@ impl Pacer {
         }
     }
 
-    /// Whether only one write may be in flight: after a refusal, until the next admission.
-    fn has_window(&self) -> bool {
-        self.admitted_in_row > 0 || self.in_flight.is_empty()
-    }
-
     pub(super) fn allows(&self, now: Monotonic) -> bool {
-        self.until <= now && self.has_window()
+        self.earliest(now) <= now
     }
 
-    fn earliest(&self, other: Monotonic) -> Option<Monotonic> {
-        self.has_window().then(|| other.max(self.until))
+    /// When a write may start that would otherwise start at `other`. After a refusal, until the
+    /// next admission, only one write may be in flight, unless its answer is overdue.
+    fn earliest(&self, other: Monotonic) -> Monotonic {
+        let earliest = other.max(self.until);
+        if self.admitted_in_row > 0 {
+            return earliest;
+        }
+        let last = self.in_flight.iter().map(|(_, started)| *started).max();
+        last.map_or(earliest, |started| {
+            earliest.max(started.saturating_add(UNANSWERED_AFTER))
+        })
     }
 
     fn is_gone(&self) -> bool {
@@ -451,7 +602,7 @@ impl Pacer {
     }
 
     fn note_write(&mut self, now: Monotonic, number: u64) {
-        self.in_flight.push(number);
+        self.in_flight.push((number, now));
         self.last = number;
         let behind = Monotonic::from_nanos(
             now.as_nanos()
@@ -463,7 +614,7 @@ impl Pacer {
     /// Removes a write that was answered; returns whether it was started under this limit.
     fn forget(&mut self, number: u64) -> bool {
         let before = self.in_flight.len();
-        self.in_flight.retain(|other| *other != number);
+        self.in_flight.retain(|(other, _)| *other != number);
         self.in_flight.len() < before
     }
 
@@ -473,7 +624,8 @@ impl Pacer {
             return;
         }
         if self.refused_in_row == 0 {
-            self.interval = (self.interval * 9 / 10).max(INTERVAL_LEAST);
+            let shorter = self.interval.saturating_sub(self.interval / 10);
+            self.interval = shorter.max(INTERVAL_LEAST);
         }
         self.refused_in_row = 0;
         self.admitted_in_row = self.admitted_in_row.saturating_add(1);
@@ -496,7 +648,8 @@ impl Pacer {
         self.admitted_in_row = 0;
         self.refused_in_row = self.refused_in_row.saturating_add(1);
         if self.refused_in_row <= LEARNING_REFUSALS {
-            self.interval = (self.interval * 6 / 5).min(self.longest);
+            let longer = self.interval.saturating_add(self.interval / 5);
+            self.interval = longer.min(self.longest);
         }
         let doublings = (self.refused_in_row - 1).min(20);
         // The first refusal in a row means only that the write was a little early.

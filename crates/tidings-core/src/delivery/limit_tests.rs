@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::tests::{Bench, CREATE, Item, create, item, status};
+use super::tests::{Bench, CREATE, Item, about, create, item, status};
 use super::*;
 use crate::{Backoff, RetryPolicy};
 
@@ -284,6 +284,59 @@ fn namespaces_with_limits_of_their_own_are_paced_side_by_side() {
     assert!(last < after(20 * SECOND), "the last after {last:?}");
 }
 
+/// Objects with limits of their own are no shared limit, in whatever order their events come:
+/// other events are not delayed, and the limited ones are given up after a few tries each.
+#[test]
+fn objects_with_limits_of_their_own_delay_no_other() {
+    // Six objects, over all namespaces, have one event in five.
+    let budget = |key: u32| key.is_multiple_of(5).then_some(key % 30);
+    for seed in 0..4 {
+        let mut bench = bench(true);
+        let mut keys: Vec<u32> = (0..3000).collect();
+        if seed > 0 {
+            fastrand::Rng::with_seed(seed).shuffle(&mut keys);
+        }
+        for key in keys {
+            bench.offer(about(key, budget(key)));
+        }
+        let mut server = Server::new(Bucket::new(SECOND, 5), budget);
+        server.run(&mut bench, after(24 * 3600 * SECOND));
+        let others = server.at.iter().filter(|(key, _)| *key % 5 > 0);
+        assert_eq!(others.clone().count(), 2400);
+        let last = others.map(|(_, at)| *at).max().unwrap();
+        assert!(last < after(10 * SECOND), "{seed}: the last after {last:?}");
+        let stats = bench.delivery.stats();
+        assert_eq!(
+            stats.dropped.total(),
+            stats.dropped.get(DropCause::RateLimited)
+        );
+        assert!(bench.now < after(600 * SECOND), "{seed}: {:?}", bench.now);
+    }
+}
+
+/// A shared limit is recognised although its events concern few objects.
+#[test]
+fn a_shared_limit_of_few_objects_is_paced() {
+    for objects in [4, 10, 50] {
+        for gap in [1000, 200, 20] {
+            let mut bench = bench(true);
+            for key in 0..600 {
+                bench.offer(about(key, Some(key % objects)));
+            }
+            let gap = Duration::from_millis(gap);
+            let mut server = Server::new(Bucket::new(gap, 20), ALL);
+            server.run(&mut bench, after(24 * 3600 * SECOND));
+            let stats = bench.delivery.stats();
+            assert_eq!(
+                stats.delivered, 600,
+                "{objects} objects, {gap:?}: {stats:?}"
+            );
+            let ratio = server.ratio();
+            assert!(ratio < 1.5, "{objects} objects, {gap:?}: {ratio}");
+        }
+    }
+}
+
 /// New events take every other turn, however many refused events wait.
 #[test]
 fn what_was_refused_keeps_nothing_new_waiting() {
@@ -370,7 +423,7 @@ fn lanes_of_a_paced_namespace_are_lanes_like_others() {
 /// How refusals and admissions change the interval between writes.
 #[test]
 fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
-    let at = |millis| Some(after(Duration::from_millis(millis)));
+    let at = |millis| after(Duration::from_millis(millis));
     let (first, longest) = (SECOND, 3 * SECOND);
     let mut limits = Limits::new(2);
     let refuse = |limits: &mut Limits, number, object| {
@@ -394,13 +447,13 @@ fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     refuse(&mut limits, 4, 2);
     assert_eq!(limits.earliest(Monotonic::ZERO), at(1000), "started before");
 
-    // One write is in flight at a time.
+    // One write is in flight at a time, unless its answer is overdue.
     assert!(!limits.allows(Monotonic::ZERO) && limits.allows(after(SECOND)));
     limits.note_write(after(SECOND), 7, None);
-    assert!(!limits.allows(after(10 * SECOND)));
-    assert_eq!(limits.earliest(after(SECOND)), None);
+    assert!(!limits.allows(after(5 * SECOND)));
+    assert_eq!(limits.earliest(after(SECOND)), at(6000));
     limits.note_answer(6);
-    assert_eq!(limits.earliest(after(SECOND)), None, "of another write");
+    assert_eq!(limits.earliest(after(SECOND)), at(6000), "of another write");
     limits.note_answer(7);
     assert_eq!(limits.earliest(after(SECOND)), at(2000));
 
@@ -414,20 +467,131 @@ fn the_interval_grows_with_refusals_and_shrinks_with_admissions() {
     // The first admission ends the wait; further ones shorten the interval of 1.728 s.
     for (number, expected) in (20..).zip([1728, 1555, 1399]) {
         limits.note_write(Monotonic::ZERO, number, None);
-        limits.admitted(Monotonic::ZERO, number, 0);
-        assert_eq!(
-            limits
-                .earliest(Monotonic::ZERO)
-                .map(|at| at.as_nanos() / 1_000_000),
-            Some(expected),
-            "{number}"
-        );
+        limits.admitted(Monotonic::ZERO, number, (0, 0));
+        let millis = limits.earliest(Monotonic::ZERO).as_nanos() / 1_000_000;
+        assert_eq!(millis, expected, "{number}");
     }
     limits.shorten();
     assert!(limits.allows(Monotonic::from_nanos(i64::MIN)));
-    // A minute without a write ends the limit, too.
+    // A minute without a write ends the limit, too, and refusals are forgotten.
     assert!(limits.take_ended(after(60 * SECOND)).is_empty());
-    assert!(limits.all().is_none());
+    assert!(limits.all().is_none() && limits.is_idle());
+}
+
+/// Refusals that are hours apart are no limit.
+#[test]
+fn old_refusals_are_forgotten() {
+    let mut limits = Limits::new(2);
+    for hour in 0..10 {
+        let now = after(3600 * SECOND * hour);
+        assert!(limits.take_ended(now).is_empty());
+        let object = u64::from(hour);
+        limits.refused(now, object, (object, object % 2), (SECOND, SECOND));
+        assert!(limits.all().is_none() && !limits.has_namespaces());
+    }
+}
+
+/// Offers events and refuses them until all writes are paced.
+fn pace_all(bench: &mut Bench) {
+    for key in 0..100 {
+        bench.offer(create(key));
+    }
+    let writes: Vec<_> = std::iter::from_fn(|| bench.write()).collect();
+    for write in writes {
+        bench.answer(write.id, Err(status(429, "TooManyRequests")));
+    }
+    assert!(bench.delivery.limits.all().is_some());
+}
+
+/// After a refusal one write is in flight. If it is not answered, others follow after a few
+/// seconds.
+#[test]
+fn a_paced_write_without_an_answer_delays_others_for_seconds_only() {
+    let mut bench = bench(true);
+    pace_all(&mut bench);
+    bench.wait();
+    bench.write().expect("the first paced write");
+    assert!(bench.write().is_none());
+    assert!(bench.wait() <= 5 * SECOND);
+    bench.write().expect("another write");
+}
+
+/// Writes that hang leave half of the workers to new events, also to those of a paced namespace.
+#[test]
+fn failed_writes_that_hang_keep_no_new_event_of_a_paced_namespace_waiting() {
+    let mut bench = bench(true);
+    for (namespace, answer) in [
+        (1, status(500, "InternalError")),
+        (2, status(429, "TooManyRequests")),
+    ] {
+        for key in 0..4 {
+            bench.offer(create(4 * key + namespace));
+        }
+        let writes: Vec<_> = std::iter::from_fn(|| bench.write()).collect();
+        for write in writes {
+            bench.answer(write.id, Err(answer.clone()));
+        }
+    }
+    assert!(bench.delivery.limits.has_namespaces());
+    // None of these is answered.
+    while bench.delivery.may_retry() {
+        bench.wait();
+        while bench.write().is_some() {}
+    }
+    bench.offer(create(102));
+    let start = bench.now;
+    loop {
+        bench.wait();
+        if bench
+            .write()
+            .is_some_and(|write| write.occurrence.key == 102)
+        {
+            break;
+        }
+    }
+    assert!(bench.now.nanos_since(start) <= 10_000_000_000);
+}
+
+/// A back-off that never ends is no overflow.
+#[test]
+fn an_endless_back_off_is_paced_without_a_panic() {
+    let mut bench = waiting(true, Backoff::Constant(Duration::MAX));
+    pace_all(&mut bench);
+    for _ in 0..3 {
+        bench.delivery.drain();
+        let write = bench.write().expect("at the end, a write at once");
+        bench.answer(write.id, Err(status(429, "TooManyRequests")));
+    }
+    bench.check_sums();
+}
+
+/// The events that have waited longest make room, wherever they wait, and not new events of a
+/// namespace without a limit.
+#[test]
+fn the_oldest_makes_room_wherever_it_waits() {
+    let mut bench = Bench::new(DeliveryOptions {
+        pending_events_max: 10,
+        overflow: Overflow::DropOldest,
+        workers: 1,
+        ..DeliveryOptions::default()
+    });
+    for key in 0..10 {
+        bench.offer(create(4 * key));
+    }
+    for _ in 0..5 {
+        while let Some(write) = bench.write() {
+            bench.answer(write.id, Err(status(429, "TooManyRequests")));
+        }
+        bench.wait();
+    }
+    assert!(bench.delivery.limits.has_namespaces());
+    bench.now = bench.now.saturating_add(SECOND);
+    for key in 0..5 {
+        bench.offer(create(4 * key + 1));
+        bench.check_sums();
+    }
+    let dropped = bench.settled.iter().map(|(item, _)| item.key % 4);
+    assert_eq!(dropped.collect::<Vec<_>>(), [0; 5]);
 }
 
 proptest! {

@@ -50,7 +50,6 @@ mod types;
 mod world_tests;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -316,16 +315,16 @@ impl<T: Deliverable> Delivery<T> {
         let lane = if !self.ready.is_empty() {
             now
         } else if !self.may_retry() {
-            // An answer must come first.
-            None
+            // Before a retry, an answer must come.
+            self.limits.earliest_of_namespaces(false)
         } else if self.again.is_empty() && self.refused.is_empty() {
             let waiting = self.waiting.first().map(|(until, _)| *until);
-            let paced = self.limits.earliest_of_namespaces();
+            let paced = self.limits.earliest_of_namespaces(true);
             waiting.into_iter().chain(paced).min()
         } else {
             now
         };
-        self.limits.earliest(self.pause.earliest(lane?)?)
+        Some(self.limits.earliest(self.pause.earliest(lane?)?))
     }
 
     /// Returns the next event whose outcome is known.
@@ -462,14 +461,17 @@ impl<T: Deliverable> Delivery<T> {
         true
     }
 
-    /// Drops the event that would be written next, a failed event first; returns false if none
-    /// waits.
+    /// Drops a waiting event that failed, or else the one that has waited longest; returns false if
+    /// none waits.
     fn drop_oldest(&mut self) -> bool {
         let fate = Fate::Dropped(DropCause::QueueFull);
-        let next = self.again.front().or(self.ready.front());
-        let next = next.or(self.refused.front()).copied();
-        let next = next.or_else(|| self.waiting.first().map(|(_, id)| *id));
-        let next = next.or_else(|| self.limits.any_waiting());
+        let failed = self.again.front().or(self.refused.front()).copied();
+        let failed = failed.or_else(|| self.waiting.first().map(|(_, id)| *id));
+        let failed = failed.or_else(|| self.limits.any_refused());
+        let next = failed.or_else(|| {
+            let fresh = self.limits.first_fresh().chain(self.ready.front().copied());
+            fresh.min_by_key(|id| self.lanes.get(*id).map(|lane| lane.head.since))
+        });
         if let Some(entry) = next.and_then(|id| self.advance(id)) {
             self.let_go(entry, fate, None);
             return true;
@@ -496,23 +498,17 @@ impl<T: Deliverable> Delivery<T> {
 
     /// Records that the head of this lane was refused for the rate of events.
     fn rate_limited(&mut self, now: Monotonic, write: WriteId) {
-        let namespace = self.namespace_of(write.lane).unwrap_or_default();
-        let Some(lane) = self.lanes.get(write.lane) else {
-            return;
-        };
-        let mut hasher = self.by_key.hasher().build_hasher();
-        lane.head.occurrence.hash_regarding(&mut hasher);
         let backoff = self.options.retry.backoff;
         let intervals = (backoff.shortest(), backoff.longest());
-        let about = (hasher.finish(), namespace);
+        let about = self.about(write.lane);
         self.limits.refused(now, write.number, about, intervals);
     }
 
     /// Records that no limit on the rate of events refused the head of this lane.
     fn admitted(&mut self, now: Monotonic, write: WriteId) {
         if !self.limits.is_idle() {
-            let namespace = self.namespace_of(write.lane).unwrap_or_default();
-            self.limits.admitted(now, write.number, namespace);
+            let about = self.about(write.lane);
+            self.limits.admitted(now, write.number, about);
         }
     }
 
@@ -532,11 +528,9 @@ impl<T: Deliverable> Delivery<T> {
         error: WriteError,
         retry_after: Option<Duration>,
     ) -> Handled {
-        let namespace = if error.is_rate_limited() {
-            self.namespace_of(id)
-        } else {
-            None
-        };
+        let about = error.is_rate_limited().then(|| self.about(id));
+        let namespace = about.map(|(_, namespace)| namespace);
+        let has_own_limit = about.is_some_and(|(object, _)| self.limits.is_own(object));
         let Some(lane) = self.lanes.get_mut(id) else {
             return Handled::Unknown;
         };
@@ -545,9 +539,10 @@ impl<T: Deliverable> Delivery<T> {
         let before = std::mem::replace(&mut lane.head.delivered_before, delivered);
         // A failure that all events meet does not count against this one; its own rate does.
         let refusals = std::mem::replace(&mut lane.head.refusals_before, self.limits.refusals());
-        let is_paced = namespace.is_some_and(|namespace| self.limits.is_paced(namespace));
+        let is_paced =
+            !has_own_limit && namespace.is_some_and(|namespace| self.limits.is_paced(namespace));
         let is_own = if error.is_rate_limited() {
-            !is_paced && !self.limits.is_shared_since(refusals)
+            has_own_limit || !is_paced && !self.limits.is_shared_since(refusals)
         } else {
             delivered > before
         };

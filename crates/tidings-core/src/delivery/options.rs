@@ -62,13 +62,16 @@ pub struct DeliveryOptions {
     /// ([`WriteError::is_rate_limited`](crate::WriteError::is_rate_limited)). If that many objects
     /// of several namespaces are refused and no event is admitted in between, the limit is on
     /// everything. If they are all of one namespace, the limit is on that namespace, and delays no
-    /// other.
+    /// other. An object has a limit of its own, which delays no other object, if it is mostly
+    /// refused while new objects are mostly admitted.
     ///
     /// Writes under a limit are paced: the sink learns the interval at which the server admits
     /// them. The interval begins with the shortest wait of the back-off, at least 250 ms. A refusal
     /// makes it longer and leaves one write in flight; the next write then waits, up to the longest
     /// wait of the back-off. Each further admission makes the interval a tenth shorter. Under a
-    /// steady limit, fewer than one write in two is refused.
+    /// steady limit, fewer than one write in two is refused, unless this sink's share of it is less
+    /// than one event in the longest wait of the back-off. A write without an answer keeps others
+    /// waiting for five seconds only.
     pub pause_after_keys: u32,
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Item {
     pub(super) count: u32,
     pub(super) kind: OccurrenceKind,
     pub(super) size: usize,
+    /// The object that the event is about, if several keys share it.
+    pub(super) about: Option<u32>,
 }
 
 impl Deliverable for Item {
@@ -40,6 +42,10 @@ impl Deliverable for Item {
         self.count > 1
     }
 
+    fn hash_regarding(&self, state: &mut impl Hasher) {
+        (self.about, self.about.map_or(self.key, |_| 0)).hash(state);
+    }
+
     /// The namespace is one of four, by the key.
     fn hash_namespace(&self, state: &mut impl Hasher) {
         (self.key % 4).hash(state);
@@ -57,6 +63,15 @@ pub(super) fn item(key: u32, count: u32, kind: OccurrenceKind) -> Item {
         count,
         kind,
         size: 100,
+        about: None,
+    }
+}
+
+/// The first event of a key, about an object that other keys may share.
+pub(super) fn about(key: u32, object: Option<u32>) -> Item {
+    Item {
+        about: object,
+        ..create(key)
     }
 }
 

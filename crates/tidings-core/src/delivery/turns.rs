@@ -63,10 +63,12 @@ impl<T: Deliverable> Delivery<T> {
 
     /// The next lane of a paced namespace that may be written now.
     fn next_paced(&mut self, now: Monotonic) -> Option<usize> {
-        if !(self.limits.has_namespaces() && self.may_retry()) {
+        if !self.limits.has_namespaces() {
             return None;
         }
-        self.limits.pop_waiting(now, self.random.bool())
+        let prefer_fresh = self.random.bool();
+        let may_retry = self.may_retry();
+        self.limits.pop_waiting(now, prefer_fresh, may_retry)
     }
 
     /// Moves a lane to the queue of its namespace, if that is paced; returns whether it is.
@@ -90,6 +92,16 @@ impl<T: Deliverable> Delivery<T> {
             namespace.refused.push_back(id);
         }
         true
+    }
+
+    /// The hashes of the object that a lane's head is about, and of its namespace.
+    pub(super) fn about(&self, id: usize) -> (u64, u64) {
+        let mut hasher = self.by_key.hasher().build_hasher();
+        if let Some(lane) = self.lanes.get(id) {
+            lane.head.occurrence.hash_regarding(&mut hasher);
+        }
+        let namespace = self.namespace_of(id).unwrap_or_default();
+        (hasher.finish(), namespace)
     }
 
     /// The hash of the namespace of a lane's head.

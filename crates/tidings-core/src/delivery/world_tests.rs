@@ -195,6 +195,7 @@ impl World {
             count: *count,
             kind,
             size,
+            about: None,
         };
         self.offered.push(item);
         self.bench.offer(item);
