@@ -87,7 +87,7 @@ impl WriteError {
     /// Whether no server answered, or only one without capacity. Either nothing came back, or a
     /// proxy says that the server is busy (429) or not there (502, 503, 504). Another event would
     /// fail in the same way; after any other failure it might succeed.
-    pub(crate) fn is_out_of_reach(&self) -> bool {
+    pub fn is_out_of_reach(&self) -> bool {
         match &self.kind {
             WriteErrorKind::Transport | WriteErrorKind::Timeout => true,
             WriteErrorKind::Status(failure) if failure.is_rate_limited() => false,

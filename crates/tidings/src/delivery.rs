@@ -32,12 +32,14 @@ use crate::config::{InvalidSinkOptions, SinkOptions, WhenFull};
 use crate::logging::KRef;
 use crate::metrics::SinkMetrics;
 use crate::mux::Receiver;
+use crate::outage::Outage;
 use crate::questions::Questions;
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::rules::{Room, Rules, Taken};
 use crate::sampling::is_sampled;
 use crate::sink::Sink;
 use crate::spill::{Kept, Spill};
+use crate::sync::{Mutex, lock};
 use crate::watcher::{REST, Started};
 
 /// Maximum events correlated before answers are handled.
@@ -49,8 +51,6 @@ const ANSWERS_PER_TURN: usize = 64;
 const MEASURES_APART: Duration = Duration::from_secs(5);
 /// Time after which a write without an answer is logged.
 const SLOW: Duration = Duration::from_secs(5);
-/// Minimum time between two logged outages.
-const OUTAGE_LOGS_APART: Duration = Duration::from_secs(60);
 
 /// Core's state machines for one sink.
 pub(crate) struct Machines {
@@ -89,7 +89,7 @@ pub(crate) struct SinkTask {
     clock: Clock,
     phase: watch::Receiver<Phase>,
     progress: Arc<Progress>,
-    outage: Outage,
+    outage: Arc<Mutex<Outage>>,
     metrics: SinkMetrics,
     /// When the age of the oldest pending event is measured next; `None` without pending events.
     measures_at: Option<Monotonic>,
@@ -209,7 +209,7 @@ impl SinkTask {
             clock,
             phase,
             progress: started.progress,
-            outage: Outage::default(),
+            outage: Arc::default(),
             metrics: SinkMetrics::new(&machines.name),
             measures_at: None,
             asking_since: None,
@@ -241,8 +241,12 @@ impl SinkTask {
             // A sink that answers at once, such as one in memory, does not need the select below.
             for _ in 0..ANSWERS_PER_TURN {
                 while let Some(write) = self.delivery.poll_write(now) {
-                    let (clock, progress) = (self.clock.clone(), Arc::clone(&self.progress));
-                    requests.push(request(Arc::clone(&sink), write, now, clock, progress));
+                    let slow = Slow {
+                        clock: self.clock.clone(),
+                        progress: Arc::clone(&self.progress),
+                        outage: Arc::clone(&self.outage),
+                    };
+                    requests.push(request(Arc::clone(&sink), write, now, slow));
                 }
                 let Some(Some(answer)) = requests.next().now_or_never() else {
                     break;
@@ -530,7 +534,10 @@ impl SinkTask {
         let error = answer.result.as_ref().err().cloned();
         let handled = self.delivery.handle_written(now, answer.id, answer.result);
         let Some(error) = error else {
-            return self.outage.succeeded(now);
+            if let Some(outage) = lock(&self.outage).succeeded(now) {
+                tracing::info!(seconds = outage.as_secs_f64(), "Writing events works again");
+            }
+            return;
         };
         if handled == Handled::Turned {
             return;
@@ -543,7 +550,10 @@ impl SinkTask {
             let _entered = context.map(|context| context.span.enter());
             let retries = self.delivery.stats().retries;
             let (verb, event, object) = (write.verb(), write.event(), write.object());
-            if self.outage.failed(now) || is_sampled(retries.saturating_sub(1), 1) {
+            // Other errors concern single events, or limits on their rate.
+            let begins = (error.is_out_of_reach() || error.is_unauthorized())
+                && lock(&self.outage).failed(now, answer.started);
+            if begins || is_sampled(retries.saturating_sub(1), 1) {
                 tracing::warn!(%error, verb, event, object, retries, "Unable to write event (may retry after sleeping)");
             } else {
                 tracing::debug!(%error, verb, event, object, retries, "Unable to write event (may retry after sleeping)");
@@ -696,14 +706,20 @@ fn log_drop(cause: DropCause, before: u64, events: u64, settled: &Settled<Occurr
     }
 }
 
+/// What a request without an answer needs for the report and the log.
+struct Slow {
+    clock: Clock,
+    progress: Arc<Progress>,
+    outage: Arc<Mutex<Outage>>,
+}
+
 /// Performs one request. If the sink panics, only this event fails, and for good. A request without
-/// an answer is logged once, after `SLOW`.
+/// an answer is reported after `SLOW`, and logged if it begins an outage.
 async fn request<S: Sink>(
     sink: Arc<S>,
     write: Write<Occurrence>,
     started: Monotonic,
-    clock: Clock,
-    progress: Arc<Progress>,
+    slow: Slow,
 ) -> Answer {
     let Write {
         id,
@@ -723,17 +739,16 @@ async fn request<S: Sink>(
         tokio::select! {
             biased;
             result = &mut request => return result,
-            () = clock.sleep_until(started.saturating_add(SLOW)) => {}
+            () = slow.clock.sleep_until(started.saturating_add(SLOW)) => {}
         }
         let write = Named(kind, &occurrence);
-        progress.failed(format!("{write}: no answer for {} s", SLOW.as_secs()));
-        let before = progress.slow_writes();
-        if is_sampled(before, 1) {
+        slow.progress
+            .failed(format!("{write}: no answer for {} s", SLOW.as_secs()));
+        if lock(&slow.outage).failed(slow.clock.monotonic(), started) {
             tracing::warn!(
                 verb = write.verb(),
                 event = write.event(),
                 object = write.object(),
-                writes = before + 1,
                 "The sink has not answered a write for {} s (still waiting)",
                 SLOW.as_secs()
             );
@@ -781,41 +796,6 @@ impl fmt::Display for Named<'_> {
         let kind = self.1.event().regarding().kind();
         let (verb, event, object) = (self.verb(), self.event(), self.object());
         write!(f, "{verb} event {event} about {kind} {object}")
-    }
-}
-
-/// Tracks failing writes for the log. The first failure after a success is logged at once, and so
-/// is the next success. If both alternate, at most once a minute.
-#[derive(Default)]
-struct Outage {
-    /// When writes began to fail, if that was logged.
-    since: Option<Monotonic>,
-    is_failing: bool,
-    logged: Option<Monotonic>,
-}
-
-impl Outage {
-    /// Records a failed write; returns whether to log it.
-    fn failed(&mut self, now: Monotonic) -> bool {
-        if std::mem::replace(&mut self.is_failing, true) {
-            return false;
-        }
-        let logs = self
-            .logged
-            .is_none_or(|logged| logged.saturating_add(OUTAGE_LOGS_APART) <= now);
-        if logs {
-            self.logged = Some(now);
-            self.since = Some(now);
-        }
-        logs
-    }
-
-    fn succeeded(&mut self, now: Monotonic) {
-        self.is_failing = false;
-        if let Some(since) = self.since.take() {
-            let seconds = now.nanos_since(since).max(0) as f64 / 1e9;
-            tracing::info!(seconds, "Writing events works again");
-        }
     }
 }
 

@@ -212,6 +212,7 @@ mod mux;
 #[cfg(test)]
 mod mux_tests;
 mod object;
+mod outage;
 mod questions;
 mod recorder;
 mod registry;

@@ -1,12 +1,27 @@
 //! What a program whose events do not arrive shows in its log and in the report.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidings::EventType::Warning;
-use tidings::{Broadcaster, BroadcasterOptions, MemorySink, RecordError, SinkAnswer, WriteError};
+use tidings::{
+    Broadcaster, BroadcasterOptions, MemorySink, Occurrence, RecordError, Sink, SinkAnswer,
+    StatusFailure, WriteError,
+};
+use tokio::time::sleep;
 
+use super::held_back::Switched;
 use super::logging::Log;
 use super::{LONG, manual, pod, source};
+
+/// The number of lines that begin with `text`.
+fn lines_of(log: &Log, text: &str) -> usize {
+    let lines = log.lines();
+    lines.iter().filter(|line| line.starts_with(text)).count()
+}
+
+const WORKS_AGAIN: &str = "INFO Writing events works again";
 
 #[tokio::test]
 async fn a_broadcaster_without_a_sink_says_so() {
@@ -174,4 +189,150 @@ async fn a_write_without_an_answer_is_logged_after_five_seconds() {
         report.to_string().ends_with("no answer for 5 s"),
         "{report}"
     );
+}
+
+/// An outage that begins soon after another one, and lasts, is logged, too, and so is its end.
+#[tokio::test(start_paused = true)]
+async fn a_long_outage_is_logged_however_soon_after_another() {
+    let (log, _guard) = Log::capture();
+    let (sink, down) = (MemorySink::new(), Arc::new(AtomicBool::new(false)));
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(Switched(sink.clone(), Arc::clone(&down)));
+    let recorder = broadcaster.recorder(source());
+    for (name, seconds) in [("foo-1", 1), ("foo-2", 150)] {
+        down.store(true, Ordering::Relaxed);
+        recorder.warning(&pod(name, ""), "BackOff", "m");
+        sleep(Duration::from_secs(seconds)).await;
+        down.store(false, Ordering::Relaxed);
+        sleep(Duration::from_secs(20)).await;
+    }
+    assert_eq!(sink.events().len(), 2);
+    let lines = log.lines();
+    let ends = lines.iter().filter(|line| line.starts_with(WORKS_AGAIN));
+    let seconds = ends.map(|line| {
+        let (_, seconds) = line.split_once("seconds=").unwrap();
+        seconds.parse::<f64>().unwrap()
+    });
+    let seconds: Vec<_> = seconds.collect();
+    assert!(
+        matches!(seconds[..], [blip, outage] if blip < 20. && outage >= 150.),
+        "{seconds:?}"
+    );
+}
+
+/// A sink that refuses every third event for its rate.
+struct Limited(MemorySink, AtomicUsize);
+
+impl Sink for Limited {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        if self.1.fetch_add(1, Ordering::Relaxed) % 3 == 2 {
+            let failure = StatusFailure {
+                code: 429,
+                reason: "TooManyRequests".to_owned(),
+                ..StatusFailure::default()
+            };
+            return Err(WriteError::status(failure, "limit reached"));
+        }
+        self.0.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.0.patch(occurrence).await
+    }
+}
+
+/// A limit on the rate of events delays some of them; nothing stands still.
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_the_rate_of_events_is_no_outage() {
+    let (log, _guard) = Log::capture();
+    let sink = MemorySink::new();
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(Limited(sink.clone(), AtomicUsize::new(0)));
+    let recorder = broadcaster.recorder(source());
+    for number in 0..600 {
+        recorder.warning(&pod(&format!("foo-{number}"), ""), "BackOff", "m");
+        sleep(Duration::from_secs(1)).await;
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(lines_of(&log, WORKS_AGAIN), 0);
+    // Of all refusals, the log shows a sample.
+    let warnings = lines_of(&log, "WARN");
+    assert!((1..12).contains(&warnings), "{warnings} warnings");
+}
+
+/// Each time the sink hangs, one line says so, and one that it works again.
+#[tokio::test(start_paused = true)]
+async fn every_hang_is_logged_once() {
+    let (log, _guard) = Log::capture();
+    let sink = MemorySink::new();
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(sink.clone());
+    let recorder = broadcaster.recorder(source());
+    for hang in 1..=4 {
+        let held = sink.hold();
+        for number in 0..8 {
+            recorder.warning(&pod(&format!("foo-{hang}-{number}"), ""), "BackOff", "m");
+        }
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(
+            lines_of(&log, "WARN The sink has not answered a write for 5 s"),
+            hang
+        );
+        drop(held);
+        sleep(Duration::from_secs(61)).await;
+        assert_eq!(lines_of(&log, WORKS_AGAIN), hang);
+    }
+}
+
+/// An hour with an outage of ten seconds in each minute: no event is lost, and the default log has
+/// two lines for each outage, and few others.
+#[tokio::test(start_paused = true)]
+async fn an_hour_of_outages_shows_each_of_them() {
+    let (log, _guard) = Log::capture();
+    let (sink, down) = (MemorySink::new(), Arc::new(AtomicBool::new(false)));
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(Switched(sink.clone(), Arc::clone(&down)));
+    let recorder = broadcaster.recorder(source());
+    for second in 0..3600 {
+        down.store(second % 60 < 10, Ordering::Relaxed);
+        recorder.warning(&pod(&format!("foo-{second}"), ""), "BackOff", "m");
+        sleep(Duration::from_secs(1)).await;
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(sink.events().len(), 3600);
+    assert_eq!(lines_of(&log, WORKS_AGAIN), 60);
+    let warnings = lines_of(&log, "WARN Unable to write event");
+    assert!((60..80).contains(&warnings), "{warnings} warnings");
+    let all = warnings + lines_of(&log, "INFO");
+    assert_eq!(
+        all,
+        lines_of(&log, "WARN") + lines_of(&log, "INFO") + lines_of(&log, "ERROR")
+    );
+}
+
+/// A program that handles events itself does without a sink.
+#[tokio::test]
+async fn events_that_the_program_handles_are_not_unwritten() {
+    let (log, _guard) = Log::capture();
+    for handles in [
+        |broadcaster: &Broadcaster| drop(broadcaster.start_logging(|_| {})),
+        |broadcaster: &Broadcaster| drop(broadcaster.start_event_watcher(|_| {})),
+    ] {
+        let broadcaster = Broadcaster::new();
+        handles(&broadcaster);
+        let recorder = broadcaster.recorder(source());
+        recorder.warning(&pod("foo", ""), "BackOff", "m");
+        let report = broadcaster.shutdown(LONG).await;
+        assert!(report.is_complete(), "{report}");
+    }
+    let broadcaster = Broadcaster::new();
+    let mut watcher = broadcaster.watch().unwrap();
+    let recorder = broadcaster.recorder(source());
+    recorder.warning(&pod("foo", ""), "BackOff", "m");
+    assert!(watcher.try_recv().is_some());
+    let report = broadcaster.shutdown(LONG).await;
+    assert!(report.is_complete(), "{report}");
+    assert!(log.lines().is_empty(), "{:?}", log.lines());
 }
