@@ -111,12 +111,20 @@ impl StructuredLog {
     fn seen(&mut self, event: &Event) -> (u64, bool) {
         let now = self.clock.monotonic();
         let is_fresh = |known: &Known| now < known.logged.saturating_add(QUIET);
-        let regarding = event.regarding();
+        let hash = |reference: &Reference| {
+            self.hasher.hash_one((
+                [reference.kind(), reference.api_version(), reference.uid()],
+                [reference.namespace(), reference.name()],
+                reference.field_path(),
+            ))
+        };
+        let source = event.source();
         let key = self.hasher.hash_one((
-            [regarding.kind(), regarding.api_version(), regarding.uid()],
-            [regarding.namespace(), regarding.name()],
-            [regarding.field_path(), event.action()],
+            (hash(event.regarding()), event.related().map(hash)),
+            [source.source_component(), source.source_host()],
+            [source.reporting_controller(), source.reporting_instance()],
             [event.event_type(), event.reason(), event.message()],
+            event.action(),
         ));
         if !self.known.contains_key(&key) && self.known.len() >= KNOWN_MAX {
             self.known.retain(|_, known| is_fresh(known));

@@ -264,3 +264,70 @@ async fn dropping_the_last_handle_without_shutdown_warns() {
     watch.ended().await;
     assert_eq!(watch.counts().delivered, 1);
 }
+
+/// The same event of another controller, or with another related object, is no repeat.
+#[tokio::test]
+async fn events_that_differ_in_source_or_related_object_are_no_repeats() {
+    let (log, _guard) = Log::capture();
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    broadcaster.start_structured_logging();
+    for controller in ["one", "two"] {
+        let recorder = broadcaster.recorder(controller);
+        recorder.normal(&pod("foo", ""), "Bound", "m");
+        for related in ["bar", "baz"] {
+            let builder = recorder.build(&pod("foo", ""), Normal, "Bound");
+            builder.message("m").related(&pod(related, "")).send();
+        }
+    }
+    broadcaster.shutdown(LONG).await;
+    let lines = log.lines();
+    let levels: Vec<_> = lines
+        .iter()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
+    assert!(
+        levels.iter().all(|(level, _)| *level == "INFO"),
+        "{lines:?}"
+    );
+    assert_eq!(levels.len(), 6);
+}
+
+/// The environment variable of the process of [`a_subscriber_that_comes_late_gets_all_lines`].
+const LATE: &str = "TIDINGS_TEST_LATE_SUBSCRIBER";
+
+/// Not a separate test: the process of [`a_subscriber_that_comes_late_gets_all_lines`], as a test
+/// cannot install a subscriber for its whole process.
+#[tokio::test]
+async fn installs_its_subscriber_last() {
+    if std::env::var_os(LATE).is_none() {
+        return;
+    }
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_structured_logging();
+    let sink = MemorySink::new();
+    let refused = WriteError::transport("connection refused");
+    sink.answer_next([SinkAnswer::Fail(refused)]);
+    broadcaster.start_recording_to_sink(sink);
+    tracing_subscriber::fmt().with_ansi(false).init();
+    let recorder = broadcaster.recorder(source());
+    recorder.warning(&pod("foo", ""), "BackOff", "m");
+    broadcaster.shutdown(LONG).await;
+}
+
+#[test]
+fn a_subscriber_that_comes_late_gets_all_lines() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "logging::installs_its_subscriber_last",
+            "--exact",
+            "--nocapture",
+        ])
+        .env(LATE, "1")
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&output.stdout);
+    for line in ["Event occurred", "Unable to write event"] {
+        assert!(log.contains(line), "{log}");
+    }
+}
