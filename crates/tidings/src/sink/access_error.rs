@@ -7,7 +7,7 @@ use tidings_core::EventApi;
 use super::response;
 
 /// Why events cannot be written, or why that is not known.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
     /// The server will refuse events. The message has the missing rule, for a Role or ClusterRole.
@@ -22,7 +22,14 @@ pub enum AccessError {
     },
     /// The cluster did not answer, or answered with no access review.
     #[error("could not ask the cluster whether events may be written: {}", response::explain(.0))]
-    Unknown(#[source] Box<kube::Error>),
+    Unknown(Box<kube::Error>),
+}
+
+/// The same text as the message, as `main` and `unwrap` show it.
+impl fmt::Debug for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 struct Denied<'a> {
