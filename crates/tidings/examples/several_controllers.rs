@@ -5,7 +5,7 @@
 //! budget of writes, one shutdown.
 //!
 //! ```console
-//! cargo run -p tidings --example several_controllers      # with a kubeconfig; ends with Ctrl-C
+//! cargo run -p tidings --example several_controllers      # with a kubeconfig; ends with Ctrl-C or SIGTERM
 //! ```
 //!
 //! It needs the permission to list and watch config maps and services, to get, create and update
@@ -25,6 +25,8 @@ use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 use kube::{Client, Config};
 use tidings::{Broadcaster, EventSource, KubeSink, Recorder};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, timeout_at};
 
 const LEASE: &str = "several-controllers";
 const LEASE_DURATION: Duration = Duration::from_secs(15);
@@ -125,21 +127,49 @@ impl Election {
         }
     }
 
-    /// Waits until this replica is the leader.
-    async fn win(&self) -> Result<Lease, kube::Error> {
+    /// Waits until this replica is the leader; returns the Lease and its end.
+    async fn win(&self) -> Result<(Lease, Instant), kube::Error> {
         loop {
+            let ends = in_a_lease_duration();
             if let Some(lease) = self.take().await? {
-                return Ok(lease);
+                return Ok((lease, ends));
             }
-            tokio::time::sleep(RENEWED_EVERY).await;
+            sleep(RENEWED_EVERY).await;
         }
     }
 
-    /// Renews the Lease until another replica holds it.
-    async fn keep(&self) {
-        while matches!(self.take().await, Ok(Some(_))) {
-            tokio::time::sleep(RENEWED_EVERY).await;
+    /// Renews the Lease until another replica holds it, or until it ends because no request
+    /// succeeds.
+    async fn keep(&self, mut ends: Instant) {
+        loop {
+            let renewal = async {
+                sleep(RENEWED_EVERY).await;
+                (in_a_lease_duration(), self.take().await)
+            };
+            match timeout_at(ends, renewal).await {
+                Ok((renewed, Ok(Some(_)))) => ends = renewed,
+                Ok((_, Err(_))) => {}
+                Ok((_, Ok(None))) | Err(_) => return,
+            }
         }
+    }
+}
+
+/// The end of a Lease that is renewed now.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of a Lease is that of the machine"
+)]
+fn in_a_lease_duration() -> Instant {
+    Instant::now() + LEASE_DURATION
+}
+
+/// Waits for Ctrl-C, or for the SIGTERM with which Kubernetes ends a pod.
+async fn ended() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        ended = tokio::signal::ctrl_c() => ended,
+        _ = terminate.recv() => Ok(()),
     }
 }
 
@@ -170,9 +200,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         leases: Api::default_namespaced(client.clone()),
         identity: identity.clone(),
     };
-    let ctrl_c = tokio::signal::ctrl_c();
     let work = async {
-        let lease = election.win().await?;
+        let (lease, ends) = election.win().await?;
         let elected = format_args!("{identity} became leader");
         recorder("leader-elector").normal(&lease, "LeaderElection", elected);
 
@@ -191,7 +220,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::select! {
             () = maps => {}
             () = services => {}
-            () = election.keep() => {
+            () = election.keep(ends) => {
                 recorder("leader-elector").warning(&lease, "LeaderElection", "lost the lease");
             }
         }
@@ -199,7 +228,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let worked = tokio::select! {
         worked = work => worked,
-        _ = ctrl_c => Ok(()),
+        _ = ended() => Ok(()),
     };
 
     // The one shutdown, also after an error: events of all recorders still arrive.
