@@ -14,11 +14,13 @@ use tidings_core::{Event, EventSource};
 use tokio::sync::watch;
 
 use crate::acknowledgement::Context;
+use crate::clock::standing;
 use crate::config::{BroadcasterOptions, InvalidBroadcasterOptions, SinkOptions};
 use crate::delivery::{Machines, SinkTask};
 use crate::error::{BroadcasterStopped, StartSinkError};
 use crate::intake::Intake;
 use crate::logging::{LogLine, StructuredLog};
+use crate::mux::Role;
 use crate::recorder::Recorder;
 use crate::registry::{Phase, Registry, TaskKind, reached};
 use crate::report::FlushReport;
@@ -131,7 +133,9 @@ impl Broadcaster {
     /// `StartEventWatcher`.
     ///
     /// The handler runs on its own thread and may block: no other watcher and no shutdown waits for
-    /// it. Events beyond its queue are missed, and counted. It may spawn tasks on the tokio runtime
+    /// it. Events beyond its queue are missed, and counted. With
+    /// [`WhenFull::Wait`](crate::advanced::WhenFull::Wait) no watcher misses events, so that every
+    /// other watcher waits for a handler whose queue is full. It may spawn tasks on the tokio runtime
     /// in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers. A
     /// handler that panics ends its own watcher, which is logged and counted.
     ///
@@ -143,8 +147,12 @@ impl Broadcaster {
     /// watch.stop();
     /// ```
     pub fn start_event_watcher(&self, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
+        self.start_handler(Role::Handler, handler)
+    }
+
+    fn start_handler(&self, role: Role, handler: impl FnMut(&Event) + Send + 'static) -> Watch {
         let shared = self.shared();
-        let started = match shared.start(None) {
+        let started = match shared.start(role, None) {
             Ok(started) => started,
             Err(error) => {
                 tracing::error!(%error, "Unable start event watcher (will not retry!)");
@@ -153,7 +161,7 @@ impl Broadcaster {
         };
         let watch = started.watch(&shared.intake.mux);
         let phase = shared.registry.phase();
-        let run = move || run_handler(started, &phase, handler);
+        let run = move |scope| run_handler(started, &phase, &scope, handler);
         if let Err(error) = runtime::spawn_thread("tidings-handler", run) {
             log_spawn_failure("tidings-handler", &error);
         }
@@ -176,8 +184,9 @@ impl Broadcaster {
     /// Logs every event through `tracing`: warnings as `WARN`, others as `INFO`. client-go's
     /// `StartStructuredLogging`.
     ///
-    /// Repeats are quiet: an event that differs from an earlier one only in time is logged as
-    /// `DEBUG` for ten minutes, and then once more at its level, with its `count`. Lines have the
+    /// Repeats are quiet: an event that differs from an earlier one only in time, annotations or
+    /// labels is logged as `DEBUG` for ten minutes, and then once more at its level, with its
+    /// `count`. Lines have the
     /// target `tidings::events`, by which a subscriber can filter them.
     ///
     /// The message of the line is `Event occurred`. Its fields are `object`, `fieldPath`, `kind`,
@@ -189,7 +198,7 @@ impl Broadcaster {
         let mut log = StructuredLog::new(shared.options.clock.clone());
         let intake = Arc::clone(&shared.intake);
         let mut has_warned = false;
-        self.start_event_watcher(move |event| {
+        self.start_handler(Role::Log, move |event| {
             let context = Context::of(event.context());
             let _entered = context.map(|context| context.span.enter());
             log.write(event);
@@ -243,7 +252,7 @@ impl Broadcaster {
 
     fn start_sink(&self, machines: Machines, sink: impl Sink) -> Result<Watch, StartSinkError> {
         let shared = self.shared();
-        let started = shared.start(Some(machines.name()))?;
+        let started = shared.start(Role::Sink, Some(machines.name()))?;
         let watch = started.watch(&shared.intake.mux);
         let clock = shared.options.clock.clone();
         let when_full = shared.options.queue.when_full;
@@ -344,12 +353,14 @@ impl Broadcaster {
 }
 
 impl Shared {
-    /// Registers a watcher, of a sink of this name or else a handler, and begins to count its
-    /// events.
-    fn start(&self, sink: Option<&Arc<str>>) -> Result<Started, BroadcasterStopped> {
-        let kind = sink.map_or(TaskKind::Handler, |_| TaskKind::Sink);
+    /// Registers a watcher, and begins to count its events; `sink` is the name of a sink.
+    fn start(&self, role: Role, sink: Option<&Arc<str>>) -> Result<Started, BroadcasterStopped> {
+        let kind = match role {
+            Role::Sink => TaskKind::Sink,
+            Role::Log | Role::Handler => TaskKind::Handler,
+        };
         let place = self.registry.reserve(kind);
-        let receiver = self.intake.mux.watch_by_task(kind == TaskKind::Sink)?;
+        let receiver = self.intake.mux.watch_by_task(role)?;
         let counts = Arc::clone(receiver.counts());
         let (progress, ending) = self.registry.open(place, sink, counts);
         Ok(Started {
@@ -379,14 +390,14 @@ impl Shared {
 
     async fn drain(&self, deadline: Duration) {
         let clock = &self.options.clock;
-        let deadline = clock.monotonic().saturating_add(deadline);
+        let until = clock.monotonic().saturating_add(deadline);
         tokio::select! {
             biased;
-            () = self.registry.all_ended() => return,
-            () = clock.sleep_until(deadline) => {}
+            () = self.all_ended(deadline) => return,
+            () = clock.sleep_until(until) => {}
         }
         self.registry.enter(Phase::Abandoned);
-        if tokio::time::timeout(ABANDON_GRACE, self.registry.all_ended())
+        if tokio::time::timeout(ABANDON_GRACE, self.all_ended(ABANDON_GRACE))
             .await
             .is_err()
         {
@@ -395,6 +406,13 @@ impl Shared {
                 "event handlers or sinks are still busy at the deadline of shutdown; continuing without them"
             );
         }
+    }
+
+    /// Waits until all tasks have ended. tokio's paused time waits for handlers, which have their
+    /// own threads, for at most `longest`.
+    async fn all_ended(&self, longest: Duration) {
+        standing(longest, self.registry.handlers_ended()).await;
+        self.registry.all_ended().await;
     }
 
     fn stop_intake(&self) {

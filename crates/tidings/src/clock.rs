@@ -125,6 +125,20 @@ impl ManualClock {
     }
 }
 
+/// Runs `future`, which waits for other threads. For at most `longest`, tokio's paused time does
+/// not advance meanwhile: otherwise it would not wait for those threads.
+pub(crate) async fn standing<T>(longest: Duration, future: impl Future<Output = T>) -> T {
+    let (held, hold) = std::sync::mpsc::channel::<()>();
+    // tokio advances paused time when it has nothing else to do. A blocking task prevents that.
+    tokio::task::spawn_blocking(move || {
+        // Ends early when `held` is dropped.
+        let _ = hold.recv_timeout(longest);
+    });
+    let result = future.await;
+    drop(held);
+    result
+}
+
 /// An unpredictable number, from the random seed of the standard library's hash maps.
 pub(crate) fn entropy() -> u64 {
     let mut hasher = RandomState::new().build_hasher();

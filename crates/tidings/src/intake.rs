@@ -113,9 +113,10 @@ impl Intake {
                 sinks,
                 has_gone,
                 is_unseen,
+                is_handled,
             } => {
                 self.metrics.recorded(event_type);
-                if sinks.is_none() && !has_gone && !self.delivers {
+                if sinks.is_none() && !has_gone && !is_handled && !self.delivers {
                     self.unwritten(is_unseen);
                 }
                 let result = if sinks.is_none() && has_gone {
@@ -142,8 +143,8 @@ impl Intake {
         result
     }
 
-    /// Counts an event that no sink writes, because none was started. Warns about the first, unless
-    /// a watcher saw it.
+    /// Counts an event that nothing writes or handles, because no sink was started. Warns about the
+    /// first, unless a log shows it.
     #[cold]
     fn unwritten(&self, is_unseen: bool) {
         let before = self.unwritten.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +155,7 @@ impl Intake {
         }
     }
 
-    /// The number of events recorded while there was no sink.
+    /// The number of events recorded while there was no sink or handler.
     pub(crate) fn unwritten_events(&self) -> u64 {
         self.unwritten.load(Ordering::Relaxed)
     }

@@ -71,12 +71,22 @@ struct Slot {
     from: u64,
     /// Whether the watcher gets no more events; queued ones can still be read.
     stopped: bool,
-    /// Whether the watcher is a sink, for whose outcome callers may wait.
-    writes: bool,
+    role: Role,
     /// Whether a task reads the queue, which ends with its runtime.
     has_task: bool,
     waker: Option<Waker>,
     counts: Arc<QueueCounts>,
+}
+
+/// What a watcher does with events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A sink, for whose outcome callers may wait.
+    Sink,
+    /// The structured log of a program, which should have a sink, too.
+    Log,
+    /// Code of the program's own.
+    Handler,
 }
 
 #[derive(Debug, Default)]
@@ -121,6 +131,8 @@ pub(crate) enum Published {
         has_gone: bool,
         /// Whether there was no watcher.
         is_unseen: bool,
+        /// Whether a watcher got the event that does more than log it.
+        is_handled: bool,
     },
     /// The incoming queue was full, and no watcher gets the event.
     Full {
@@ -156,26 +168,26 @@ impl Mux {
         self: &Arc<Self>,
         prefix: Vec<Event>,
     ) -> Result<Receiver, BroadcasterStopped> {
-        self.register(prefix, false, false)
+        self.register(prefix, Role::Handler, false)
     }
 
     /// Registers a sink.
     pub(crate) fn watch_to_write(self: &Arc<Self>) -> Result<Receiver, BroadcasterStopped> {
-        self.register(Vec::new(), true, false)
+        self.register(Vec::new(), Role::Sink, false)
     }
 
-    /// Registers a watcher that is read by a task: a sink if it `writes`, otherwise a handler.
+    /// Registers a watcher that is read by a task.
     pub(crate) fn watch_by_task(
         self: &Arc<Self>,
-        writes: bool,
+        role: Role,
     ) -> Result<Receiver, BroadcasterStopped> {
-        self.register(Vec::new(), writes, true)
+        self.register(Vec::new(), role, true)
     }
 
     fn register(
         self: &Arc<Self>,
         prefix: Vec<Event>,
-        writes: bool,
+        role: Role,
         has_task: bool,
     ) -> Result<Receiver, BroadcasterStopped> {
         let mut state = self.state();
@@ -201,7 +213,7 @@ impl Mux {
             },
             from,
             stopped: false,
-            writes,
+            role,
             has_task,
             waker: None,
             counts: Arc::clone(&counts),
@@ -313,13 +325,14 @@ impl State {
             let sinks = self
                 .slots
                 .iter()
-                .filter(|slot| !slot.stopped && slot.writes);
+                .filter(|slot| !slot.stopped && slot.role == Role::Sink);
             let sinks = Some(sinks.count()).filter(|sinks| *sinks > 0);
             return Published::Accepted {
                 missed_by: 0,
                 sinks,
                 has_gone: self.has_gone(),
                 is_unseen: false,
+                is_handled: self.is_handled(),
             };
         }
         let sequence = self.next_sequence;
@@ -331,7 +344,14 @@ impl State {
             sinks,
             has_gone: self.has_gone(),
             is_unseen: self.slots.is_empty(),
+            is_handled: self.is_handled(),
         }
+    }
+
+    /// Whether a watcher gets events that does more than log them.
+    fn is_handled(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.any(|slot| !slot.stopped && slot.role != Role::Log)
     }
 
     /// Whether a sink ended with its runtime, and was not stopped.
@@ -375,7 +395,8 @@ impl State {
             };
             let Some(event) = shared else { break };
             add(&slot.counts.offered, 1);
-            if slot.writes {
+            let writes = slot.role == Role::Sink;
+            if writes {
                 sinks = sinks.or(Some(0));
             }
             if bounded && !slot.has_room(size) {
@@ -384,7 +405,7 @@ impl State {
                 after.dropped.push(event);
                 continue;
             }
-            sinks = sinks.map(|sinks| sinks + usize::from(slot.writes));
+            sinks = sinks.map(|sinks| sinks + usize::from(writes));
             slot.push(event, after);
             after.wakers.extend(slot.waker.take());
         }
@@ -403,10 +424,10 @@ impl State {
         let orphan = Orphan {
             queued: slot.queue.events.len() as u64 + incoming,
             from: self.lost.published(),
-            writes: slot.writes,
+            writes: slot.role == Role::Sink,
         };
         if slot.counts.orphan.set(orphan).is_ok()
-            && let Some(gone) = self.gone.get_mut(usize::from(!slot.writes))
+            && let Some(gone) = self.gone.get_mut(usize::from(!orphan.writes))
         {
             *gone += 1;
         }
@@ -482,7 +503,7 @@ impl Slot {
     /// wait for handlers and readers, however long these keep an event.
     fn push(&mut self, event: Event, after: &mut After) {
         let is_awaited = event.context().is_some_and(|context| context.is_awaited());
-        let event = if !self.writes && is_awaited {
+        let event = if self.role != Role::Sink && is_awaited {
             let unawaited = event.clone().unawaited();
             after.dropped.push(event);
             unawaited

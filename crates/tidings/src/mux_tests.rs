@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::config::{QueueOptions, WhenFull};
 use crate::intake::name_stamps;
-use crate::mux::{Mux, Published, QueueCounts, Receiver};
+use crate::mux::{Mux, Published, QueueCounts, Receiver, Role};
 use tidings_core::{
     ClusterScopedNamespace, Event, EventContext, EventSource, EventType, NewEvent, Reference,
     ReferenceFields, TEXT_BYTES_MAX,
@@ -67,6 +67,7 @@ const ACCEPTED: Published = Published::Accepted {
     sinks: None,
     has_gone: false,
     is_unseen: false,
+    is_handled: true,
 };
 
 /// client-go TestBroadcaster.
@@ -128,6 +129,7 @@ fn a_full_watcher_misses_the_new_event_and_nobody_else_does() {
             sinks: None,
             has_gone: false,
             is_unseen: false,
+            is_handled: true,
         }
     );
     assert_eq!(read(&mut quick), ["2"]);
@@ -170,6 +172,7 @@ fn a_prefix_comes_first_whatever_its_length() {
             sinks: None,
             has_gone: false,
             is_unseen: false,
+            is_handled: true,
         }
     );
     assert_eq!(read(&mut watcher), ["a", "b", "c", "live"]);
@@ -204,6 +207,7 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
             sinks: None,
             has_gone: false,
             is_unseen: false,
+            is_handled: true,
         }
     );
     assert_eq!(read(&mut watcher).len(), 1);
@@ -215,6 +219,7 @@ fn bytes_are_bounded_too_but_a_large_event_gets_through_alone() {
             sinks: None,
             has_gone: false,
             is_unseen: false,
+            is_handled: true,
         }
     );
     assert_eq!(read(&mut watcher), ["small"]);
@@ -265,7 +270,14 @@ fn a_full_watcher_holds_up_no_call() {
     assert_eq!(read(&mut other), ["queued", "waiting", "end"]);
     mux.stop(slow.id());
     assert_eq!(read(&mut slow), ["queued", "waiting", "end"]);
-    assert_eq!(mux.publish(event("nobody watches")), ACCEPTED);
+    let unwatched = Published::Accepted {
+        missed_by: 0,
+        sinks: None,
+        has_gone: false,
+        is_unseen: false,
+        is_handled: false,
+    };
+    assert_eq!(mux.publish(event("nobody watches")), unwatched);
 
     let (mux, [mut slow, mut other]) = full();
     mux.shutdown();
@@ -485,7 +497,12 @@ fn watchers_that_are_gone_with_their_runtimes_keep_no_place() {
         let lives = mux.watch(Vec::new()).unwrap();
         let gone: Vec<Arc<QueueCounts>> = (0..100)
             .map(|number| {
-                let receiver = mux.watch_by_task(number % 2 == 0).unwrap();
+                let role = if number % 2 == 0 {
+                    Role::Sink
+                } else {
+                    Role::Handler
+                };
+                let receiver = mux.watch_by_task(role).unwrap();
                 mux.publish(event("m"));
                 Arc::clone(receiver.counts())
             })

@@ -48,6 +48,8 @@ pub(crate) struct Registry {
     running: watch::Sender<usize>,
     /// The number of running sinks.
     sinks: watch::Sender<usize>,
+    /// The number of running handlers.
+    handlers: watch::Sender<usize>,
     books: Mutex<Books>,
     /// The last failed write of any sink.
     last_error: Arc<Mutex<Option<String>>>,
@@ -68,8 +70,6 @@ pub(crate) struct Progress {
     queue: Arc<QueueCounts>,
     /// Events of an earlier process, recovered from disk.
     recovered: AtomicU64,
-    /// Writes that had no answer for long.
-    slow: AtomicU64,
     delivered: AtomicU64,
     aggregated: AtomicU64,
     filtered: AtomicU64,
@@ -86,6 +86,7 @@ impl Registry {
             phase: watch::Sender::new(Phase::Open),
             running: watch::Sender::new(0),
             sinks: watch::Sender::new(0),
+            handlers: watch::Sender::new(0),
             books: Mutex::default(),
             last_error: Arc::default(),
         })
@@ -95,9 +96,7 @@ impl Registry {
     /// waits for the task.
     pub(crate) fn reserve(self: &Arc<Self>, kind: TaskKind) -> Place {
         self.running.send_modify(|running| *running += 1);
-        if kind == TaskKind::Sink {
-            self.sinks.send_modify(|sinks| *sinks += 1);
-        }
+        self.of(kind).send_modify(|running| *running += 1);
         Place {
             registry: Arc::clone(self),
             kind,
@@ -116,7 +115,6 @@ impl Registry {
             kind: place.kind,
             queue,
             recovered: AtomicU64::new(0),
-            slow: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             aggregated: AtomicU64::new(0),
             filtered: AtomicU64::new(0),
@@ -160,6 +158,13 @@ impl Registry {
             .await;
     }
 
+    /// Waits until every handler has ended.
+    pub(crate) async fn handlers_ended(&self) {
+        let mut handlers = self.handlers.subscribe();
+        // The sender exists as long as `self`, so this cannot fail.
+        let _ = handlers.wait_for(|handlers| *handlers == 0).await;
+    }
+
     /// The number of running tasks.
     pub(crate) fn running(&self) -> usize {
         *self.running.borrow()
@@ -191,6 +196,14 @@ impl Registry {
     /// The number of running sinks.
     pub(crate) fn sinks(&self) -> watch::Receiver<usize> {
         self.sinks.subscribe()
+    }
+
+    /// The number of running tasks of this kind.
+    fn of(&self, kind: TaskKind) -> &watch::Sender<usize> {
+        match kind {
+            TaskKind::Sink => &self.sinks,
+            TaskKind::Handler => &self.handlers,
+        }
     }
 
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {
@@ -235,11 +248,6 @@ impl Progress {
 
     pub(crate) fn filtered(&self, number: u64) {
         self.filtered.fetch_add(number, Ordering::Release);
-    }
-
-    /// Counts a write that has no answer for long; returns the number of earlier ones.
-    pub(crate) fn slow_writes(&self) -> u64 {
-        self.slow.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Records that writes had no answer at the end, unless another failure is known.
@@ -334,9 +342,8 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.kind == TaskKind::Sink {
-            self.registry.sinks.send_modify(|sinks| *sinks -= 1);
-        }
+        let of_kind = self.registry.of(self.kind);
+        of_kind.send_modify(|running| *running -= 1);
         self.registry.running.send_modify(|running| *running -= 1);
     }
 }
@@ -373,7 +380,7 @@ mod tests {
 
     use super::*;
     use crate::config::QueueOptions;
-    use crate::mux::Mux;
+    use crate::mux::{Mux, Role};
 
     /// Between the end of its queue and the end of its counts, a task may be offered events, be
     /// stopped, and not know what it leaves on disk. Each event is counted once anyway.
@@ -388,7 +395,7 @@ mod tests {
             let registry = Registry::new();
             let mux = Mux::new(QueueOptions::default());
             let place = registry.reserve(TaskKind::Sink);
-            let mut receiver = mux.watch_by_task(true).unwrap();
+            let mut receiver = mux.watch_by_task(Role::Sink).unwrap();
             let (progress, ending) = registry.open(place, None, Arc::clone(receiver.counts()));
             let publish = || mux.publish(Event::from_wire(v1::Event::default()));
             publish();

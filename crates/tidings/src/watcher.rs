@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::metrics::{HANDLED, HANDLER_PANICS};
 use crate::mux::{Mux, Receiver};
 use crate::registry::{Ending, Phase, Progress, reached};
 use crate::report::Counts;
+use crate::runtime::LogScope;
 
 /// How long a task waits before it reads its queue again after emptying it. A flood then costs one
 /// wake-up a millisecond instead of one for each event. An event after a pause is handled at once.
@@ -188,25 +190,32 @@ impl Started {
 pub(crate) fn run_handler(
     started: Started,
     phase: &watch::Receiver<Phase>,
-    mut handler: impl FnMut(&Event) + Send,
+    scope: &LogScope,
+    handler: impl FnMut(&Event) + Send,
 ) {
-    // Declared first, so that it is dropped last, after the receiver.
+    // Declared first, so that it is dropped last, after the receiver and the handler.
     let _ending = started.ending;
+    let mut handler = handler;
     let (mut receiver, progress) = (started.receiver, started.progress);
     let handled = counter!(HANDLED);
     let mut batch = VecDeque::new();
+    let mut handle = |event: Event| {
+        if *phase.borrow() == Phase::Abandoned {
+            return ControlFlow::Break(());
+        }
+        if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
+            counter!(HANDLER_PANICS).increment(1);
+            tracing::error!("Event handler panicked: its watcher ends");
+            return ControlFlow::Break(());
+        }
+        progress.delivered(1);
+        handled.increment(1);
+        ControlFlow::Continue(())
+    };
     while block_on(next_batch(&mut receiver, phase.clone(), &mut batch)) {
-        for event in batch.drain(..) {
-            if *phase.borrow() == Phase::Abandoned {
-                return receiver.stop();
-            }
-            if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
-                counter!(HANDLER_PANICS).increment(1);
-                tracing::error!("Event handler panicked: its watcher ends");
-                return receiver.stop();
-            }
-            progress.delivered(1);
-            handled.increment(1);
+        let handled = scope.enter(|| batch.drain(..).try_for_each(&mut handle));
+        if handled.is_break() {
+            break;
         }
         if *phase.borrow() == Phase::Open {
             std::thread::park_timeout(REST);

@@ -44,6 +44,7 @@ const ACCEPTED: Published = Published::Accepted {
     sinks: None,
     has_gone: false,
     is_unseen: false,
+    is_handled: true,
 };
 
 fn mux(events_max: usize, when_full: WhenFull) -> Arc<Mux> {

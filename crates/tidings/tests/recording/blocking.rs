@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tidings::EventType::Warning;
 use tidings::{Broadcaster, FlushReport, MemorySink};
 use tokio::runtime::{Builder, Runtime};
@@ -104,4 +105,82 @@ async fn a_handler_may_spawn_tasks() {
     recorder.warning(&pod("web", ""), "BackOff", "m");
     assert_eq!(receiver.recv().await.as_deref(), Some("BackOff"));
     broadcaster.shutdown(LONG).await;
+}
+
+/// tokio's paused time waits for handlers, which have their own threads.
+#[tokio::test(start_paused = true)]
+async fn handlers_finish_although_time_is_paused() {
+    let broadcaster = Broadcaster::new();
+    broadcaster.start_event_watcher(|_| std::thread::park_timeout(Duration::from_millis(10)));
+    broadcaster.start_recording_to_sink(MemorySink::new());
+    let recorder = broadcaster.recorder(source());
+    for number in 0..3 {
+        recorder.warning(&pod("web", ""), "BackOff", number);
+    }
+    let report = broadcaster.shutdown(LONG).await;
+    assert_eq!(report.handlers.delivered, 3, "{}", report.handlers);
+    assert_eq!(report.handlers.pending, 0);
+}
+
+/// A buffer that is written when it is dropped, which takes until `gate` closes.
+struct Buffer {
+    drops: tokio::sync::mpsc::UnboundedSender<()>,
+    gate: mpsc::Receiver<()>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let _ = self.drops.send(());
+        let _ = self.gate.recv();
+    }
+}
+
+/// A handler may keep a buffer, whose last part it writes when it is dropped.
+#[tokio::test]
+async fn a_shutdown_waits_until_handlers_are_dropped() {
+    let broadcaster = Broadcaster::new();
+    let (release, gate) = mpsc::channel();
+    let (drops, mut dropping) = tokio::sync::mpsc::unbounded_channel();
+    let buffer = Buffer { drops, gate };
+    broadcaster.start_event_watcher(move |_| {
+        let _ = &buffer;
+    });
+    let mut shutdown = std::pin::pin!(broadcaster.shutdown(LONG));
+    tokio::select! {
+        () = shutdown.as_mut().map(drop) => panic!("the handler is not dropped"),
+        _ = dropping.recv() => {}
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert!(shutdown.as_mut().now_or_never().is_none());
+    }
+    drop(release);
+    shutdown.await;
+}
+
+/// A handler gets no event after the deadline, not even one of those it has taken from its queue.
+#[tokio::test]
+async fn a_handler_gets_no_event_after_the_deadline() {
+    let broadcaster = Broadcaster::new();
+    let (release, gate) = mpsc::channel::<()>();
+    let (calls, mut called) = tokio::sync::mpsc::unbounded_channel();
+    let watch = broadcaster.start_event_watcher(move |_| {
+        let _ = calls.send(());
+        let _ = gate.recv();
+    });
+    let recorder = broadcaster.recorder(source());
+    recorder.warning(&pod("web", ""), "BackOff", 0);
+    called.recv().await.unwrap();
+    // These are taken from the queue together.
+    for number in 1..6 {
+        recorder.warning(&pod("web", ""), "BackOff", number);
+    }
+    release.send(()).unwrap();
+    called.recv().await.unwrap();
+    let report = broadcaster.shutdown(Duration::ZERO).await;
+    assert_eq!(report.handlers.delivered, 1, "{}", report.handlers);
+    drop(release);
+    watch.ended().await;
+    assert!(called.recv().await.is_none(), "it was called twice");
+    assert_eq!(watch.counts().delivered, 2);
 }
