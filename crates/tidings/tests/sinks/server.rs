@@ -676,6 +676,9 @@ async fn an_error_of_the_access_check_is_one_readable_line() {
         error.to_string(),
         "could not ask the cluster whether events may be written: the server answered 401: Unauthorized"
     );
+    // As `main`, `unwrap` and reports of error chains show it.
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(std::error::Error::source(&error).is_none());
     cluster.server.shutdown().await;
 }
 
@@ -828,4 +831,59 @@ impl std::io::Write for Lines {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// The README's program with a mistake in its configuration: the default log says at once what is
+/// wrong, and so does the report at the end.
+#[tokio::test]
+async fn a_wrong_port_token_or_certificate_is_shown() {
+    let cluster = Cluster::start().await;
+    let mistakes: [(fn(&mut Config), &str); 3] = [
+        (
+            |config| config.cluster_url = "https://127.0.0.1:1/".parse().unwrap(),
+            "onnection refused",
+        ),
+        (
+            |config| config.auth_info.token = Some("wrong".to_owned().into()),
+            "401",
+        ),
+        (|config| config.root_cert = None, "certificate"),
+    ];
+    for (mistake, cause) in mistakes {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt().with_writer({
+            let lines = lines.clone();
+            move || lines.clone()
+        });
+        let _guard = tracing::subscriber::set_default(subscriber.with_ansi(false).finish());
+        let mut config = cluster.config.clone();
+        mistake(&mut config);
+        let broadcaster = Broadcaster::new();
+        broadcaster.start_structured_logging();
+        broadcaster.start_recording_to_sink(KubeSink::from_config(config).unwrap());
+        let recorder = broadcaster.recorder("example-controller");
+        let pod = Reference::new(ReferenceFields {
+            kind: "Pod",
+            namespace: "default",
+            name: "web-0",
+            ..ReferenceFields::default()
+        });
+        for reason in ["Pulling", "Pulled", "Started"] {
+            recorder.normal(&pod, reason, "m");
+        }
+        while broadcaster.report().last_error.is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let report = broadcaster.shutdown(Duration::ZERO).await;
+        assert_eq!(report.pending, 3, "{report}");
+        let text = report.to_string();
+        let (_, error) = text.split_once("\n  last error: ").unwrap();
+        assert!(error.contains(cause), "{text}");
+        let log = lines.text();
+        let warning = log
+            .lines()
+            .find(|line| line.contains("Unable to write event"));
+        assert!(warning.is_some_and(|line| line.contains(cause)), "{log}");
+    }
+    cluster.server.shutdown().await;
 }
