@@ -556,7 +556,14 @@ fn failed_writes_that_hang_keep_no_new_event_of_a_paced_namespace_waiting() {
 #[test]
 fn an_endless_back_off_is_paced_without_a_panic() {
     let mut bench = waiting(true, Backoff::Constant(Duration::MAX));
-    pace_all(&mut bench);
+    for key in 0..100 {
+        bench.offer(create(4 * key));
+    }
+    let writes: Vec<_> = std::iter::from_fn(|| bench.write()).collect();
+    for write in writes {
+        bench.answer(write.id, Err(status(429, "TooManyRequests")));
+    }
+    assert!(bench.write().is_none() && bench.delivery.limits.has_namespaces());
     for _ in 0..3 {
         bench.delivery.drain();
         let write = bench.write().expect("at the end, a write at once");
