@@ -101,8 +101,14 @@ pub(crate) enum Failure {
     Expired,
     /// The source has not reached the version: it went back.
     FromTheFuture,
-    /// The request is not allowed (401, 403).
+    /// The source does not know the user (401).
+    Unauthorized(String),
+    /// The request is not allowed (403).
     Forbidden(String),
+    /// The source does not serve the path (404).
+    NotFound(String),
+    /// The source does not understand the request, such as its field selector (400).
+    BadRequest(String),
     /// A page of the list has too many bytes.
     TooLarge,
     /// Any other failure: the source is unreachable or busy, or its answer cannot be understood.
@@ -622,7 +628,7 @@ impl Follower {
                 self.wait(now, State::Unreachable, Cause::Rewound, None);
                 self.why = Some("the source is not at the version that was followed".into());
             }
-            Failure::Forbidden(why) => {
+            Failure::Unauthorized(why) | Failure::Forbidden(why) => {
                 self.wait(now, State::Forbidden, Cause::Forbidden, None);
                 self.why = Some(why);
             }
@@ -633,6 +639,10 @@ impl Follower {
                     "a page of the list was too large; {} now",
                     self.page
                 ));
+            }
+            Failure::NotFound(why) | Failure::BadRequest(why) => {
+                self.wait(now, State::Unreachable, Cause::Unreachable, None);
+                self.why = Some(why);
             }
             Failure::Other { why, retry_after } => {
                 let retry_after = retry_after.map(|asked| asked.min(RETRY_AFTER_MAX));

@@ -202,12 +202,15 @@ impl ApiServer {
         Ok(page.version)
     }
 
-    /// Whether an error says that events.k8s.io/v1 is not served, or not with these fields: only
+    /// Whether a failure says that events.k8s.io/v1 is not served, or not with these fields: only
     /// core/v1 has `source`, and older servers support hardly any other field there. With a
     /// continue token, the token may be the cause instead.
-    fn is_without(&self, why: &str, token: Option<&str>) -> bool {
-        let may_be_fields = self.selection.field_selector.is_some() && token.is_none();
-        why.ends_with("(404)") || may_be_fields && why.ends_with("(400)")
+    fn is_without(&self, failure: &Failure, token: Option<&str>) -> bool {
+        match failure {
+            Failure::NotFound(_) => true,
+            Failure::BadRequest(_) => self.selection.field_selector.is_some() && token.is_none(),
+            _ => false,
+        }
     }
 
     /// Returns the failure of a list, and decides which version of the API the next attempt uses.
@@ -215,10 +218,11 @@ impl ApiServer {
     /// A proxy before the source may answer 404 while the source is down. So core/v1 is given up
     /// again if it is not served either, or not allowed.
     fn turned(&self, api: Api, token: Option<&str>, failure: Failure) -> Failure {
+        let is_without = api == Api::Events && self.is_without(&failure, token);
+        let is_by_fields = matches!(failure, Failure::BadRequest(_));
         match failure {
-            Failure::Other { why, .. } if api == Api::Events && self.is_without(&why, token) => {
+            Failure::NotFound(why) | Failure::BadRequest(why) if is_without => {
                 self.is_core.store(true, Ordering::Relaxed);
-                let is_by_fields = !why.ends_with("(404)");
                 self.is_by_fields.store(is_by_fields, Ordering::Relaxed);
                 Failure::Other {
                     why: format!("events.k8s.io/v1 is not served so; core/v1 is next: {why}"),
@@ -226,11 +230,10 @@ impl ApiServer {
                 }
             }
             failure => {
-                let is_refused = match &failure {
-                    Failure::Forbidden(_) => true,
-                    Failure::Other { why, .. } => why.ends_with("(404)"),
-                    _ => false,
-                };
+                let is_refused = matches!(
+                    failure,
+                    Failure::Unauthorized(_) | Failure::Forbidden(_) | Failure::NotFound(_)
+                );
                 let is_by_fields = self.is_by_fields.load(Ordering::Relaxed);
                 if api == Api::Core && is_refused && !is_by_fields {
                     self.is_core.store(false, Ordering::Relaxed);
@@ -245,8 +248,9 @@ impl ApiServer {
         let answer = self.get("/api/v1/namespaces/kube-system", "application/json");
         let response = match answer.await {
             Ok(response) => response,
-            Err(Failure::Forbidden(_)) => return Ok(None),
-            Err(Failure::Other { why, .. }) if why.ends_with("(404)") => return Ok(None),
+            Err(Failure::Unauthorized(_) | Failure::Forbidden(_) | Failure::NotFound(_)) => {
+                return Ok(None);
+            }
             Err(failure) => return Err(failure),
         };
         let body = read(response.into_body(), NAMESPACE_BYTES_MAX).await?;
@@ -268,7 +272,7 @@ impl ApiServer {
         let response = match self.get(&self.path(&parameters), PROTOBUF).await {
             Ok(response) => response,
             // A role may allow reading events only in the core group.
-            Err(Failure::Forbidden(why)) if api == Api::Events && why.ends_with("(403)") => {
+            Err(Failure::Forbidden(why)) if api == Api::Events => {
                 self.is_core.store(true, Ordering::Relaxed);
                 api = Api::Core;
                 let answer = self.get(&self.path(&parameters), PROTOBUF).await;
@@ -602,10 +606,16 @@ mod tests {
         let fields = "?fieldSelector=regarding.kind%3DPod%2Csource%3Dkubelet";
         let expected = format!("/apis/events.k8s.io/v1/events{fields}");
         assert_eq!(source.path(&[]), expected);
-        let unknown = "field label not supported: source (400)";
-        assert!(source.is_without(unknown, None));
-        assert!(!source.is_without(unknown, Some("token")));
-        assert!(!source.is_without("no (403)", None));
+        let unknown = Failure::BadRequest("field label not supported: source (400)".into());
+        assert!(source.is_without(&unknown, None));
+        assert!(!source.is_without(&unknown, Some("token")));
+        assert!(!source.is_without(&Failure::Forbidden("no (403)".into()), None));
+        // What a failure is does not follow from its text.
+        let quoted = Failure::Other {
+            why: "the proxy was answered: not found (404)".into(),
+            retry_after: None,
+        };
+        assert!(!source.is_without(&quoted, None));
         source.is_core.store(true, Ordering::Relaxed);
         let fields = "?fieldSelector=involvedObject.kind%3DPod%2Csource%3Dkubelet";
         assert_eq!(source.path(&[]), format!("/api/v1/events{fields}"));
@@ -625,8 +635,9 @@ mod tests {
         };
         let forbidden = || Failure::Forbidden("events is forbidden (403)".into());
         let away = "<html>no backend</html> (404)";
-        for refused in [forbidden(), other(away)] {
-            let told = source.turned(Api::Events, None, other(away));
+        let not_found = || Failure::NotFound(away.into());
+        for refused in [forbidden(), not_found()] {
+            let told = source.turned(Api::Events, None, not_found());
             assert!(matches!(told, Failure::Other { why, .. } if why.ends_with(away)));
             assert!(source.api() == Api::Core);
             // A server that is busy may be the right one.
@@ -637,7 +648,7 @@ mod tests {
         }
         source.turned(Api::Events, None, forbidden());
         assert!(source.api() == Api::Events);
-        let unknown = other("field label not supported: source (400)");
+        let unknown = Failure::BadRequest("field label not supported: source (400)".into());
         source.turned(Api::Events, None, unknown);
         source.turned(Api::Core, None, forbidden());
         assert!(source.api() == Api::Core);

@@ -383,7 +383,10 @@ fn failure(status: Status) -> Failure {
     let why = format!("{message} ({})", status.code);
     match status.code {
         410 => Failure::Expired,
-        401 | 403 => Failure::Forbidden(why),
+        400 => Failure::BadRequest(why),
+        401 => Failure::Unauthorized(why),
+        403 => Failure::Forbidden(why),
+        404 => Failure::NotFound(why),
         504 if details.causes.iter().any(too_large) => Failure::FromTheFuture,
         _ => Failure::Other {
             why,
@@ -652,6 +655,6 @@ mod tests {
             assert!(matches!(silent, Failure::Other { why, .. } if why == said));
         }
         let gone = read_failure(404, None, &Bytes::from_static(b"{\"message\": \"none\"}"));
-        assert!(matches!(gone, Failure::Other { why, .. } if why.ends_with("(404)")));
+        assert_eq!(gone, Failure::NotFound("none (404)".to_owned()));
     }
 }
