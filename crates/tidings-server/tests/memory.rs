@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, HttpBody};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -45,6 +45,13 @@ const AT_ONCE: usize = 24;
 const USERS: [&str; 3] = ["bob", "eve", "joe"];
 /// Maximum memory of all concurrent requests, with the test's own buffers.
 const ALL_AT_ONCE_MAX: usize = 144 << 20;
+/// Changes of events at once, and what they may hold together.
+const CHANGES: usize = 150;
+const CHANGES_MAX: usize = 64 << 20;
+/// What answers to one user may hold together, of those that are usually small.
+const SMALL_OF_USER: usize = 18 << 20;
+/// What the page of metrics holds while it is made.
+const METRICS: usize = 512 << 10;
 
 /// A store that returns copies of its records, like one on disk, counts them, and measures the
 /// memory in use at each request.
@@ -149,7 +156,10 @@ fn stored(name: &str) -> Vec<u8> {
             namespace: Some("shop".to_owned()),
             ..ObjectMeta::default()
         }),
-        involved_object: Some(ObjectReference::default()),
+        involved_object: Some(ObjectReference {
+            namespace: Some("shop".to_owned()),
+            ..ObjectReference::default()
+        }),
         last_timestamp: Some(Time {
             seconds: Some(START / 1000),
             nanos: None,
@@ -289,6 +299,56 @@ async fn an_answer_takes_a_few_pages_however_long_it_is() {
 
     a_picture_of_large_events_reads_each_about_once().await;
     what_is_asked_at_once_holds_no_more_than_the_budget().await;
+    changes_at_once_hold_no_more_than_the_budget().await;
+    pages_of_metrics_that_nobody_reads_have_a_bound().await;
+}
+
+/// Their requests are short, but each decodes, changes, encodes and answers an event of a megabyte.
+async fn changes_at_once_hold_no_more_than_the_budget() {
+    let (server, held, _) = server().await;
+    let requests = (0..CHANGES).map(|number| {
+        let path = format!("/api/v1/namespaces/shop/events/e{:03}", number % EVENTS);
+        let user = USERS[number % USERS.len()];
+        let request = Request::patch(path)
+            .header("authorization", format!("Bearer {user}"))
+            .header("content-type", "application/merge-patch+json");
+        let request = request.body(Body::from(format!("{{\"count\":{number}}}")));
+        router(Arc::clone(&server)).oneshot(request.unwrap())
+    });
+    let answers = join_all(requests).await;
+    held.look();
+    let (mut served, mut refused) = (0, 0);
+    for answer in &answers {
+        match answer.as_ref().unwrap().status().as_u16() {
+            200 => served += 1,
+            429 => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    let most = held.bytes();
+    assert!(served > 0 && refused > 0, "{served} served");
+    assert!(most < CHANGES_MAX, "{most} bytes held by {served} changes");
+    // A small one is answered meanwhile.
+    let one = "/api/v1/namespaces/shop/events?limit=1";
+    drop(answer(&server, &Method::GET, one, "application/json").await);
+}
+
+async fn pages_of_metrics_that_nobody_reads_have_a_bound() {
+    let (server, _, _) = server().await;
+    let (mut unread, mut len) = (Vec::new(), 0);
+    let last = loop {
+        let request = Request::get("/metrics").header("authorization", "Bearer bob");
+        let request = request.body(Body::empty()).unwrap();
+        let answer = router(Arc::clone(&server)).oneshot(request).await.unwrap();
+        if answer.status() != 200 || len > SMALL_OF_USER {
+            break answer.status();
+        }
+        len += usize::try_from(answer.body().size_hint().lower()).unwrap();
+        unread.push(answer);
+    };
+    assert_eq!(last, 429, "{} pages, {len} bytes", unread.len());
+    // That of somebody else is made.
+    drop(answer(&server, &Method::GET, "/metrics", "text/plain").await);
 }
 
 /// Each request alone reads all events. Requests that get no memory in time are told to retry.
@@ -350,7 +410,7 @@ async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
     assert!(is_free.is_ok(), "memory of dropped answers is held");
 }
 
-/// Whether no answer holds memory, by the metrics.
+/// Whether no answer but that of the metrics holds memory, by the metrics.
 async fn holds_nothing(server: &Arc<ApiServer>) -> bool {
     let mut metrics = answer(server, &Method::GET, "/metrics", "text/plain").await;
     let mut text = Vec::new();
@@ -358,9 +418,15 @@ async fn holds_nothing(server: &Arc<ApiServer>) -> bool {
         text.extend(chunk.unwrap());
     }
     let text = String::from_utf8(text).unwrap();
-    ["small", "large", "views", "streams"].iter().all(|pool| {
+    let pools = [
+        ("small", METRICS),
+        ("large", 0),
+        ("views", 0),
+        ("streams", 0),
+    ];
+    pools.iter().all(|(pool, bytes)| {
         text.contains(&format!(
-            "tidings_answer_memory_held_bytes{{pool=\"{pool}\"}} 0\n"
+            "tidings_answer_memory_held_bytes{{pool=\"{pool}\"}} {bytes}\n"
         ))
     })
 }

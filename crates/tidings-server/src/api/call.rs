@@ -19,7 +19,7 @@ use crate::http::negotiate::{Answer, Form, negotiate};
 use crate::http::query::WriteOptions;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
-use crate::http::stored::Key;
+use crate::http::stored::{Key, Stored};
 use tidings_api::codec::Api;
 use tidings_api::managed::manager_of;
 
@@ -66,6 +66,34 @@ impl Call {
         manager_of(&user_agent.unwrap_or_default())
     }
 
+    /// The stored event that the request names. The memory for a long one is taken once its length
+    /// is known: until then, it is not held. A request with a long body has it already.
+    ///
+    /// # Errors
+    /// 404 if there is none; 429 if there is no memory for it.
+    pub(crate) async fn stored(&self, server: &ApiServer) -> Result<Stored, Status> {
+        let key = self.key();
+        let mut len_max = if self.body.len() > shares::SMALL {
+            shares::EVENT_MAX
+        } else {
+            shares::SMALL_EVENT
+        };
+        loop {
+            let record = server.store.get(key.bytes()).await?;
+            let record = record.ok_or_else(|| Status::not_found(self.api, &key.name))?;
+            let len = record.value.len();
+            if len <= len_max {
+                return Stored::decode(record);
+            }
+            drop(record);
+            let (pool, bytes) = shares::of_event(&self.info, len);
+            let long = self.held.exchange(pool, bytes).await;
+            long.map_err(|_| Status::out_of_memory())?;
+            // It may grow meanwhile.
+            len_max = len;
+        }
+    }
+
     pub(crate) fn content_type(&self) -> Option<&str> {
         self.headers
             .get(http::header::CONTENT_TYPE)
@@ -96,7 +124,7 @@ impl FromRequest<Arc<ApiServer>> for Call {
                 None => shares::SMALL,
             };
             let grow = async || {
-                let (pool, bytes) = shares::long_body(bytes_max);
+                let (pool, bytes) = shares::long_body(&info, bytes_max);
                 let share = held.exchange(pool, bytes).await;
                 share.map_err(|_| Status::out_of_memory())
             };

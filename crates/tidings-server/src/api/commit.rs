@@ -75,7 +75,7 @@ impl<'a> Write<'a> {
 
     /// The event that the request names, if it exists.
     pub(super) async fn stored(&self) -> Result<Option<Stored>, Status> {
-        match self.server.stored(self.call.api, &self.call.key()).await {
+        match self.call.stored(self.server).await {
             Err(status) if status.code() == StatusCode::NOT_FOUND => Ok(None),
             stored => stored.map(Some),
         }

@@ -41,7 +41,7 @@ pub(crate) async fn delete(
     let options = read_delete_options(&call)?;
     let key = call.key();
     for _ in 0..CHANGE_ATTEMPTS {
-        let stored = server.stored(call.api, &key).await?;
+        let stored = call.stored(&server).await?;
         let metadata = stored.event.metadata.clone().unwrap_or_default();
         match remove(&server, call.api, &key, &stored, &options).await? {
             Removed::Gone => {

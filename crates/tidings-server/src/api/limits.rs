@@ -190,7 +190,7 @@ impl Limits {
             return Admitted::Watch(place.map(|place| InitialPlace::new(place, deadline)));
         }
         let mut held = Held::NOTHING;
-        if place.is_some() {
+        if place.is_some() || info.is_metrics() {
             let (pool, bytes) = share_of(info, body, self.request_bytes_max);
             let parts = self.budget.parts_of(&user.name);
             let share = tokio::select! {

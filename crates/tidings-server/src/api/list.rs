@@ -16,18 +16,15 @@ use super::body::event_response;
 use super::call::Call;
 use super::newest;
 use super::pages::Pages;
-use super::shares;
 use super::store_request::{key_prefix, not_newer_than_store, request_to};
 use super::streamed;
 use super::watch;
 use crate::api::server::ApiServer;
-use crate::flow::budget::Pool;
 use crate::http::continuation::Continuation;
 use crate::http::list_options::{ListOptions, ResourceVersion};
 use crate::http::negotiate::{Answer, Form, Shape};
 use crate::http::params;
 use crate::http::status::Status;
-use crate::http::stored::Stored;
 
 /// Rows of a page from which on the client is taken for kubectl, if it requests a Table and a page
 /// after the first. kubectl reads the whole list.
@@ -50,26 +47,9 @@ pub(crate) async fn get(
     {
         not_newer_than_store(&server, revision).await?;
     }
-    let stored = stored(&server, &call).await?;
+    let stored = call.stored(&server).await?;
     let now = server.clock.now();
     event_response(&call, form, StatusCode::OK, &stored.event, now, &[])
-}
-
-/// The event that a call names. The memory for a long event is taken once its length is known;
-/// until then, the event is not held.
-async fn stored(server: &ApiServer, call: &Call) -> Result<Stored, Status> {
-    let key = call.key();
-    let not_found = || Status::not_found(call.api, &key.name);
-    let found = server.store.get(key.bytes()).await?;
-    let len = found.as_ref().map_or(0, |record| record.value.len());
-    if len <= shares::SMALL_EVENT {
-        return Stored::decode(found.ok_or_else(not_found)?);
-    }
-    drop(found);
-    let long = call.held.exchange(Pool::Small, shares::of_event(len));
-    long.await.map_err(|_| Status::out_of_memory())?;
-    let found = server.store.get(key.bytes()).await?;
-    Stored::decode(found.ok_or_else(not_found)?)
 }
 
 /// GET of a collection: a list or a watch.

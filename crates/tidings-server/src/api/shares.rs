@@ -27,6 +27,10 @@ const CHUNKS: usize = 3 * (EVENT_MAX + (512 << 10));
 const LIST: usize = PAGE + (512 << 10) + CHUNKS + COMPRESSOR;
 /// An answer beyond this no longer counts as small.
 const SMALL_ANSWER: u64 = 128 << 10;
+/// Times that an event which is changed is in memory.
+const CHANGE: usize = 8;
+/// The page of metrics, as it is made and as it is sent.
+const METRICS: usize = 512 << 10;
 /// Memory of a compressor.
 const COMPRESSOR: usize = 512 << 10;
 
@@ -38,7 +42,7 @@ pub(crate) fn share_of(info: &RequestInfo, body: Option<u64>, body_max: usize) -
     let body =
         body.filter(|_| !matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS));
     let body = body.map_or(0, |body| usize::try_from(body).unwrap_or(usize::MAX));
-    let body = (body > SMALL).then(|| long_body(body.min(body_max)));
+    let body = (body > SMALL).then(|| long_body(info, body.min(body_max)));
     match body {
         Some(body) if body.1 > answer.1 => body,
         _ => answer,
@@ -55,6 +59,9 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     if info.is_about_events() && matches!(info.verb, "list" | "deletecollection") {
         return (Pool::Small, FIRST_PAGE);
     }
+    if info.is_metrics() {
+        return (Pool::Small, METRICS);
+    }
     match info.labels.subresource {
         "/coverage" | "/counts" | "/clusters" => (Pool::Small, 4 << 20),
         "/export" => (Pool::Large, 8 << 20),
@@ -64,9 +71,12 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     }
 }
 
-/// The share of a long body: as it is sent, and as it is read.
-pub(crate) fn long_body(len: usize) -> (Pool, usize) {
-    (Pool::Large, len * 2)
+/// The share of a long body: as it is sent, read, changed, stored and answered. A request that
+/// changes an event has what the longest stored one takes, too: it must not wait for more while it
+/// holds its body.
+pub(crate) fn long_body(info: &RequestInfo, len: usize) -> (Pool, usize) {
+    let stored = if info.changes_stored() { EVENT_MAX } else { 0 };
+    (Pool::Large, CHANGE * (len + stored))
 }
 
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
@@ -80,9 +90,14 @@ fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
     }
 }
 
-/// The share of an event's answer, by its stored bytes: as it is stored, decoded and encoded.
-pub(crate) fn of_event(stored: usize) -> usize {
-    5 * stored
+/// The share of a request for a stored event, by its stored bytes: for an answer, as it is stored,
+/// decoded and encoded; for a change, also as a document, as it becomes, and as that is stored.
+pub(crate) fn of_event(info: &RequestInfo, stored: usize) -> (Pool, usize) {
+    if info.changes_stored() {
+        (Pool::Large, CHANGE * stored)
+    } else {
+        (Pool::Small, 5 * stored)
+    }
 }
 
 /// Returns the share of a streamed list. If it has a single page, it is computed from the page's
@@ -133,8 +148,15 @@ mod tests {
                 }
             }
         }
-        let long = share(&Method::POST, "/api/v1/namespaces/shop/events", u64::MAX);
-        assert_eq!(long, (Pool::Large, 2 * BODY_MAX));
+        let events = "/api/v1/namespaces/shop/events";
+        let long = share(&Method::POST, events, u64::MAX);
+        assert_eq!(long, (Pool::Large, CHANGE * BODY_MAX));
+        let change = CHANGE * (BODY_MAX + EVENT_MAX);
+        for method in [Method::PUT, Method::PATCH, Method::DELETE] {
+            let event = "/api/v1/namespaces/shop/events/web.1";
+            assert_eq!(share(&method, event, u64::MAX), (Pool::Large, change));
+            assert_eq!(share(&method, event, 1), (Pool::Small, SMALL));
+        }
         assert_eq!(share(&Method::GET, view, 70_000), (Pool::Views, 24 << 20));
     }
 }

@@ -116,7 +116,7 @@ async fn patch_with(write: &mut Write<'_>, kind: PatchKind) -> Result<Written, S
     let patch = Patch::parse(kind, &call.body, validation);
     for _ in 0..CHANGE_ATTEMPTS {
         write.warnings.clear();
-        let stored = server.stored(call.api, &call.key()).await?;
+        let stored = call.stored(server).await?;
         // Errors of a patch are reported only if the event exists.
         let patch = patch.as_ref().map_err(|error| refused(error.clone()))?;
         let mut json = Vec::with_capacity(1024);

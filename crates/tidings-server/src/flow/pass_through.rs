@@ -41,6 +41,12 @@ const KEEP_ALIVE: KeepAlive = KeepAlive {
     every: Duration::from_secs(30),
     within: Duration::from_secs(15),
 };
+/// Maximum bytes that are buffered of an answer over HTTP/1.1, and of its head.
+const BUFFER_MAX: usize = 64 << 10;
+/// Maximum bytes that a cluster may send ahead over HTTP/2: of an answer, and of all answers. One
+/// that is not read must not stop the others.
+const WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = WINDOW * (REQUESTS_MAX + LONG_REQUESTS_MAX) as u32;
 /// Maximum idle connections.
 const IDLE_MAX: usize = 8;
 /// Default maximum of concurrent requests.
@@ -273,6 +279,9 @@ impl Clients {
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(keep_alive.every)
             .http2_keep_alive_timeout(keep_alive.within)
+            .http1_max_buf_size(BUFFER_MAX)
+            .http2_initial_stream_window_size(WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_MAX);

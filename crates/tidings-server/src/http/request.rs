@@ -279,6 +279,12 @@ impl RequestInfo {
             && self.labels.resource == "events"
     }
 
+    /// Whether the request changes or deletes the stored event that it names.
+    pub(crate) fn changes_stored(&self) -> bool {
+        matches!(self.labels.verb, "PUT" | "PATCH" | "APPLY" | "DELETE")
+            && self.labels.resource == "events"
+    }
+
     /// Whether the request deletes events.
     pub(crate) fn deletes_events(&self) -> bool {
         matches!(self.labels.verb, "DELETE" | "DELETECOLLECTION")
