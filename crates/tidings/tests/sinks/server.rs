@@ -837,8 +837,10 @@ impl std::io::Write for Lines {
 /// wrong, and so does the report at the end.
 #[tokio::test]
 async fn a_wrong_port_token_or_certificate_is_shown() {
+    type Mistake = fn(&mut Config);
+
     let cluster = Cluster::start().await;
-    let mistakes: [(fn(&mut Config), &str); 3] = [
+    let mistakes: [(Mistake, &str); 3] = [
         (
             |config| config.cluster_url = "https://127.0.0.1:1/".parse().unwrap(),
             "onnection refused",
