@@ -8,23 +8,31 @@
 //! range, warnings that may have begun within it are read, too. Warnings beyond the bound are read
 //! for the first ones, the oldest part first, and not kept.
 //!
+//! An object with very many events takes no room of the others: events that a picture cannot tell
+//! apart are kept as one, and do not count for the bound.
+//!
 //! No query makes a store search among other events. Events of an object or a reason have their own
 //! index, in which warnings are not separate.
 
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, OwnedBrief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
+use tidings_core::told_of;
 use tidings_history::{Numbers, Reads};
 use tidings_store::{
     BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
 };
 
 use super::query::Filters;
+use super::rules::before::CHANGES;
 use super::rules::firsts::Firsts;
+use super::rules::marks::PARTS;
 use super::rules::seen::Seen;
 use super::rules::unread::Unread;
 use super::visible::Visible;
@@ -46,6 +54,13 @@ const LOOKUPS_MAX: usize = 8;
 const NAMESPACES_APART: usize = 4;
 /// Maximum warnings of one cluster that are read for the first ones, beyond those that are kept.
 const LOOKED_AT_MAX: usize = 10_000;
+/// Events of one object, reason and type that are kept by themselves. Of further ones, those that a
+/// picture cannot tell apart become one.
+const OWN_MAX: usize = 16;
+/// Maximum events of each reason of [`CHANGES`] that are read before the rest is omitted.
+const CHANGES_MAX: usize = 8;
+/// Maximum events that are read for each one of the bound.
+const READ_FOR_EACH: usize = 4;
 /// Events in a page of the store. In a sealed archive, each page reads the same parts of files.
 const PAGE: usize = 1000;
 const PAGE_REMOTE: usize = 8000;
@@ -91,6 +106,8 @@ pub(super) struct ReadEvent {
     cluster: usize,
     /// The revision of this version.
     revision: u64,
+    /// The events that it stands for.
+    events: u64,
     brief: OwnedBrief,
 }
 
@@ -104,6 +121,7 @@ impl Read {
             brief.last = brief.last.min(latest);
             Seen {
                 cluster: event.cluster,
+                events: event.events,
                 brief,
             }
         });
@@ -133,8 +151,35 @@ impl ReadEvent {
         Some(Self {
             cluster,
             revision: record.revision,
+            events: 1,
             brief: OwnedBrief::new(&brief, MESSAGE_MAX),
         })
+    }
+
+    /// Makes one of two events, if a picture cannot tell them apart: those of an object, reason and
+    /// type within `near` milliseconds. What an event tells of another object is kept.
+    fn join(&mut self, other: &Self, near: i64) -> bool {
+        let (one, two) = (self.brief.brief(), other.brief.brief());
+        let first = one.first.min(two.first);
+        let last = one.last.max(two.last);
+        let tells = |brief: &Brief<'_>| {
+            brief.reason == "Killing" || told_of(brief.kind, brief.reason, brief.message).is_some()
+        };
+        if last.saturating_sub(first) > near
+            || subject(&one) != subject(&two)
+            || tells(&one)
+            || tells(&two)
+        {
+            return false;
+        }
+        let earlier = if two.first <= one.first { two } else { one };
+        let mut joined = earlier;
+        joined.first = first;
+        joined.last = last;
+        joined.count = one.count.saturating_add(two.count);
+        self.brief = OwnedBrief::new(&joined, MESSAGE_MAX);
+        self.events += other.events;
+        true
     }
 
     fn bytes(&self) -> usize {
@@ -218,6 +263,11 @@ pub(super) async fn range(
             read: 0,
             found: 0,
             events: Vec::new(),
+            revisions: HashSet::default(),
+            numbers: HashMap::default(),
+            latest: HashMap::default(),
+            near: range.1.saturating_sub(range.0) / PARTS,
+            allowed: share.saturating_mul(READ_FOR_EACH),
             unread: Vec::new(),
             firsts: &mut all.firsts,
             has_all_warnings: true,
@@ -229,10 +279,6 @@ pub(super) async fn range(
         bytes = bytes.saturating_sub(reading.read);
         let mut events = reading.events;
         room = room.saturating_sub(events.iter().map(ReadEvent::bytes).sum());
-        // Several queries may have found the same event. A revision identifies one version of one
-        // event.
-        let mut seen = HashSet::default();
-        events.retain(|event| seen.insert(event.revision));
         // Events that were seen again meanwhile, of which there are few.
         let mut again: HashMap<(String, String), u64> = HashMap::default();
         for event in events.iter().filter(|event| event.revision > begun) {
@@ -365,6 +411,17 @@ struct Reading<'a> {
     /// The number of events that the store found.
     found: usize,
     events: Vec<ReadEvent>,
+    /// Of the events that were read. Several queries may find the same event; a revision identifies
+    /// one version of one event.
+    revisions: HashSet<u64>,
+    /// The number of events kept of each object, reason and type, and the place of the latest one in
+    /// each span of `near`. The keys are hashes: what becomes one is compared before.
+    numbers: HashMap<u64, usize>,
+    latest: HashMap<(u64, i64), usize>,
+    /// The time within which a picture cannot tell two events apart, in milliseconds.
+    near: i64,
+    /// How many events may still be read.
+    allowed: usize,
     /// The spans of which not all were read.
     unread: Vec<Unread>,
     /// The first of the warnings that were not kept.
@@ -467,6 +524,23 @@ impl Reading<'_> {
                 unread.next().is_none()
             };
         }
+        let has_indexes = reads == Reads::Local && of_warnings.is_some();
+        if !parts.is_empty() && has_indexes && filters.types.is_empty() {
+            // Changes are rare, and explain the rest.
+            for reason in CHANGES {
+                for query in &requests {
+                    let request = NewestRequest {
+                        reason: Some(reason.to_owned()),
+                        since: Some(UnixMillis(from)),
+                        until: Some(UnixMillis(to)),
+                        ..query.clone()
+                    };
+                    let mut changes = [Part::new(request, of.clone())];
+                    let share = left.min(CHANGES_MAX);
+                    left -= share - self.some(&mut changes, share, share).await?;
+                }
+            }
+        }
         // What was kept free for warnings, and is not needed for them.
         self.parts(&mut parts, left).await?;
         self.unread = parts.iter().filter_map(Part::unread).collect();
@@ -498,7 +572,7 @@ impl Reading<'_> {
                     };
                     if brief.first < before && self.filters.selects(&brief) {
                         let cluster = self.cluster;
-                        self.firsts.add(&Seen { cluster, brief }, None);
+                        self.firsts.add(&Seen::one(cluster, brief), None);
                     }
                 }
             }
@@ -524,7 +598,7 @@ impl Reading<'_> {
         loop {
             let open = parts.iter().filter(|part| !part.done).count();
             let missing = enough.saturating_sub(self.found - before);
-            if open == 0 || left < open || missing == 0 || self.is_full() {
+            if open == 0 || left < open || missing == 0 || self.allowed == 0 || self.is_full() {
                 return Ok(left);
             }
             let share = (left / open).min(missing);
@@ -535,8 +609,9 @@ impl Reading<'_> {
             }
             let mut pages = stream::iter(pages).buffered(self.at_once);
             while let Some(Found { records, read }) = pages.try_next().await? {
-                left = left.saturating_sub(read.min(share));
-                self.add(records)?;
+                self.allowed = self.allowed.saturating_sub(read.min(share));
+                let joined = self.add(records)?;
+                left = left.saturating_sub(read.min(share).saturating_sub(joined));
                 if self.is_full() {
                     break;
                 }
@@ -551,9 +626,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Keeps the matching events of a page.
-    fn add(&mut self, records: Vec<Record>) -> Result<(), Status> {
+    /// Keeps the matching events of a page. Returns how many of them became one with others.
+    fn add(&mut self, records: Vec<Record>) -> Result<usize, Status> {
         self.found += records.len();
+        let mut joined = 0;
         for record in records {
             self.read += record.value.len();
             self.bytes = self.bytes.saturating_sub(record.value.len());
@@ -562,23 +638,49 @@ impl Reading<'_> {
                 let is_asked_for = filters.selects(brief);
                 is_asked_for.then(|| OwnedBrief::new(brief, MESSAGE_MAX))
             })?;
-            if let Some((_, brief)) = asked_for {
+            if let Some((_, brief)) = asked_for
+                && self.revisions.insert(revision)
+            {
                 let event = ReadEvent {
                     cluster: self.cluster,
                     revision,
+                    events: 1,
                     brief,
                 };
+                let key = FixedState::default().hash_one(subject(&event.brief.brief()));
+                let number = self.numbers.entry(key).or_default();
+                let place = (key, event.brief.brief().last / self.near.max(1));
+                let latest = self.latest.get(&place).filter(|_| *number >= OWN_MAX);
+                let latest = latest.and_then(|at| self.events.get_mut(*at));
+                if latest.is_some_and(|latest| latest.join(&event, self.near)) {
+                    joined += 1;
+                    continue;
+                }
+                *number += 1;
+                self.latest.insert(place, self.events.len());
                 self.room = self.room.saturating_sub(event.bytes());
                 self.events.push(event);
             }
         }
-        Ok(())
+        Ok(joined)
     }
 
     /// Whether no more events may be read, or kept.
     fn is_full(&self) -> bool {
         self.bytes == 0 || self.room == 0
     }
+}
+
+/// The object, reason and type of an event.
+fn subject<'a>(brief: &Brief<'a>) -> [&'a str; 6] {
+    [
+        brief.kind,
+        brief.object_namespace,
+        brief.object,
+        brief.object_uid,
+        brief.reason,
+        brief.event_type,
+    ]
 }
 
 /// The end of the unread remainder of some parts, if there is one.

@@ -328,6 +328,9 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
         )
         .await;
     }
+    // One change, in the flood.
+    let change = about("node-1", "change", "NodeNotReady", "Normal", -30 * MINUTE);
+    create(&server, &change).await;
     let range = format!("from={}&to={}", START - 86_400_000, START + 1);
     let found = get(&server, &format!("view?{range}")).await;
     assert_eq!(found["complete"], false);
@@ -346,6 +349,11 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
     }
     assert_eq!(warnings, 20);
     assert!(hours.len() > 20, "{hours:?}");
+    let lanes = found["lanes"].as_array().unwrap();
+    assert!(
+        lanes.iter().any(|lane| lane["name"] == "node-1"),
+        "a change is read"
+    );
     // The first warning is that of all, though few events are read.
     assert_eq!(found["firsts"]["exact"], true);
     let firsts = found["firsts"]["warnings"].as_array().unwrap();
@@ -369,6 +377,48 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
     let huge = get(&server, "view?from=-99999999999999999&to=99999999999999999").await;
     assert!(huge["marks"].as_array().unwrap().len() <= 2000);
     assert!(huge["lanes"].as_array().unwrap().len() <= 300);
+}
+
+#[tokio::test]
+async fn a_quiet_object_does_not_vanish_behind_a_chatty_one() {
+    let mut options = ApiOptions::default();
+    options.timeline.read_limit = 200;
+    let server = Server::with(options);
+    // Before each burst of one pod another pod says one thing.
+    for burst in 0..32 {
+        let at = -burst * 3_600_000 / 33 - 1000;
+        for number in 0..20 {
+            let name = format!("chatty-{burst}-{number}");
+            create(
+                &server,
+                &about("loud-0", &name, "Probed", "Normal", at - number * 50),
+            )
+            .await;
+        }
+        let pod = format!("quiet-{burst}");
+        create(&server, &about(&pod, &pod, "Deployed", "Normal", at - 5000)).await;
+    }
+    let found = get(&server, "view").await;
+    assert_eq!(
+        (&found["complete"], &found["read"]),
+        (&json!(true), &json!(672))
+    );
+    let lanes = found["lanes"].as_array().unwrap();
+    assert_eq!(lanes.len(), 33);
+    assert_eq!(
+        (&lanes[0]["name"], &lanes[0]["events"]),
+        (&json!("loud-0"), &json!(640))
+    );
+    let marks = found["marks"].as_array().unwrap().iter();
+    assert_eq!(
+        marks.map(|mark| mark[5].as_u64().unwrap()).sum::<u64>(),
+        672
+    );
+    let values = found["rates"]["series"][0]["values"]
+        .as_array()
+        .unwrap()
+        .iter();
+    assert_eq!(values.filter_map(Value::as_u64).sum::<u64>(), 672);
 }
 
 #[tokio::test]

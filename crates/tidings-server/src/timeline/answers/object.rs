@@ -116,7 +116,7 @@ pub(super) fn only(caller: &Caller) -> Result<&Visible, Status> {
 
 /// The event of a record, in a view of one cluster.
 pub(super) fn seen(record: &Record) -> Option<Seen<'_>> {
-    brief(record).map(|brief| Seen { cluster: 0, brief })
+    brief(record).map(|brief| Seen::one(0, brief))
 }
 
 /// The visible events about an object that happened in a range, the last seen first. These are the

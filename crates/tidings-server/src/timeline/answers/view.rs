@@ -40,7 +40,7 @@ struct View<'a> {
     to: i64,
     now: i64,
     position: String,
-    read: usize,
+    read: u64,
     complete: bool,
     /// The events of the range, those that were not read included; an estimate if not all were.
     total: Option<u64>,
@@ -163,13 +163,14 @@ pub(in super::super) async fn view(
             counts_events,
         );
         rates.estimated |= !read.complete;
+        let number = events.iter().map(|event| event.events).sum();
         let total = match &missing {
             // A sealed archive counts versions, not events.
             Some(missing) => counts_events.then(|| {
                 let missing = missing.iter().map(|one| one.occurrences.count);
-                events.len() as u64 + missing.sum::<u64>()
+                number + missing.sum::<u64>()
             }),
-            None => read.complete.then_some(events.len() as u64),
+            None => read.complete.then_some(number),
         };
         let firsts = firsts(&caller, &read, &events);
         let found = lanes(&events, skip, LANES_MAX);
@@ -191,7 +192,7 @@ pub(in super::super) async fn view(
             to: range.1,
             now,
             position,
-            read: events.len(),
+            read: number,
             complete: read.complete,
             total,
             firsts,
@@ -244,7 +245,7 @@ fn unread<'a>(
     });
     let counted: Vec<_> = counted.collect();
     let events = events.iter();
-    let known = events.map(|event| (event.brief.reason, event.brief.last));
+    let known = events.map(|event| (event.brief.reason, event.brief.last, event.events));
     missing(&counted, known, &read.unread, range)
 }
 

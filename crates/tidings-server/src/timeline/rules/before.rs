@@ -18,6 +18,23 @@ use super::words;
 pub(crate) const BEFORE_MAX: usize = 20;
 /// Maximum distance of a near change, in milliseconds.
 const NEAR: i64 = 900_000;
+/// Reasons of changes that are few in any cluster: those of nodes and of scale, and evictions.
+pub(crate) const CHANGES: [&str; 14] = [
+    "NodeNotReady",
+    "NodeReady",
+    "NodeNotSchedulable",
+    "Rebooted",
+    "Starting",
+    "NodeHasDiskPressure",
+    "RemovingNode",
+    "SystemOOM",
+    "OOMKilling",
+    "Evicted",
+    "TaintManagerEviction",
+    "Preempted",
+    "ScalingReplicaSet",
+    "SuccessfulRescale",
+];
 /// Distance at which a neighbour's weight is halved, in milliseconds.
 const HALF: f64 = 600_000.0;
 
@@ -306,6 +323,11 @@ mod tests {
         );
         let events = seen(&cases);
         assert_eq!(before(&events[0], &events)[0].at, 400_000);
+    }
+
+    #[test]
+    fn changes_are_changes() {
+        assert!(CHANGES.iter().all(|reason| change(reason).is_some()));
     }
 
     #[test]

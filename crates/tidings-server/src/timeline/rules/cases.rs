@@ -104,11 +104,9 @@ impl Case {
 
 /// The events in the form that the rules read.
 pub(crate) fn seen(cases: &[Case]) -> Vec<Seen<'_>> {
-    let seen = cases.iter().map(|case| Seen {
-        cluster: case.cluster,
-        brief: StoredEvent::open(&case.stored, 1)
-            .and_then(|event| event.brief())
-            .expect("a plain event"),
+    let seen = cases.iter().map(|case| {
+        let brief = StoredEvent::open(&case.stored, 1).and_then(|event| event.brief());
+        Seen::one(case.cluster, brief.expect("a plain event"))
     });
     seen.collect()
 }

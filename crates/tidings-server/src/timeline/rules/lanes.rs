@@ -157,8 +157,8 @@ fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
     let is_latest = brief.last >= lane.own.last;
     lane.own.add(&Sums {
         objects: 0,
-        events: 1,
-        warnings: u64::from(event.is_warning()),
+        events: event.events,
+        warnings: if event.is_warning() { event.events } else { 0 },
         occurrences: brief.count,
         first: brief.first,
         last: brief.last,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::seen::Seen;
 
 /// Parts of the range that a view can resolve.
-const PARTS: i64 = 1000;
+pub(crate) const PARTS: i64 = 1000;
 /// How often the resolution is halved at most, until the whole range is one part.
 const COARSER_MAX: u32 = 11;
 
@@ -76,9 +76,9 @@ pub(crate) fn marks<'a>(
             to: brief.last,
             warning: event.is_warning(),
             occurrences: brief.count,
-            events: 1,
+            events: event.events,
             reason: reasons.number(brief.reason),
-            event: Some(at),
+            event: Some(at).filter(|_| event.events == 1),
         });
     }
     single.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.reason, mark.from, mark.to));
@@ -108,7 +108,7 @@ pub(crate) fn marks<'a>(
     Marks {
         drawn: marks,
         reasons: reasons.names,
-        more: events.len() as u64 - shown,
+        more: events.iter().map(|event| event.events).sum::<u64>() - shown,
     }
 }
 

@@ -8,6 +8,9 @@ use tidings_core::reading::{is_warning, object_uid};
 pub(crate) struct Seen<'a> {
     /// The index of its cluster among those requested.
     pub(crate) cluster: usize,
+    /// The events that it stands for: several of one object, reason and type that a picture cannot
+    /// tell apart.
+    pub(crate) events: u64,
     pub(crate) brief: Brief<'a>,
 }
 
@@ -21,6 +24,15 @@ pub(crate) struct Object<'a> {
 }
 
 impl<'a> Seen<'a> {
+    /// One event.
+    pub(crate) fn one(cluster: usize, brief: Brief<'a>) -> Self {
+        Self {
+            cluster,
+            events: 1,
+            brief,
+        }
+    }
+
     /// The object that the event is about.
     pub(crate) fn object(&self) -> Object<'a> {
         Object {

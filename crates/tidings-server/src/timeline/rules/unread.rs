@@ -34,18 +34,18 @@ pub(crate) struct Missing<'a> {
     pub(crate) occurrences: Occurrences,
 }
 
-/// The events that are counted in a range and were not read. `read` has the reason and the time of
-/// each event that was read. An hour that is not wholly in the range counts for its part.
+/// The events that are counted in a range and were not read. `read` has the reason, the time
+/// and the number of the events that were read. An hour that is not wholly in the range counts for its part.
 pub(crate) fn missing<'a>(
     counts: &[OfHour<'a>],
-    read: impl Iterator<Item = (&'a str, i64)>,
+    read: impl Iterator<Item = (&'a str, i64, u64)>,
     spans: &[Unread],
     (from, to): (i64, i64),
 ) -> Vec<Missing<'a>> {
     let mut of_hours: HashMap<(i64, &str), u64> = HashMap::default();
-    for (reason, at) in read.filter(|(_, at)| (from..to).contains(at)) {
+    for (reason, at, events) in read.filter(|(_, at, _)| (from..to).contains(at)) {
         let hour = at.saturating_sub(at.rem_euclid(HOUR_MILLIS));
-        *of_hours.entry((hour, reason)).or_default() += 1;
+        *of_hours.entry((hour, reason)).or_default() += events;
     }
     let mut missing = Vec::new();
     for count in counts {
@@ -106,7 +106,7 @@ mod tests {
             events,
         };
         let counts = [count("Pulled", 1000), count("BackOff", 3)];
-        let read = std::iter::repeat_n(("Pulled", 5), 100).chain([("BackOff", 7); 3]);
+        let read = [("Pulled", 5, 60), ("Pulled", 6, 40), ("BackOff", 7, 3)].into_iter();
         let spans = [
             span(60_000, 120_000, 3.0),
             span(120_000, 180_000, 1.0),
@@ -158,12 +158,12 @@ mod tests {
                 }
             }
             let read = times.iter().filter(|(at, _)| is_read(at));
-            let read = read.map(|(at, of)| (reasons[*of], *at));
+            let read = read.map(|(at, of)| (reasons[*of], *at, 1));
             let found = missing(&counts, read.clone(), &spans, (0, 3 * HOUR_MILLIS));
             for reason in reasons {
                 let of_reason = found.iter().filter(|one| one.reason == reason);
                 let missing: u64 = of_reason.map(|one| one.occurrences.count).sum();
-                let read = read.clone().filter(|(one, _)| *one == reason).count();
+                let read = read.clone().filter(|(one, ..)| *one == reason).count();
                 let all = times.iter().filter(|(_, of)| reasons[*of] == reason).count();
                 prop_assert_eq!(missing as usize + read, all);
             }
