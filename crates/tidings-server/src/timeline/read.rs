@@ -414,8 +414,8 @@ struct Reading<'a> {
     /// Of the events that were read. Several queries may find the same event; a revision identifies
     /// one version of one event.
     revisions: HashSet<u64>,
-    /// The number of events kept of each object, reason and type, and the place of the latest one in
-    /// each span of `near`. The keys are hashes: what becomes one is compared before.
+    /// The number of events kept of each object, reason and type, and the place of the latest one
+    /// in each span of `near`. The keys are hashes: what becomes one is compared before.
     numbers: HashMap<u64, usize>,
     latest: HashMap<(u64, i64), usize>,
     /// The time within which a picture cannot tell two events apart, in milliseconds.

@@ -42,8 +42,8 @@ struct Answer<'a> {
     items: Vec<Item<'a>>,
 }
 
-/// What the sentence says, in numbers: of all events of the range or, if it is not `complete`, of the
-/// last ones.
+/// What the sentence says, in numbers: of all events of the range or, if it is not `complete`, of
+/// the last ones.
 #[derive(Serialize)]
 struct Told {
     events: u64,

@@ -245,10 +245,10 @@ impl<'a> Looks<'a> {
         Ok((began, part.done))
     }
 
-    /// When the first event began, and whether that is known and not estimated. If there are no more
-    /// than `scanned_max` events, all are read. Of more, it is the first of those that were last
-    /// seen earliest, to the minute: each read halves the unknown period, or excludes the part known
-    /// to be later. An event that has repeated for longer may have begun before.
+    /// When the first event began, and whether that is known and not estimated. If there are no
+    /// more than `scanned_max` events, all are read. Of more, it is the first of those that were last
+    /// seen earliest, to the minute: each read halves the unknown period, or excludes the part
+    /// known to be later. An event that has repeated for longer may have begun before.
     async fn oldest(&mut self, latest: i64, scanned_max: usize) -> Result<(i64, bool), Status> {
         if scanned_max > 0 {
             let (began, is_all) = self.began((None, None), scanned_max).await?;

@@ -1,7 +1,7 @@
 //! Rates: how often events happened in each step of a range.
 //!
-//! The first and the last occurrence of an event are where they were seen, the others evenly between
-//! them ([`Occurrences`]); rates that rest on this say that they are estimated.
+//! The first and the last occurrence of an event are where they were seen, the others evenly
+//! between them ([`Occurrences`]); rates that rest on this say that they are estimated.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -59,8 +59,8 @@ pub(crate) fn step((from, to): (i64, i64)) -> i64 {
     step.saturating_mul(most.max(1))
 }
 
-/// Counts occurrences in a range by name. The most frequent names have a series each, in that order;
-/// the others share one.
+/// Counts occurrences in a range by name. The most frequent names have a series each, in that
+/// order; the others share one.
 pub(crate) fn rates<'a>(
     counted: impl Iterator<Item = (&'a str, Occurrences)>,
     (from, to): (i64, i64),

@@ -35,7 +35,8 @@ pub(crate) struct Missing<'a> {
 }
 
 /// The events that are counted in a range and were not read. `read` has the reason, the time
-/// and the number of the events that were read. An hour that is not wholly in the range counts for its part.
+/// and the number of the events that were read. An hour that is not wholly in the range counts for
+/// its part.
 pub(crate) fn missing<'a>(
     counts: &[OfHour<'a>],
     read: impl Iterator<Item = (&'a str, i64, u64)>,
