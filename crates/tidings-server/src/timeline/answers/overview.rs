@@ -246,8 +246,8 @@ impl<'a> Looks<'a> {
     }
 
     /// When the first event began, and whether that is known and not estimated. If there are no
-    /// more than `scanned_max` events, all are read. Of more, it is the first of those that were last
-    /// seen earliest, to the minute: each read halves the unknown period, or excludes the part
+    /// more than `scanned_max` events, all are read. Of more, it is the first of those that were
+    /// last seen earliest, to the minute: each read halves the unknown period, or excludes the part
     /// known to be later. An event that has repeated for longer may have begun before.
     async fn oldest(&mut self, latest: i64, scanned_max: usize) -> Result<(i64, bool), Status> {
         if scanned_max > 0 {
