@@ -3,11 +3,16 @@
 //! The pages are checked before the Parquet crate decodes them, as the crate trusts their lengths
 //! and their numbers of values.
 //!
+//! Pages are decompressed here, with one context for each thread: the Parquet crate makes one to
+//! compress and one to decompress for each column it opens, and each asks the processor what it can
+//! do, which takes microseconds in a virtual machine.
+//!
 //! Memory: a page, and the values asked for; all values have at most [`CHUNK_BYTES_MAX`] bytes.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use parquet::basic::{Encoding, Type};
+use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
 use parquet::data_type::{AsBytes, DataType};
@@ -16,6 +21,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::ChunkReader;
 use parquet::file::serialized_reader::SerializedPageReader;
+use zstd::bulk::Decompressor;
+use zstd::zstd_safe::get_frame_content_size;
 
 use super::bounds::{CHUNK_BYTES_MAX, LABELS_MAX};
 use super::caught;
@@ -71,9 +78,11 @@ impl<T: DataType> ChunkValues<T> {
         };
         check_headers(pieces, column, levels, pages)?;
         let pages = pages.map(<[PageLocation]>::to_vec);
-        let inner = SerializedPageReader::new(Arc::clone(pieces), column, rows, pages)?;
+        let stored = column.clone().into_builder();
+        let stored = stored.set_compression(Compression::UNCOMPRESSED).build()?;
         let judged = Judged {
-            inner,
+            inner: SerializedPageReader::new(Arc::clone(pieces), &stored, rows, pages)?,
+            bytes_left: CHUNK_BYTES_MAX,
             is_text: descr.physical_type() == Type::BYTE_ARRAY,
             levels: [descr.max_rep_level(), descr.max_def_level()],
             levels_left: levels,
@@ -204,9 +213,12 @@ fn check_headers(
     Ok(())
 }
 
-/// A page reader that checks the values of each page.
+/// A page reader that decompresses each page and checks its values.
 struct Judged {
+    /// Reads the pages as they are stored, each compressed by zstd.
     inner: SerializedPageReader<Pieces>,
+    /// Number of bytes that further pages may have after decompression.
+    bytes_left: usize,
     is_text: bool,
     /// The greatest repetition and definition levels; both are 0 if each row has one value.
     levels: [i16; 2],
@@ -217,7 +229,11 @@ struct Judged {
 }
 
 impl Judged {
-    fn judge(&mut self, page: Option<Page>) -> Result<Option<Page>> {
+    fn judge(&mut self, mut page: Option<Page>) -> Result<Option<Page>> {
+        if let Some(Page::DictionaryPage { buf, .. } | Page::DataPage { buf, .. }) = &mut page {
+            *buf = decompressed(buf, self.bytes_left)?.into();
+            self.bytes_left -= buf.len();
+        }
         match &page {
             None => {}
             Some(Page::DictionaryPage {
@@ -304,6 +320,34 @@ impl PageReader for Judged {
     fn at_record_boundary(&mut self) -> Result<bool> {
         self.inner.at_record_boundary()
     }
+}
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Decompresses a page, which may have at most `max` bytes then.
+fn decompressed(page: &[u8], max: usize) -> Result<Vec<u8>> {
+    // A page without any value may have no bytes at all.
+    if page.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Pages that were compressed piece by piece do not say how long they are.
+    let len = get_frame_content_size(page).ok().flatten();
+    let len = len.map_or(Ok(max), usize::try_from)?;
+    if len > max {
+        return Err(general("a page is longer than it can be"));
+    }
+    DECOMPRESSOR.with_borrow_mut(|context| {
+        let context = match context {
+            Some(context) => context,
+            None => context.insert(Decompressor::new()?),
+        };
+        let mut bytes = Vec::with_capacity(len);
+        context.decompress_to_buffer(page, &mut bytes)?;
+        bytes.shrink_to_fit();
+        Ok(bytes)
+    })
 }
 
 /// Returns how many values the levels at the beginning of a page announce. Moves `buf` behind the
