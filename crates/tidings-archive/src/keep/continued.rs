@@ -56,10 +56,9 @@ pub enum Continues {
 }
 
 /// Lets a store begin where another one ended; again, if it did before. One that was followed
-/// before keeps what it has, and a gap is noted from there on until it began. One that wrote the
-/// archive itself, before it was restored from a copy or the archive lost manifests, gets another
-/// identity. If the archive lost some, all that is kept is sealed anew that is not in the others,
-/// and a gap is noted of what ended meanwhile.
+/// before keeps what it has, and a gap is noted from there on until it began. It gets another
+/// identity, since it may be a copy of the former store. If the archive lost manifests, all that is
+/// kept is sealed anew that is not in the others, and a gap is noted of what ended meanwhile.
 ///
 /// # Errors
 /// Nothing was changed, or not everything that is kept is in the journal yet. It may be repeated.
@@ -132,7 +131,8 @@ pub(crate) async fn begin(
     let record = NewRecord::new(json(&sealed));
     writes.push(Write::put(keys::CONTINUED, record));
     let mut identity = identity.to_owned();
-    if is_restored {
+    // A copy that was made before the first seal looks like a new store.
+    if is_restored || !is_again {
         identity = new_identity();
         let record = NewRecord::new(identity.clone());
         writes.push(Write::put(keys::IDENTITY, record));

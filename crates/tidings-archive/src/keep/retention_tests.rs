@@ -363,6 +363,25 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     unsealed.keeper.store.close().await;
 }
 
+/// A clock that is ahead by less than an hour is not believed at once, either.
+#[tokio::test]
+async fn changed_rules_end_nothing_by_a_clock_that_is_not_believed_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = Arc::new(Mutex::new(180));
+    let of_rules = Arc::clone(&minutes);
+    let keep_for: KeepFor =
+        Arc::new(move |_: &Event| Duration::from_secs(60 * *of_rules.lock().unwrap()));
+    let mut kept = Kept::open(folder.path(), keep_for);
+    kept.observe(10).await;
+    retention::apply(&kept.keeper, "3h").await.unwrap();
+    kept.clock.set_by(HOUR / 6 * 5);
+    *minutes.lock().unwrap() = 30;
+    let outcome = retention::apply(&kept.keeper, "30m").await.unwrap();
+    assert!(outcome.waits && outcome.ended == 0, "{outcome:?}");
+    assert_eq!(kept.events().await.len(), 10);
+    kept.keeper.store.close().await;
+}
+
 /// For example, an end at the source does not change when an event expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_are_applied_to_what_is_written_meanwhile() {

@@ -232,7 +232,7 @@ impl World {
         let Continues::As(begun) = begun.unwrap() else {
             panic!("it does not continue");
         };
-        assert_eq!(begun == identity, copy.is_none());
+        assert_ne!(begun, identity);
         // Another store has numbers of its own; a copy has those of its journal.
         let keeper = Arc::clone(&self.keeper);
         self.through = Unsealed { keeper }.first();

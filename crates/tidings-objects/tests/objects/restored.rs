@@ -61,6 +61,21 @@ async fn continued(world: &World, place: &Place) {
     assert!(!world.take_over(place).await.unwrap());
 }
 
+/// The second copy kept the identity of the lost folder, whose numbers were then taken for its own.
+#[tokio::test]
+async fn copies_made_before_the_first_seal_get_identities_of_their_own() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    world.observe(1).await;
+    let copies = [world.copy(), world.copy()];
+    world.seal(&place, SealOptions::default()).await.unwrap();
+    for copy in &copies {
+        continued(copy, &place).await;
+        checked(&place).await;
+    }
+}
+
 /// Makes a step of an archive. A test may copy the data folder before any step.
 async fn step(world: &mut World, place: &Place, number: u64) {
     world.observe(3).await;
