@@ -2,21 +2,27 @@
 //! read their answers: the server's memory stays below a bound that does not depend on their
 //! number, and small requests are answered meanwhile.
 
+use http::Method;
+
 use super::kind::{Kind, kind};
-use super::script::{Act, Ask, AtOnce, JSON, MERGE, Script, event, one};
+use super::script::{
+    Act, Ask, AtOnce, JSON, MERGE, Script, event, events as events_of, large_events, one,
+};
 
 const MIB: u64 = 1 << 20;
 /// Maximum resident memory of a server with its defaults, whatever is requested at once.
-const RESIDENT_MAX: u64 = 384 * MIB;
+pub(super) const RESIDENT_MAX: u64 = 384 * MIB;
 /// Events, and the letters of their messages: as much as is read for one picture.
 const EVENTS: usize = 1_000;
 const MESSAGE: usize = 60_000;
+/// Events of nearly the maximum size that are changed at once, and more often than that.
+const LARGE: usize = 16;
 /// Events that are written while streams are open.
 const WRITTEN: usize = 100;
 
 const fn at_once(name: &'static str, largest: usize, make: fn(usize, &str) -> Script) -> Kind {
     Kind {
-        parts: &[4, 1],
+        parts: &[1],
         // Each round begins with the same memory.
         alone: true,
         resident_max: Some(RESIDENT_MAX),
@@ -40,6 +46,18 @@ pub(super) const AT_ONCE: &[Kind] = &[
     }),
     at_once("at once: live streams that nobody reads", 100, |n, ns| {
         prepared(ns, vec![timeline("live", ns); n], Vec::new())
+    }),
+    at_once("at once: changes of large events", 64, |n, ns| {
+        let change = |number: usize| {
+            let target = format!("{}/large.{}", events_of(ns), number % LARGE);
+            let change = format!("{{\"count\":{number}}}");
+            Ask::new(Method::PATCH, target).body(MERGE, change)
+        };
+        let act = AtOnce {
+            read: (0..n).map(change).collect(),
+            ..AtOnce::default()
+        };
+        Script::from(Act::AtOnce(act)).after(large_events(ns, LARGE))
     }),
     at_once("at once: lists", 128, |n, ns| {
         let lists = (0..n).map(|number| list(ns, number));

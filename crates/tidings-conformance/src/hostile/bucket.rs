@@ -11,6 +11,7 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use tidings_objects::{Filler, Forged, Place};
 
+use super::at_once::RESIDENT_MAX;
 use super::error::HostileError;
 use super::table::{bytes, columns, millis};
 use crate::http::{Client, HttpError};
@@ -26,6 +27,20 @@ const PATHS: [&str; 4] = [
     "api/v1/events?limit=500",
     "api/v1/namespaces/shop-1/events",
     "api/v1/events?fieldSelector=involvedObject.name=web-3",
+    "counts",
+];
+/// A bucket of which nothing is wrong but that it has many files.
+pub(super) const NAME_OF_MANY: &str = "bucket: lists of many files at once";
+/// Files, and the versions of each.
+const FILES_MANY: usize = 1_000;
+const VERSIONS: u64 = 300;
+/// How often each of these is asked at once.
+const AT_ONCE: usize = 8;
+const PATHS_OF_MANY: [&str; 5] = [
+    "api/v1/events?limit=500",
+    "api/v1/namespaces/shop-1/events?limit=500",
+    "api/v1/events?fieldSelector=involvedObject.name=web-3&limit=500",
+    "api/v1/events?order=newest&limit=500",
     "counts",
 ];
 /// The cluster whose files are undamaged.
@@ -82,51 +97,117 @@ pub(super) async fn judge(
     let folder = tempfile::tempdir()?;
     let place = lay(folder.path(), files).await;
     let place = place.map_err(std::io::Error::other)?;
-    let server = ApiServer::start_tidings(tidings, &["--archive", place.url()]).await?;
-    let process = Process::new(server.process().ok_or(HostileError::Ended)?);
-    let before = process.spent()?;
-    let mut wrong = Vec::new();
     let clusters: Vec<String> = Forged::ALL.map(name).to_vec();
     let all = clusters
         .iter()
         .flat_map(|cluster| PATHS.map(|path| (cluster.as_str(), path)));
     let all = all.chain(PATHS.map(|path| (GOOD, path)));
-    let asked = all.map(|(cluster, path)| {
-        let client = &server.client;
-        async move { (cluster, path, ask(client, cluster, path).await) }
-    });
-    let mut said = StatusCode::OK;
-    for (cluster, path, answer) in join_all(asked).await {
-        let expected = if cluster == GOOD {
-            StatusCode::OK
-        } else {
-            StatusCode::INTERNAL_SERVER_ERROR
-        };
-        match answer {
-            Ok(status) if status == expected => said = said.max(status),
-            Ok(status) => wrong.push(format!("{NAME}: {cluster}/{path}: answered {status}")),
-            Err(error) => wrong.push(format!("{NAME}: {cluster}/{path}: {error}")),
+    let judged = Judged {
+        name: NAME,
+        size: files,
+        memory_max: MEMORY_MAX,
+    };
+    judged.ask(tidings, &place, all.collect(), out).await
+}
+
+/// Asks a reader of many files at once; what is wrong.
+pub(super) async fn judge_many(
+    tidings: &Path,
+    out: &mut impl Write,
+) -> Result<Vec<String>, HostileError> {
+    let folder = tempfile::tempdir()?;
+    let place = lay_many(folder.path()).await;
+    let place = place.map_err(std::io::Error::other)?;
+    let all = (0..AT_ONCE).flat_map(|_| PATHS_OF_MANY.map(|path| (GOOD, path)));
+    let judged = Judged {
+        name: NAME_OF_MANY,
+        size: FILES_MANY,
+        memory_max: RESIDENT_MAX,
+    };
+    judged.ask(tidings, &place, all.collect(), out).await
+}
+
+async fn lay_many(folder: &Path) -> Result<Place, String> {
+    let place = Place::create(&format!("file://{}", folder.display()));
+    let place = place.map_err(|error| error.to_string())?;
+    let mut good = Filler::new(&place, GOOD);
+    for file in 0..FILES_MANY as u64 {
+        let versions = file * VERSIONS..(file + 1) * VERSIONS;
+        let added = good.add(3, versions.map(Filler::sample).collect());
+        added.await.map_err(|error| error.to_string())?;
+    }
+    let written = good.finish(Timestamp::UNIX_EPOCH).await;
+    written.map_err(|error| error.to_string())?;
+    Ok(place)
+}
+
+/// What is judged, and its bound.
+struct Judged {
+    name: &'static str,
+    size: usize,
+    /// Maximum resident memory of the reader.
+    memory_max: u64,
+}
+
+impl Judged {
+    /// Asks a reader of a bucket for paths of its clusters, all at once; what is wrong.
+    async fn ask(
+        &self,
+        tidings: &Path,
+        place: &Place,
+        all: Vec<(&str, &'static str)>,
+        out: &mut impl Write,
+    ) -> Result<Vec<String>, HostileError> {
+        let name = self.name;
+        let server = ApiServer::start_tidings(tidings, &["--archive", place.url()]).await?;
+        let process = Process::new(server.process().ok_or(HostileError::Ended)?);
+        let before = process.spent()?;
+        let mut wrong = Vec::new();
+        let asked = all.into_iter().map(|(cluster, path)| {
+            let client = &server.client;
+            async move { (cluster, path, ask(client, cluster, path).await) }
+        });
+        let (mut said, mut served) = (StatusCode::OK, 0);
+        for (cluster, path, answer) in join_all(asked).await {
+            let expected = if cluster == GOOD {
+                StatusCode::OK
+            } else {
+                StatusCode::INTERNAL_SERVER_ERROR
+            };
+            match answer {
+                Ok(status) if status == expected => {
+                    said = said.max(status);
+                    served += usize::from(cluster == GOOD);
+                }
+                // It is told to come back.
+                Ok(StatusCode::TOO_MANY_REQUESTS) => {}
+                Ok(status) => wrong.push(format!("{name}: {cluster}/{path}: answered {status}")),
+                Err(error) => wrong.push(format!("{name}: {cluster}/{path}: {error}")),
+            }
         }
+        if served == 0 {
+            wrong.push(format!("{name}: all are told to come back"));
+        }
+        if !server.client.is_ready().await {
+            wrong.push(format!("{name}: it is not ready any more"));
+        }
+        let spent = process.spent()?.since(&before);
+        let (_, peak) = process.memory()?;
+        if peak > self.memory_max {
+            let (peak, bound) = (bytes(peak), bytes(self.memory_max));
+            wrong.push(format!("{name}: memory of {peak}, bound {bound}"));
+        }
+        let row = [
+            self.size.to_string(),
+            said.as_u16().to_string(),
+            format!("{} ms", millis(spent)),
+            String::new(),
+            String::new(),
+            String::new(),
+            bytes(peak),
+            String::new(),
+        ];
+        writeln!(out, "{}", columns(name, row))?;
+        Ok(wrong)
     }
-    if !server.client.is_ready().await {
-        wrong.push(format!("{NAME}: it is not ready any more"));
-    }
-    let spent = process.spent()?.since(&before);
-    let (_, peak) = process.memory()?;
-    if peak > MEMORY_MAX {
-        let (peak, bound) = (bytes(peak), bytes(MEMORY_MAX));
-        wrong.push(format!("{NAME}: memory of {peak}, bound {bound}"));
-    }
-    let row = [
-        files.to_string(),
-        said.as_u16().to_string(),
-        format!("{} ms", millis(spent)),
-        String::new(),
-        String::new(),
-        String::new(),
-        bytes(peak),
-        String::new(),
-    ];
-    writeln!(out, "{}", columns(NAME, row))?;
-    Ok(wrong)
 }

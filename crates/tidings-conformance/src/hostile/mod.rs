@@ -100,11 +100,9 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Hosti
         None => !(args.short && is_long(kind.name)),
     };
     let kinds: Vec<&Kind> = KINDS.iter().copied().flatten().filter(is_wanted).collect();
-    let has_bucket = args
-        .only
-        .as_ref()
-        .map_or(!args.short, |text| bucket::NAME.contains(text));
-    if kinds.is_empty() && !has_bucket {
+    let is_asked = |name: &str| (args.only.as_ref()).map_or(!args.short, |it| name.contains(it));
+    let buckets = [bucket::NAME, bucket::NAME_OF_MANY].map(is_asked);
+    if kinds.is_empty() && !buckets.contains(&true) {
         return Err(HostileError::NoKind);
     }
     writeln!(out, "{}", heading())?;
@@ -112,8 +110,12 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Hosti
     for kind in kinds {
         faults.extend(judge(kind, measure, &args.tidings, out).await?);
     }
-    if has_bucket {
+    let [is_forged, is_many] = buckets;
+    if is_forged {
         faults.extend(bucket::judge(&args.tidings, measure.files, out).await?);
+    }
+    if is_many {
+        faults.extend(bucket::judge_many(&args.tidings, out).await?);
     }
     writeln!(out)?;
     for fault in &faults {
@@ -136,7 +138,9 @@ async fn judge(
         .map(|of| kind.largest / of)
         .filter(|size| *size > 0)
         .collect();
-    if sizes.is_empty() {
+    if sizes.is_empty() && kind.resident_max.is_some() {
+        sizes.push(kind.largest);
+    } else if sizes.is_empty() {
         sizes.push(kind.largest / STEP);
     }
     for (place, size) in (1..).zip(sizes.iter().copied()) {
@@ -235,6 +239,10 @@ async fn measured(
 ) -> Result<Outcome, HostileError> {
     let script = |round| (kind.make)(size, &format!("n{size}-{}", first + round));
     let mut all = servers.round(&script(0), false).await?;
+    if kind.resident_max.is_some() {
+        // Other clients ask in every round, and no time is judged.
+        return Ok(all);
+    }
     for round in 1..measure.rounds {
         all = all.and(servers.round(&script(round), false).await?);
     }
