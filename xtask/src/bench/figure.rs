@@ -75,10 +75,11 @@ pub(super) fn build(root: &Path, package: &str, program: &str) -> Result<PathBuf
     Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// The folder of real events: this one, or else that beside the project; `None` if there is none.
-pub(super) fn real_events(root: &Path, named: Option<&Path>) -> Option<PathBuf> {
-    let beside = || Some(root.parent()?.join("shared/data/events"));
-    let folder = named.map(Path::to_owned).or_else(beside);
+/// The folder of real events: this one, or else that of `TIDINGS_CAPTURES`, as in tests; `None` if
+/// there is none.
+pub(super) fn real_events(named: Option<&Path>) -> Option<PathBuf> {
+    let of_tests = || std::env::var_os("TIDINGS_CAPTURES").map(PathBuf::from);
+    let folder = named.map(Path::to_owned).or_else(of_tests);
     folder.filter(|folder| folder.is_dir())
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Folder where the archive is made and stays, or is from before [default: one that is removed]
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
+    /// A folder of real events as JSON Lines [default: that of TIDINGS_CAPTURES, if it is set]
     #[arg(long)]
     real: Option<PathBuf>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         &rounds,
     ];
     measured.extend(bench(&[&["ask", &folder], &words[..]].concat())?);
-    if let Some(captures) = real_events(root, args.real.as_deref()) {
+    if let Some(captures) = real_events(args.real.as_deref()) {
         let mut command = Command::new(&objects);
         command
             .args(["--events", REAL_EVENTS, "real"])

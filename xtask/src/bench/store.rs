@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Number of rounds; the figures are the medians
     #[arg(long, conflicts_with_all = ["quick", "archive"], default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// A folder of real events as JSON Lines [default: ../shared/data/events, where it is]
+    /// A folder of real events as JSON Lines [default: that of TIDINGS_CAPTURES, if it is set]
     #[arg(long)]
     real: Option<PathBuf>,
     /// Folder of the measured files [default: target/bench]
@@ -115,7 +115,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     if etcd.is_none() {
         skipped.extend(tools.missing.iter().filter(|line| line.contains("etcd")));
     }
-    let real = real_events(root, args.real.as_deref());
+    let real = real_events(args.real.as_deref());
     let no_real =
         "real events: no folder of them is beside the project or given by --real".to_owned();
     if real.is_none() {

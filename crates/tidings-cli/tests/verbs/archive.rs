@@ -349,13 +349,12 @@ fn import_valid(cluster: &Cluster, file: &Path) -> usize {
     created
 }
 
-/// Imports real events, if they are kept beside the project, and one of the test with every field.
-/// Returns the number of events.
+/// Imports real events, if `TIDINGS_CAPTURES` names a folder of them, and one of the test with every
+/// field. Returns the number of events.
 fn real_events(cluster: &Cluster) -> usize {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/events");
     let mut valid = 0;
-    if let Ok(files) = std::fs::read_dir(&data) {
-        for file in files {
+    if let Some(folder) = std::env::var_os("TIDINGS_CAPTURES") {
+        for file in std::fs::read_dir(folder).unwrap() {
             valid += import_valid(cluster, &file.unwrap().path());
         }
         assert!(valid >= REAL_EVENTS_MIN, "{valid}");

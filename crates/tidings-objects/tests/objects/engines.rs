@@ -32,8 +32,8 @@ const GRAFANA: &str = concat!(
 );
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects/engines.py");
 const COMPARE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects/compare.py");
-/// The folder of real events as JSON Lines, which may be beside the project.
-const CAPTURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/events");
+/// The environment variable that may name a folder of real events as JSON Lines.
+const CAPTURED: &str = "TIDINGS_CAPTURES";
 /// With fewer events, files are missing in that folder.
 const CAPTURED_MIN: usize = 10_000;
 const DAY_MILLIS: i64 = 24 * 3_600_000;
@@ -450,12 +450,13 @@ async fn calm(place: &Place) -> Observed {
     staging
 }
 
-/// Real events, if there are any beside the project: in the form of core/v1 in one cluster, and in
-/// the form of events.k8s.io/v1 in another.
+/// Real events, if a folder of them is named: in the form of core/v1 in one cluster, and in the form
+/// of events.k8s.io/v1 in another.
 async fn captured(place: &Place) -> Vec<Observed> {
-    let Ok(files) = std::fs::read_dir(CAPTURED) else {
+    let Some(folder) = std::env::var_os(CAPTURED) else {
         return Vec::new();
     };
+    let files = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();
     let mut clusters = ["captured", "captured-anew"].map(Observed::new);

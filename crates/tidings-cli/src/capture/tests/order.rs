@@ -80,5 +80,4 @@ fn the_events_of_other_captures_are_in_this_order() {
         }
     }
     assert!(count > 0, "no two events of a second in {FOLDER}");
-    println!("{count} pairs");
 }
