@@ -36,7 +36,7 @@ fn told(capture: &[u8]) -> Vec<Event> {
 fn pairs(events: &[Event]) -> (usize, Vec<String>) {
     let mut seconds: HashMap<_, Vec<&Event>> = HashMap::new();
     for event in events {
-        let second = event.last_seen().map(|seen| seen.as_second());
+        let second = event.last_seen().map(jiff::Timestamp::as_second);
         let object = (event.object(), event.namespace());
         seconds.entry((object, second)).or_default().push(event);
     }
