@@ -1,4 +1,4 @@
-//! `?order=newest&limit=N`: lists the last seen events, latest first, without reading the others.
+//! `?order=newest&limit=N`: lists the last seen events, latest first, without reading all of them.
 //! `since` (inclusive) and `until` (exclusive) limit the time. An incomplete page has a continue
 //! token. Each page is read at the latest revision, so an event that is seen again meanwhile is
 //! missing from later pages.
@@ -88,12 +88,14 @@ pub(crate) fn wanted(call: &Call, options: &ListOptions) -> Result<Option<Wanted
             None => return Ok(None),
         },
     };
+    let until = query.moment(params::UNTIL)?;
+    let second_end = from.within.as_ref().map(Within::second_end);
     let request = NewestRequest {
         prefix: key_prefix(&call.info.namespace).into(),
         object,
         limit,
         since: query.moment(params::SINCE)?,
-        until: query.moment(params::UNTIL)?,
+        until: until.into_iter().chain(second_end).min(),
         after: from.after,
         ..NewestRequest::default()
     };

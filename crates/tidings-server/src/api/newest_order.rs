@@ -49,6 +49,13 @@ impl Within {
     pub(crate) fn revision(&self) -> Revision {
         self.last.1
     }
+
+    /// The end of the second. What was written into a later one after the last page is no part of
+    /// the list.
+    pub(crate) fn second_end(&self) -> UnixMillis {
+        let second = self.end.last_seen.0.div_euclid(1000);
+        UnixMillis(second.saturating_add(1).saturating_mul(1000))
+    }
 }
 
 impl Beginning {

@@ -111,6 +111,26 @@ async fn the_newest_of_a_second_are_told_backwards() {
     }
 }
 
+/// The next page begins within a second, and what is newer is not in it.
+#[tokio::test]
+async fn what_is_written_between_two_pages_is_not_told() {
+    let server = Server::new();
+    let write = async |name: &str, second: &str| {
+        let mut event = event("shop", name);
+        event["lastTimestamp"] = json!(format!("{second}Z"));
+        server.post(&events("shop"), &event).await.expect(201);
+    };
+    for name in ["a", "b", "c"] {
+        write(name, SECONDS[0]).await;
+    }
+    let first = server.get("/api/v1/events?order=newest&limit=2").await;
+    let first = first.expect(200);
+    assert_eq!(names(&first), ["c", "b"]);
+    write("d", SECONDS[1]).await;
+    let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
+    assert_eq!(pages(&server, 2, token).await, ["a"]);
+}
+
 /// Their values do not fit into a page of the store, and the names have no clocks.
 #[tokio::test]
 async fn large_events_of_a_millisecond_are_told_backwards() {
