@@ -73,10 +73,12 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
 
 /// The share of a long body: as it is sent, read, changed, stored and answered. A request that
 /// changes an event has what the longest stored one takes, too: it must not wait for more while it
-/// holds its body.
+/// holds its body. A share is at most a user's part of the pool: a body that is longer than the
+/// longest event is only read, and refused.
 pub(crate) fn long_body(info: &RequestInfo, len: usize) -> (Pool, usize) {
     let stored = if info.changes_stored() { EVENT_MAX } else { 0 };
-    (Pool::Large, CHANGE * (len + stored))
+    let bytes = CHANGE * (len + stored);
+    (Pool::Large, bytes.min(Pool::Large.user_bytes_max()))
 }
 
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {

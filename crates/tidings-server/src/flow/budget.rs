@@ -65,7 +65,7 @@ impl Pool {
 
     /// Maximum bytes of one user's shares of the pool together. It leaves room for a share of
     /// another user. A larger share is the user's only one.
-    fn user_bytes_max(self) -> usize {
+    pub(crate) fn user_bytes_max(self) -> usize {
         match self {
             Self::Small => 18 << 20,
             // Two views, or one with a page beside it. They leave room for a view of another user.
