@@ -272,6 +272,6 @@ impl<'a> Looks<'a> {
         }
         let beside = (Some(none), Some(some.saturating_add(1)));
         let (began, _) = self.began(beside, SCANNED_PAGE).await?;
-        Ok((began.unwrap_or(some).clamp(OLDEST, some), false))
+        Ok((began.unwrap_or(some).min(some).max(OLDEST), false))
     }
 }
