@@ -79,12 +79,9 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         root,
         &root.join("crates/tidings-conformance/vectors/correlator"),
     ));
-    // Further scenarios in a folder beside the project, if there is one.
-    let further = root
-        .parent()
-        .map(|parent| parent.join("shared/vectors/correlator"));
-    if let Some(further) = further.filter(|folder| folder.is_dir()) {
-        step(vectors(root, &further));
+    // Further scenarios.
+    if let Some(further) = std::env::var_os("TIDINGS_VECTORS") {
+        step(vectors(root, Path::new(&further)));
     }
     println!();
     suites.print();

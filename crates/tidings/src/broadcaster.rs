@@ -135,9 +135,9 @@ impl Broadcaster {
     /// The handler runs on its own thread and may block: no other watcher and no shutdown waits for
     /// it. Events beyond its queue are missed, and counted. With
     /// [`WhenFull::Wait`](crate::advanced::WhenFull::Wait) no watcher misses events, so that every
-    /// other watcher waits for a handler whose queue is full. It may spawn tasks on the tokio runtime
-    /// in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers. A
-    /// handler that panics ends its own watcher, which is logged and counted.
+    /// other watcher waits for a handler whose queue is full. It may spawn tasks on the tokio
+    /// runtime in whose context it is started; [`Broadcaster::watch`] is for asynchronous handlers.
+    /// A handler that panics ends its own watcher, which is logged and counted.
     ///
     /// ```
     /// # use tidings::{Broadcaster, EventSource};

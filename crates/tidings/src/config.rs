@@ -343,11 +343,12 @@ impl SinkOptions {
     /// count once more. In core/v1 these are a few hundred events; with [`SinkOptions::events_v1`],
     /// where one write stands for all repeats since the previous one, tens of thousands.
     ///
-    /// A count that waits for its refresh or heartbeat also waits on disk, with all its events. When
-    /// these take half of [`SpillOptions::bytes_max`] (64 MiB by default; an event takes about 600
-    /// bytes), as many counts as necessary are written before they are due, the next ones first. With a few series that repeat often, that is one write
-    /// for tens of thousands of events; with very many series that rarely repeat, up to one write
-    /// for each event. A larger bound makes this rarer.
+    /// A count that waits for its refresh or heartbeat also waits on disk, with all its events.
+    /// When these take half of [`SpillOptions::bytes_max`] (64 MiB by default; an event takes about
+    /// 600 bytes), as many counts as necessary are written before they are due, the next ones
+    /// first. With a few series that repeat often, that is one write for tens of thousands of
+    /// events; with very many series that rarely repeat, up to one write for each event. A larger
+    /// bound makes this rarer.
     ///
     /// Events that find no room on disk are in memory only, which is logged and counted. The order
     /// is kept: such an event waits for those on disk before it, and later events wait in the

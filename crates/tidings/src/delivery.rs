@@ -431,8 +431,8 @@ impl SinkTask {
         false
     }
 
-    /// If counts that wait for their refresh or heartbeat fill the disk, writes some early. Returns whether
-    /// there is something to write.
+    /// If counts that wait for their refresh or heartbeat fill the disk, writes some early. Returns
+    /// whether there is something to write.
     fn relieve_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
         if self.spill.as_ref().is_some_and(Spill::is_filling) {

@@ -117,7 +117,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     }
     let real = real_events(args.real.as_deref());
     let no_real =
-        "real events: no folder of them is beside the project or given by --real".to_owned();
+        "real events: no folder of them is named by --real or TIDINGS_CAPTURES".to_owned();
     if real.is_none() {
         skipped.push(&no_real);
     }

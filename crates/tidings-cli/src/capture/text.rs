@@ -1,9 +1,9 @@
 //! Decodes the text of an input: UTF-8 is unchanged, UTF-16 becomes UTF-8.
 //!
-//! UTF-16 is recognised by its byte order mark, at the beginning or behind a line that was in UTF-8,
-//! or by zeros at every other of the first bytes. An unpaired surrogate becomes one byte of invalid
-//! UTF-8, which is then repaired like any other. The escape sequences with which programs colour
-//! what they print on a terminal are left out.
+//! UTF-16 is recognised by its byte order mark, at the beginning or behind a line that was in
+//! UTF-8, or by zeros at every other of the first bytes. An unpaired surrogate becomes one byte of
+//! invalid UTF-8, which is then repaired like any other. The escape sequences with which programs
+//! colour what they print on a terminal are left out.
 
 use std::io::{self, Read};
 
@@ -81,8 +81,9 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Looks for a byte order mark behind a line feed in bytes that were read as UTF-8. What follows
-    /// is UTF-16, as `>>` of Windows `PowerShell` appends it. Returns how many bytes are UTF-8.
+    /// Looks for a byte order mark behind a line feed in bytes that were read as UTF-8. What
+    /// follows is UTF-16, as `>>` of Windows `PowerShell` appends it. Returns how many bytes are
+    /// UTF-8.
     fn end_of_utf8(&mut self, bytes: &[u8]) -> usize {
         if let [.., one, two] = bytes
             && !bytes.iter().any(|byte| *byte >= 0xfe)

@@ -14,7 +14,7 @@ use super::support::{Cluster, Ran, event, metrics_of_archive, run, tidings};
 /// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Minimum number of the real events, kept beside the project, that a server accepts.
+/// Minimum number of real events that a server accepts, if a folder of them is named.
 const REAL_EVENTS_MIN: usize = 10_000;
 
 /// A running archive, as a separate process.
@@ -349,8 +349,8 @@ fn import_valid(cluster: &Cluster, file: &Path) -> usize {
     created
 }
 
-/// Imports real events, if `TIDINGS_CAPTURES` names a folder of them, and one of the test with every
-/// field. Returns the number of events.
+/// Imports real events, if `TIDINGS_CAPTURES` names a folder of them, and one of the test with
+/// every field. Returns the number of events.
 fn real_events(cluster: &Cluster) -> usize {
     let mut valid = 0;
     if let Some(folder) = std::env::var_os("TIDINGS_CAPTURES") {

@@ -450,8 +450,8 @@ async fn calm(place: &Place) -> Observed {
     staging
 }
 
-/// Real events, if a folder of them is named: in the form of core/v1 in one cluster, and in the form
-/// of events.k8s.io/v1 in another.
+/// Real events, if a folder of them is named: in the form of core/v1 in one cluster, and in the
+/// form of events.k8s.io/v1 in another.
 async fn captured(place: &Place) -> Vec<Observed> {
     let Some(folder) = std::env::var_os(CAPTURED) else {
         return Vec::new();
@@ -595,7 +595,7 @@ async fn engines_have_every_value_of_real_events() {
     let (folder, server, place) = on_s3();
     let clusters = captured(&place).await;
     if clusters.is_empty() {
-        return say("skipped: there are no real events beside the project");
+        return say("skipped: TIDINGS_CAPTURES names no folder of real events");
     }
     for observed in &clusters {
         observed.count(&place).await;

@@ -271,8 +271,8 @@ impl Program {
         }
     }
 
-    /// The command line of the program. Unless a person attends, it gets its own process group: then
-    /// all of it can be killed, and it cannot read from a terminal.
+    /// The command line of the program. Unless a person attends, it gets its own process group:
+    /// then all of it can be killed, and it cannot read from a terminal.
     fn command(&self, name: &str, is_answered: bool) -> Command {
         let mut spec = json!({"interactive": is_answered});
         if let Some(cluster) = &self.exec.cluster {

@@ -104,7 +104,8 @@ where
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let client: legacy::Client<_, Body> =
         legacy::Builder::new(TokioExecutor::new()).build(connector);
-    // The proxy reads requests without TLS, and their headers; of others it reads only the tunnel's.
+    // The proxy reads requests without TLS, and their headers; of others it reads only the
+    // tunnel's.
     let is_plain = config.cluster_url.scheme_str() == Some("http");
     let proxy = config
         .proxy_url

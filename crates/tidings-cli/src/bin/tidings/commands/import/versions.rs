@@ -1,8 +1,8 @@
 //! Recognises further versions of events: a watch, or two captures of one cluster, have an event
 //! more than once, each time with another count.
 //!
-//! Invariant: memory is bounded by [`EVENTS_MAX`]; beyond that the oldest events are forgotten, and
-//! their further versions are not recognised.
+//! Invariant: memory is bounded by [`EVENTS_MAX`]; beyond that all events so far are
+//! forgotten, and their further versions are not recognised.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
