@@ -49,6 +49,8 @@ const ANSWERS_PER_TURN: usize = 64;
 
 /// Interval at which the age of the oldest pending event is measured.
 const MEASURES_APART: Duration = Duration::from_secs(5);
+/// After a failed write of a count, none is written early for so long: as long as a refresh waits.
+const EARLY_AGAIN: Duration = Duration::from_secs(30);
 /// Time after which a write without an answer is logged.
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -95,6 +97,8 @@ pub(crate) struct SinkTask {
     measures_at: Option<Monotonic>,
     /// When the first event came that waits for the choice of the API group.
     asking_since: Option<Monotonic>,
+    /// When a count whose write failed was last put back. For a while, none is written early.
+    put_back_at: Option<Monotonic>,
     /// The last field, so that counting ends after everything else was dropped.
     _ending: Ending,
 }
@@ -213,6 +217,7 @@ impl SinkTask {
             metrics: SinkMetrics::new(&machines.name),
             measures_at: None,
             asking_since: None,
+            put_back_at: None,
             _ending: started.ending,
         }
     }
@@ -435,6 +440,10 @@ impl SinkTask {
     /// whether there is something to write.
     fn relieve_spill(&mut self, now: Monotonic) -> bool {
         let before = self.delivery.pending();
+        let may_fail_again = |at: Monotonic| now < at.saturating_add(EARLY_AGAIN);
+        if self.put_back_at.is_some_and(may_fail_again) {
+            return false;
+        }
         if self.spill.as_ref().is_some_and(Spill::is_filling) {
             self.rules.write_early(now, self.room, &mut self.delivery);
         }
@@ -592,11 +601,13 @@ impl SinkTask {
                 Fate::Dropped(cause) => {
                     self.rules.lost(&settled.occurrence);
                     // At the end there is no later refresh.
+                    let now = self.clock.monotonic();
                     let is_put_back = self.end == End::NotYet
                         && may_succeed_later(cause)
-                        && self
-                            .rules
-                            .put_back(self.clock.monotonic(), &settled.occurrence);
+                        && self.rules.put_back(now, &settled.occurrence);
+                    if is_put_back {
+                        self.put_back_at = Some(now);
+                    }
                     let lost = events - if is_put_back { held_back } else { 0 };
                     if lost > 0 {
                         log_drop(cause, self.progress.dropped(cause, lost), lost, &settled);

@@ -2,11 +2,11 @@
 //! counted as a loss if that never happens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidings::EventType::Warning;
-use tidings::advanced::CorrelatorOptions;
+use tidings::advanced::{CorrelatorOptions, DeliveryOptions, RetryPolicy};
 use tidings::{
     Acknowledgement, Broadcaster, BroadcasterOptions, DropCause, MemorySink, Occurrence, Recorder,
     Sink, SinkAnswer, SinkOptions, SpillOptions, StatusFailure, WriteError,
@@ -201,4 +201,69 @@ async fn a_held_back_event_outlives_its_process() {
     assert_eq!(report.offered, 5, "{report}");
     assert!(report.is_complete(), "{report}");
     assert_eq!(count(&sink, "foo"), 30);
+}
+
+/// A sink that refuses its user while its switch is set, and counts these answers.
+struct Refusing(MemorySink, Arc<AtomicBool>, Arc<AtomicUsize>);
+
+impl Refusing {
+    fn ask(&self) -> Result<(), WriteError> {
+        if !self.1.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.2.fetch_add(1, Ordering::Relaxed);
+        let failure = StatusFailure {
+            code: 401,
+            reason: "Unauthorized".to_owned(),
+            ..StatusFailure::default()
+        };
+        Err(WriteError::status(failure, "no"))
+    }
+}
+
+impl Sink for Refusing {
+    async fn create(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.ask()?;
+        self.0.create(occurrence).await
+    }
+
+    async fn patch(&self, occurrence: &Occurrence) -> Result<(), WriteError> {
+        self.ask()?;
+        self.0.patch(occurrence).await
+    }
+}
+
+/// Counts that fill half of the disk are written early, but not again and again if that fails.
+#[tokio::test]
+async fn a_count_whose_early_write_failed_is_not_written_again_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let retry = RetryPolicy::client_go();
+    let options = SinkOptions::default()
+        .delivery(DeliveryOptions::default().retry(retry))
+        .spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
+    let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default());
+    let (refuses, refused) = (Arc::default(), Arc::default());
+    let sink = Refusing(
+        MemorySink::new(),
+        Arc::clone(&refuses),
+        Arc::clone(&refused),
+    );
+    broadcaster
+        .start_recording_to_sink_with(sink, options)
+        .unwrap();
+    thirty(&broadcaster, &recorder).await;
+    refuses.store(true, Ordering::Relaxed);
+    for number in 0..1700 {
+        let last = recorder.record_and_wait(&pod("foo", ""), Warning, "BackOff", "m");
+        let last = last.await.unwrap();
+        assert!(matches!(last, Acknowledgement::Filtered { .. }), "{number}");
+    }
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
+    hand.advance(Duration::from_secs(31));
+    while refused.load(Ordering::Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
 }
