@@ -79,10 +79,6 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         root,
         &root.join("crates/tidings-conformance/vectors/correlator"),
     ));
-    // Further scenarios.
-    if let Some(further) = std::env::var_os("TIDINGS_VECTORS") {
-        step(vectors(root, Path::new(&further)));
-    }
     println!();
     suites.print();
     println!("{:7.1} s  in all", started.elapsed().as_secs_f64());

@@ -68,7 +68,7 @@
 //!
 //! [`start_clusters`] serves the stored events of several clusters that other code follows, each
 //! with its whole API at `/clusters/NAME`: events can be read and deleted, not written. The trait
-//! [`Past`] gives access to an archive's history beyond the last versions.
+//! [`History`](tidings_history::History) gives access to an archive's versions before the last.
 //!
 //! # What it does not do
 //!
