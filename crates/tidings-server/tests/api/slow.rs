@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{poll, stream};
-use http::Method;
+use http::{Method, header};
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
 use tidings_server::{ApiOptions, AuditLog, AuditOptions, timeline};
@@ -188,13 +188,17 @@ async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
     let begun = *asked.borrow();
     // One router, because it has the threads.
     let router = timeline(Arc::clone(&server.api));
-    let view = |query: &str| {
+    let view = |query: &str, token: &str| {
         let uri = format!("/timeline/api/view?{query}");
-        router.clone().oneshot(request(Method::GET, &uri, &[], ""))
+        let mut request = request(Method::GET, &uri, &[], "");
+        let token = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert(header::AUTHORIZATION, token);
+        router.clone().oneshot(request)
     };
-    // At least as many requests as threads.
-    let threads = thread::available_parallelism().unwrap().get();
-    let looking: Vec<_> = (0..threads).map(|_| tokio::spawn(view(""))).collect();
+    // As many requests as threads, or as many as one user may make at once.
+    let threads = thread::available_parallelism().unwrap().get().min(2);
+    let ann = (0..threads).map(|_| tokio::spawn(view("", "s3cret")));
+    let looking: Vec<_> = ann.collect();
     let all = asked.wait_for(|asked| *asked == begun + threads);
     let all = tokio::time::timeout(PATIENCE, all).await;
     assert!(
@@ -202,7 +206,7 @@ async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
         "they wait for each other"
     );
     // A search for a text in events uses no counts.
-    let drawn = tokio::time::timeout(PATIENCE, view("text=restarting")).await;
+    let drawn = tokio::time::timeout(PATIENCE, view("text=restarting", "other")).await;
     let drawn = drawn.expect("it waits for a store that it does not need");
     assert_eq!(drawn.unwrap().status(), 200);
     release.send_replace(true);

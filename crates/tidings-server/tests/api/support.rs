@@ -72,10 +72,11 @@ impl Server {
     }
 
     pub(crate) fn over(store: Arc<dyn Store>, clock: ManualClock, options: ApiOptions) -> Self {
-        let tokens = vec![Token {
-            token: "s3cret".into(),
-            user: User::new("ann", "7", ["dev".to_owned()]),
-        }];
+        let token = |token: &str, user: &str, uid: &str| Token {
+            token: token.into(),
+            user: User::new(user, uid, ["dev".to_owned()]),
+        };
+        let tokens = vec![token("s3cret", "ann", "7"), token("other", "bob", "8")];
         let api = ApiServer::new(
             Arc::clone(&store),
             Arc::new(Arc::new(clock.clone())),
