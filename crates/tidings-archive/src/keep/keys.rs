@@ -183,11 +183,10 @@ pub(crate) fn unsealed(number: u64) -> Bytes {
         .into()
 }
 
-/// The number of an entry, from its key.
-pub(crate) fn unsealed_number(key: &[u8]) -> u64 {
-    let digits = key.strip_prefix(UNSEALED).unwrap_or_default();
-    let digits = std::str::from_utf8(digits).unwrap_or_default();
-    u64::from_str_radix(digits, 16).unwrap_or(0)
+/// The number of an entry, from its key. `None` if it is not the key of an entry.
+pub(crate) fn unsealed_number(key: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(key.strip_prefix(UNSEALED)?).ok()?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 /// The prefix of notes about events that were deleted here, and may still be in sealed files.

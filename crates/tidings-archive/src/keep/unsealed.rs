@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidings_history::{Gap, Version};
 use tidings_store::{
-    Expected, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis, WRITES_MAX,
-    Write, WriteError,
+    Expected, Fault, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis,
+    WRITES_MAX, Write, WriteError,
 };
 
 use super::coverage::positions;
@@ -78,12 +78,12 @@ impl Journal {
         let mut after = None;
         loop {
             let page = entries(keeper, after).await?;
-            let Some(last) = page.last() else {
+            let Some((number, last)) = page.last() else {
                 return Ok(());
             };
-            let next = keys::unsealed_number(&last.key).saturating_add(1);
+            let next = number.saturating_add(1);
             *self.next.get_mut() = next.max(*self.next.get_mut());
-            for entry in &page {
+            for (_, entry) in &page {
                 *self.waiting.get_mut() += items(&entry.value)?.len() as u64;
             }
             after = Some(last.key.clone());
@@ -376,13 +376,13 @@ impl Unsealed {
         let mut after = from.checked_sub(1).map(keys::unsealed);
         loop {
             let page = entries(&self.keeper, after).await?;
-            let Some(last) = page.last() else {
+            let Some((_, last)) = page.last() else {
                 filling.part.is_whole = true;
                 return Ok(());
             };
             after = Some(last.key.clone());
-            let page = page.into_iter().map(|found| Entry {
-                number: keys::unsealed_number(&found.key),
+            let page = page.into_iter().map(|(number, found)| Entry {
+                number,
                 items: found.value,
             });
             if !self.fill(page.collect(), filling).await? {
@@ -499,12 +499,11 @@ impl Unsealed {
         journal.kept().take_out(through);
         loop {
             let page = entries(&self.keeper, None).await?;
-            let is_sealed = |key: &Bytes| keys::unsealed_number(key) < through;
-            let sealed = page.iter().filter(|entry| is_sealed(&entry.key));
+            let sealed = page.iter().filter(|(number, _)| *number < through);
             let mut writes = Vec::new();
-            let mut number = 0;
-            for entry in sealed {
-                number += items(&entry.value)?.len() as u64;
+            let mut versions = 0;
+            for (_, entry) in sealed {
+                versions += items(&entry.value)?.len() as u64;
                 let expected = Expected::At(entry.revision);
                 writes.push(Write::delete(entry.key.clone()).expecting(expected));
             }
@@ -513,7 +512,7 @@ impl Unsealed {
             }
             match self.keeper.store.write_all(writes).await {
                 Ok(_) => {
-                    let less = |waiting: u64| Some(waiting.saturating_sub(number));
+                    let less = |waiting: u64| Some(waiting.saturating_sub(versions));
                     // Subtracting always succeeds, since the function always returns a value.
                     let _ =
                         journal
@@ -528,11 +527,19 @@ impl Unsealed {
     }
 }
 
-/// Reads the first entries, or those after a key.
-async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<Stored>, ReadError> {
+/// Reads the first entries, or those after a key, each with its number.
+async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<(u64, Stored)>, ReadError> {
     let mut request = ListRequest::prefix(keys::UNSEALED).limit(ENTRIES_READ);
     request.after = after;
-    Ok(keeper.store.list(request).await?.records)
+    let found = keeper.store.list(request).await?.records.into_iter();
+    let numbered = found.map(|entry| {
+        let number = keys::unsealed_number(&entry.key).ok_or_else(|| {
+            let key = entry.key.escape_ascii();
+            Fault::Corrupt(format!("no entry of the feed has the key {key}"))
+        })?;
+        Ok((number, entry))
+    });
+    numbered.collect()
 }
 
 fn items(value: &[u8]) -> Result<Vec<Item>, ReadError> {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{Store, UnixMillis};
+use tidings_store::{NewRecord, Store, UnixMillis, Write};
 use tidings_testing::copy_folder;
 
 use super::commits::Commit;
@@ -378,6 +379,21 @@ fn seal(is_killed: bool) -> Step {
         bytes: usize::MAX,
         is_killed,
     }
+}
+
+/// A number of zero would be sealed, and the entry deleted.
+#[tokio::test]
+async fn an_entry_with_another_key_is_an_error_and_stays() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    let key = Bytes::from([keys::UNSEALED, b"x"].concat());
+    let write = Write::put(key.clone(), NewRecord::new("[]"));
+    world.keeper.store.write_all(vec![write]).await.unwrap();
+    let keeper = Arc::clone(&world.keeper);
+    let sealed = Unsealed { keeper }.sealed(1).await.unwrap_err();
+    assert!(sealed.to_string().contains("damaged"), "{sealed}");
+    assert!(world.keeper.store.get(key).await.unwrap().is_some());
 }
 
 /// What was sealed when the process was killed has expired when it starts again. Its numbers must
