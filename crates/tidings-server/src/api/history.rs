@@ -145,6 +145,15 @@ fn read_after(token: &str, server: &ApiServer) -> Result<u64, Status> {
         .map_err(|_| Status::bad_request("invalid continue token: it names no version"))
 }
 
+/// The hour and the reason of the last count that was returned.
+fn read_counted(token: &str, server: &ApiServer) -> Result<(UnixMillis, String), Status> {
+    let after = read_token(token, COUNTED, server)?;
+    let counted = after
+        .split_once('/')
+        .and_then(|(hour, reason)| Some((UnixMillis(hour.parse().ok()?), reason.to_owned())));
+    counted.ok_or_else(|| Status::bad_request("invalid continue token: it names no count"))
+}
+
 /// GET /coverage, of the whole cluster or of the namespace for which the request was authorized.
 pub(crate) async fn coverage(
     State(server): State<Arc<ApiServer>>,
@@ -167,12 +176,9 @@ pub(crate) async fn counts(
 ) -> Result<Response, Status> {
     let query = &info.query;
     let after = query.get(params::CONTINUE);
-    let after = after.map(|token| read_token(token, COUNTED, &server));
-    let after = after.transpose()?.map(|after| {
-        let (hour, reason) = after.split_once('/').unwrap_or_default();
-        let hour = hour.parse().unwrap_or_default();
-        (UnixMillis(hour), reason.to_owned())
-    });
+    let after = after
+        .map(|token| read_counted(token, &server))
+        .transpose()?;
     let request = CountsRequest {
         since: query.moment(params::SINCE)?,
         until: query.moment(params::UNTIL)?,

@@ -1,5 +1,7 @@
 //! An archive's own resources: deletions, versions, pending versions, and exports.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -269,4 +271,18 @@ async fn an_export_is_read_in_pages_of_lines() {
     let before = prod.get("/counts?until=2020-01-01T00:00:00Z").await.body;
     assert_eq!(of(&before), 0);
     assert_eq!(prod.get("/counts?since=yesterday").await.code, 400);
+    // The token of an export says of which store it is; these are changed to name counts.
+    let token = path.strip_prefix("/export?continue=").unwrap();
+    let token = URL_SAFE_NO_PAD.decode(token).unwrap();
+    let mut token: Value = serde_json::from_slice(&token).unwrap();
+    for (start, code) in [
+        ("counts/1/BackOff", 200),
+        ("counts/x/BackOff", 400),
+        ("counts/1", 400),
+    ] {
+        token["start"] = start.into();
+        let uri = URL_SAFE_NO_PAD.encode(token.to_string());
+        let answer = prod.get(&format!("/counts?continue={uri}")).await;
+        assert_eq!(answer.code, code, "{start}: {}", answer.body);
+    }
 }
