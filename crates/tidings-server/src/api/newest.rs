@@ -174,7 +174,7 @@ impl Newest {
             }
         };
         self.revision = revision;
-        for event in seconds.inexact() {
+        for event in seconds.inexact(wanted) {
             // A clock in the name decides, whatever the time.
             if name_clock(&String::from_utf8_lossy(&event.key)).is_none()
                 && let Some(record) = self.read(&event.key, event.place.revision).await?

@@ -189,10 +189,19 @@ impl Seconds {
         self.len - last >= wanted || last >= SECOND_MAX
     }
 
-    /// Events whose place among those of their second depends on a time that is not known exactly.
-    pub(crate) fn inexact(&mut self) -> impl Iterator<Item = &mut Found> {
-        let groups = self.groups.iter_mut().filter(|group| group.len() > 1);
-        groups.flatten().filter(|event| event.record.is_none())
+    /// Of the events with which the first `wanted` are sorted: those whose place in their second
+    /// depends on a time that is not known exactly.
+    pub(crate) fn inexact(&mut self, wanted: usize) -> impl Iterator<Item = &mut Found> {
+        let mut before = 0;
+        let groups = self.groups.iter_mut().take_while(move |group| {
+            let is_wanted = before < wanted;
+            before += group.len();
+            is_wanted
+        });
+        groups
+            .filter(|group| group.len() > 1)
+            .flatten()
+            .filter(|event| event.record.is_none())
     }
 
     /// The first `limit` events that were not returned before, the latest first, and where the next
