@@ -25,7 +25,7 @@ const NAMESPACES: u64 = 10;
 const WRITERS: u64 = 16;
 /// The text before an event's number in its message.
 const MARK: &str = "number ";
-/// Maximum delay of the message that an event ended. After that a watcher gives up.
+/// How long watchers wait, beyond the lifetime of events, to be told that the last one expired.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The sizes of a run.

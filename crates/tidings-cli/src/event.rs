@@ -260,7 +260,7 @@ impl Event {
     }
 }
 
-/// Sorts events; the last seen comes last.
+/// Sorts events by when they were last seen, the latest at the end.
 pub fn sort(events: &mut [Event]) {
     events.sort_by(|one, other| one.order().cmp(&other.order()));
 }

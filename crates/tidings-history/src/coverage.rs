@@ -131,7 +131,7 @@ pub struct Followed {
     /// How often the source went back to an earlier state.
     #[serde(default)]
     pub epoch: u64,
-    /// Whether the events that exist are being listed.
+    /// Whether the archive is listing the source's events, before it watches them.
     #[serde(default)]
     pub listing: bool,
     /// Numbers that tell how much is written in the whole cluster; `None` in the coverage of a

@@ -17,7 +17,7 @@ use super::keys::{self, EARLIEST};
 use super::numbers::Numbers;
 use crate::version::record;
 
-/// The store of one cluster for the API.
+/// The kept events of one followed cluster, as the store that the API server reads.
 pub(crate) struct ServedStore {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) numbers: Numbers,

@@ -98,8 +98,9 @@ pub(super) struct Open {
 }
 
 impl<R: Read> Scanner<'_, '_, R> {
-    /// Whether an object begins at a position. Within a line it must look like an object, because
-    /// text may contain any brackets. At the beginning of a line it may be cut off.
+    /// Whether the bracket at position `at` of the text begins a JSON object. Within a line, a key
+    /// and a colon must follow, because text may contain any brackets. At the beginning of a line
+    /// (`is_first`) the object may be cut off.
     pub(super) fn begins_object(&mut self, at: u64, is_first: bool) -> io::Result<bool> {
         /// Maximum blank space around a key, and maximum length of a key.
         const BLANK_MAX: usize = 1024;

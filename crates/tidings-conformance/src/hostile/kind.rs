@@ -21,8 +21,8 @@ pub(super) struct Kind {
     /// Maximum resident memory. Only kinds of many requests at once have it: these are judged by
     /// this bound alone, and some of the requests may be told to come back later.
     pub(super) resident_max: Option<u64>,
-    /// Whether the input is sent to an archive. Its preparation goes to the server that the archive
-    /// follows.
+    /// Whether the hostile requests are sent to an archive. The events that they need are first
+    /// written to the server that the archive follows.
     pub(super) archive: bool,
 }
 

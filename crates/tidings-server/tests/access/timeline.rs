@@ -225,7 +225,7 @@ const FIRST: i64 = 1_600_000_000;
 struct Repeating {
     /// The versions, oldest first.
     versions: Vec<Bytes>,
-    /// The number of the oldest versions that cannot be read.
+    /// How many of the versions cannot be read; these are the oldest ones.
     unreadable: usize,
 }
 

@@ -53,7 +53,8 @@ impl Reader {
     /// Passes on every change after a list until `take` breaks.
     ///
     /// # Errors
-    /// Errors that a retry does not change, and the errors of `take`.
+    /// Answers of the server that would be the same if asked again, and what `take` returns as an
+    /// error.
     pub(crate) async fn watch(
         &self,
         listed: &str,
