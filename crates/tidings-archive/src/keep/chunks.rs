@@ -6,8 +6,7 @@
 
 use bytes::Bytes;
 use tidings_store::{
-    Expected, ListRequest, NewRecord, ReadError, Record, Revision, Store, WRITES_MAX, Write,
-    WriteError,
+    Expected, ListRequest, NewRecord, ReadError, Record, Revision, Store, Write, WriteError,
 };
 
 use super::keeper::{KeepError, Keeper, is_of_others};
@@ -136,23 +135,6 @@ impl Keeper {
             .after(after)
             .limit(limit);
         Ok(self.store.list(chunks).await?.records)
-    }
-
-    /// Deletes everything under a prefix of the archive's own keys.
-    pub(super) async fn delete_below(&self, prefix: &Bytes) -> Result<(), KeepError> {
-        loop {
-            let found = ListRequest::prefix(prefix.clone()).limit(WRITES_MAX);
-            let found = self.store.list(found).await?.records;
-            if found.is_empty() {
-                return Ok(());
-            }
-            let deletes = found.into_iter().map(|found| Write::delete(found.key));
-            match self.store.write_all(deletes.collect()).await {
-                // One of the records expired meanwhile.
-                Ok(_) | Err(WriteError::NotFound) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 }
 

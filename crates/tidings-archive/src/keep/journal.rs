@@ -1,16 +1,18 @@
 //! The journal of versions that are yet to be sealed: what its entries name, and how they are
 //! numbered. `unsealed.rs` reads it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_history::Version;
-use tidings_store::{NewRecord, UnixMillis, Write};
+use tidings_store::embedded::EmbeddedStore;
+use tidings_store::{Fault, NewRecord, UnixMillis, Write, WriteError};
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-use super::kept::Kept;
+use super::cursor::{Cursor, LastStored};
 use super::keys;
 use super::own::json;
 use crate::version::record::Record;
@@ -62,8 +64,11 @@ pub(crate) struct Journal {
     pub(super) gate: RwLock<()>,
     /// About how many versions wait.
     pub(super) waiting: AtomicU64,
-    /// Entries that were removed, because what they name is sealed.
-    kept: Mutex<Kept>,
+    cursor: Mutex<Cursor>,
+    /// The lock is held while the cursor is stored.
+    pub(super) stored: tokio::sync::Mutex<LastStored>,
+    /// The mark at opening. Entries before it may be sealed already.
+    pub(super) maybe_sealed: u64,
     /// Why the last attempt to seal failed, if it did.
     failure: Mutex<Option<NotSealed>>,
     /// Bytes of the archive's newest manifest; 0 if that is not known.
@@ -81,13 +86,15 @@ pub struct NotSealed {
 }
 
 impl Journal {
-    /// An empty journal, of which entries before this number may have been removed.
-    pub(super) fn new(taken_out: u64) -> Self {
+    /// A journal whose next entry has a number, with the mark that its store has.
+    pub(super) fn new(next: u64, cursor: Cursor, mark: u64) -> Self {
         Self {
-            next: AtomicU64::new(taken_out),
+            next: AtomicU64::new(next),
             gate: RwLock::new(()),
             waiting: AtomicU64::new(0),
-            kept: Mutex::new(Kept::new(taken_out)),
+            cursor: Mutex::new(cursor),
+            stored: tokio::sync::Mutex::new(LastStored::of(mark)),
+            maybe_sealed: mark,
             failure: Mutex::default(),
             manifest_bytes: AtomicU64::new(0),
         }
@@ -98,27 +105,74 @@ impl Journal {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The removed entries. The lock is not held across an await.
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The sealer's cursor. The lock is not held across an await.
+    pub(super) fn cursor(&self) -> MutexGuard<'_, Cursor> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The numbers of the entries that a commit has. No state of the journal is read while it is held.
+pub(super) struct Numbered<'a> {
+    _gate: RwLockReadGuard<'a, ()>,
+    entries: Range<u64>,
+    versions: u64,
+    expires_at: Option<UnixMillis>,
+}
+
 impl Journal {
-    /// Adds the journal's entries to some writes. The returned guard is held until these are
-    /// written.
+    /// Adds the journal's entries to some writes. What is returned is held until these are written.
     pub(super) async fn tell(
         &self,
         items: &[Item],
         end: Option<UnixMillis>,
         now: UnixMillis,
         writes: &mut Vec<Write>,
-    ) -> RwLockReadGuard<'_, ()> {
-        let guard = self.gate.read().await;
-        if end.is_some_and(|end| end > now) {
-            self.add(items, end, writes);
+    ) -> Numbered<'_> {
+        let gate = self.gate.read().await;
+        let is_kept = end.is_some_and(|end| end > now);
+        let items = if is_kept { items } else { &[] };
+        Numbered {
+            _gate: gate,
+            entries: self.add(items, end, writes),
+            versions: items.len() as u64,
+            expires_at: end.map(expiry),
         }
-        guard
+    }
+
+    /// Gives the numbers back of a commit that was refused. If others were given since, empty
+    /// entries take them, so that no reader misses one.
+    pub(super) async fn take_back(
+        &self,
+        store: &EmbeddedStore,
+        refused: Numbered<'_>,
+        why: &WriteError,
+    ) {
+        let Range { start, end } = refused.entries;
+        if start == end || matches!(why, WriteError::Fault(Fault::Unknown(_))) {
+            return;
+        }
+        self.count_less(refused.versions);
+        let order = Ordering::Relaxed;
+        if self.next.compare_exchange(end, start, order, order).is_ok() {
+            return;
+        }
+        let empty = (start..end).map(|number| {
+            let mut record = NewRecord::new(json::<[Item]>(&[]));
+            record.expires_at = refused.expires_at;
+            Write::put(keys::unsealed(number), record)
+        });
+        if let Err(error) = store.write_all(empty.collect()).await {
+            tracing::debug!(%error, "numbers of the feed are not used");
+        }
+    }
+
+    /// Counts fewer versions as waiting.
+    pub(super) fn count_less(&self, versions: u64) {
+        let less = |waiting: u64| Some(waiting.saturating_sub(versions));
+        // It always is something.
+        let _ = self
+            .waiting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Notes that an event was deleted here, and that sealed files may have versions of it.
@@ -128,16 +182,30 @@ impl Journal {
         Write::put(keys::unerased(id), record)
     }
 
-    pub(super) fn add(&self, items: &[Item], end: Option<UnixMillis>, writes: &mut Vec<Write>) {
+    /// Adds entries with these items, and returns their numbers.
+    pub(super) fn add(
+        &self,
+        items: &[Item],
+        end: Option<UnixMillis>,
+        writes: &mut Vec<Write>,
+    ) -> Range<u64> {
+        let entries = items.chunks(ENTRY_MAX);
+        let number = entries.len() as u64;
+        let start = self.next.fetch_add(number, Ordering::Relaxed);
         self.waiting
             .fetch_add(items.len() as u64, Ordering::Relaxed);
-        for items in items.chunks(ENTRY_MAX) {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
+        for (number, items) in (start..).zip(entries) {
             let mut record = NewRecord::new(json(&items));
-            record.expires_at = end.map(|end| UnixMillis(end.0.saturating_add(LONGER_MILLIS)));
+            record.expires_at = end.map(expiry);
             writes.push(Write::put(keys::unsealed(number), record));
         }
+        start..start + number
     }
+}
+
+/// When an entry expires whose versions do.
+fn expiry(end: UnixMillis) -> UnixMillis {
+    UnixMillis(end.0.saturating_add(LONGER_MILLIS))
 }
 
 impl Item {

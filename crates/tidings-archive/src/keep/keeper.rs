@@ -22,6 +22,7 @@ use tidings_store::{
 };
 use tokio::sync::Notify;
 
+pub(crate) use super::error::KeepError;
 use super::gaps;
 use super::index::index;
 use super::journal::{Item, Journal};
@@ -72,17 +73,6 @@ pub(crate) struct Unreadable {
     pub(crate) uid: String,
     /// Why it cannot be read.
     pub(crate) why: String,
-}
-
-/// Why a batch was not kept.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum KeepError {
-    /// The store could not be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The store could not be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
 }
 
 /// Counts of observations since the store was opened.
@@ -349,14 +339,19 @@ impl Keeper {
         let without = batch.without_chunks.iter().cloned();
         let chunks = self.deletes_of_chunks(without, room).await?;
         writes.extend(chunks.writes);
-        let _numbered = match &self.journal {
+        let numbered = match &self.journal {
             Some(journal) => {
                 let (now, end) = (self.clock.now(), batch.latest_end());
-                Some(journal.tell(&batch.unsealed, end, now, &mut writes).await)
+                let numbered = journal.tell(&batch.unsealed, end, now, &mut writes);
+                Some((journal, numbered.await))
             }
             None => None,
         };
-        match self.store.write_all(writes).await {
+        let written = self.store.write_all(writes).await;
+        if let (Some((journal, numbered)), Err(error)) = (numbered, &written) {
+            journal.take_back(&self.store, numbered, error).await;
+        }
+        match written {
             Ok(revisions) => {
                 self.count(batch);
                 self.delete_left(&chunks.left, &revisions).await;

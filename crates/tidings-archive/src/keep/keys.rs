@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use tidings_store::{HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
+use tidings_store::{Fault, HOUR_MILLIS, KEY_LEN_MAX, UnixMillis};
 
 /// A key between the archive's own keys and those of events: its own are less, those of events
 /// greater.
@@ -160,6 +160,9 @@ pub(crate) const UNSWEPT: &[u8] = b"\0unswept/";
 /// has at least this number. It exists if there is a journal.
 pub(crate) const SEALED: &[u8] = b"\0sealed";
 
+/// The key of the sealer's cursor in the feed. It is written right behind the mark.
+pub(crate) const FEED: &[u8] = b"\0feed";
+
 /// The key of the notes about the manifests that the store last wrote to an archive on object
 /// storage.
 pub(crate) fn commits(archive: &str) -> Bytes {
@@ -173,7 +176,7 @@ pub(crate) const COMMITS: &[u8] = b"\0commits/";
 /// storage.
 pub(crate) const CONTINUED: &[u8] = b"\0continued";
 
-/// The prefix of the entries of the journal: versions that are not sealed.
+/// The prefix of the entries of the journal.
 pub(crate) const UNSEALED: &[u8] = b"\0unsealed/";
 
 /// The key of the journal's entry with this number.
@@ -183,10 +186,15 @@ pub(crate) fn unsealed(number: u64) -> Bytes {
         .into()
 }
 
-/// The number of an entry, from its key. `None` if it is not the key of an entry.
-pub(crate) fn unsealed_number(key: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(key.strip_prefix(UNSEALED)?).ok()?;
-    u64::from_str_radix(digits, 16).ok()
+/// The number of an entry, from its key.
+pub(crate) fn unsealed_number(key: &[u8]) -> Result<u64, Fault> {
+    let digits = key.strip_prefix(UNSEALED).unwrap_or_default();
+    let number = std::str::from_utf8(digits).map(|digits| u64::from_str_radix(digits, 16));
+    let Ok(Ok(number)) = number else {
+        let key = key.escape_ascii();
+        return Err(Fault::Corrupt(format!("\"{key}\" names no entry")));
+    };
+    Ok(number)
 }
 
 /// The prefix of notes about events that were deleted here, and may still be in sealed files.

@@ -5,7 +5,10 @@ mod chunks;
 pub(crate) mod commits;
 pub(crate) mod continued;
 pub(crate) mod coverage;
+mod cursor;
 mod elder;
+mod entries;
+mod error;
 pub(crate) mod exchange;
 #[cfg(test)]
 mod exchange_tests;
@@ -19,7 +22,6 @@ pub(crate) mod journal;
 pub(crate) mod keeper;
 #[cfg(test)]
 mod keeper_tests;
-mod kept;
 pub(crate) mod keys;
 pub(crate) mod lasted;
 pub(crate) mod lives;

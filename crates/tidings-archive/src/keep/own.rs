@@ -3,7 +3,7 @@
 use tidings_store::Fault;
 
 /// The JSON of a plain value. Writing it cannot fail.
-pub(crate) fn json(value: &impl serde::Serialize) -> Vec<u8> {
+pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 

@@ -358,8 +358,16 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
         .unwrap()
         .next
         .load(Ordering::Relaxed);
-    unsealed.sealed(next).await.unwrap();
+    // The cursor moves in memory. Each attempt to store it fails.
+    let no_space = JournalError::Write(WriteError::Fault(Fault::NoSpace)).to_string();
+    for _ in 0..2 {
+        let error = unsealed.sealed(next).await.unwrap_err();
+        assert_eq!(error.to_string(), no_space);
+    }
     assert_eq!(unsealed.waiting(), Some(0));
+    let entries = ListRequest::prefix(keys::UNSEALED);
+    let entries = unsealed.keeper.store.list(entries).await.unwrap();
+    assert_eq!(entries.records, []);
     unsealed.keeper.store.close().await;
 }
 

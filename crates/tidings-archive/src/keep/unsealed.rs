@@ -1,13 +1,11 @@
 //! The versions that are yet to be sealed: a journal of where each of them is, written in the same
 //! commit as the version itself.
 //!
-//! Invariants: an entry exists until the sealer reports that everything up to it is sealed, or
-//! until its versions expire. The numbers of entries only grow, also over restarts. When entries up
-//! to a number are read, none before it can still be added. Once a cluster was sealed, it always
-//! has a journal, whether or not it is being sealed, so that no version is skipped. A reader of
-//! waiting entries never gets a part from which entries were removed. The exception is the entries
-//! of the last seal, which stay known (`kept`): these are returned if all of their versions still
-//! exist.
+//! Invariants: an entry exists until the seal after the one that sealed it (`cursor`), or until its
+//! versions expire. The numbers of entries only grow, also over restarts. When entries up to a
+//! number are read, none before it can still be added. Once a cluster was sealed, it always has a
+//! journal, whether or not it is being sealed, so that no version is skipped. A reader gets either
+//! all entries of a range or none. It gets sealed entries only with all of their versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,26 +14,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidings_history::{Gap, Version};
-use tidings_store::{
-    Expected, Fault, ListRequest, NewRecord, ReadError, Record as Stored, Store, UnixMillis,
-    WRITES_MAX, Write, WriteError,
-};
+use tidings_store::{ListRequest, ReadError, Store, UnixMillis, WRITES_MAX, WriteError};
 
 use super::coverage::positions;
+use super::cursor::{Cursor, LastStored};
+use super::entries::{count, entries, items};
 use super::gaps;
 use super::journal::{ANY_EPOCH, Item, Journal, NotSealed};
 use super::keeper::{KeepError, Keeper};
-use super::kept::{Entry, Kept};
 use super::keys;
-use super::own::{json, parse};
+use super::own::parse;
 use super::position::Position;
 use crate::version::record::Record;
 
 /// Number of events that are put into a new journal at once.
 const PAGE: usize = 100;
-/// Number of entries that are read at once.
-const ENTRIES_READ: usize = 500;
-
 /// Versions to be sealed together.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
@@ -63,47 +56,42 @@ impl Journal {
             return Ok(None);
         }
         let Some(mark) = mark else {
-            let journal = Self::new(0);
+            // Entries of an earlier attempt are not sealed.
+            let (_, end) = count(&keeper.store, 0, u64::MAX).await?;
+            let journal = Self::new(end, Cursor::at(end), 0);
             journal.enlist(keeper).await?;
             return Ok(Some(journal));
         };
         // What was given to be sealed before the process ended may be sealed.
-        let mut journal = Self::new(parse(&mark.value).map_err(ReadError::Fault)?);
-        journal.count(keeper).await?;
+        let given = parse(&mark.value).map_err(ReadError::Fault)?;
+        let stored = keeper.store.get(Bytes::from_static(keys::FEED)).await?;
+        let stored = stored.map(|stored| Cursor::read(&stored, mark.revision));
+        let cursor = if let Some(cursor) = stored.transpose()?.flatten() {
+            cursor
+        } else {
+            // Another program sealed, and deleted what it sealed: it may be any of these entries.
+            let first = entries(&keeper.store, None).await?;
+            Cursor::at(first.first().map_or(given, |(number, _)| *number))
+        };
+        let (waiting, end) = count(&keeper.store, cursor.sealed, u64::MAX).await?;
+        let journal = Self::new(end.max(given), cursor, given);
+        journal.waiting.store(waiting, Ordering::Relaxed);
         Ok(Some(journal))
-    }
-
-    /// Counts the versions that wait.
-    async fn count(&mut self, keeper: &Keeper) -> Result<(), ReadError> {
-        let mut after = None;
-        loop {
-            let page = entries(keeper, after).await?;
-            let Some((number, last)) = page.last() else {
-                return Ok(());
-            };
-            let next = number.saturating_add(1);
-            *self.next.get_mut() = next.max(*self.next.get_mut());
-            for (_, entry) in &page {
-                *self.waiting.get_mut() += items(&entry.value)?.len() as u64;
-            }
-            after = Some(last.key.clone());
-        }
     }
 
     /// Puts everything that is kept into the journal again, after its mark was removed.
     pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let next = self.next.load(Ordering::Relaxed);
-        *self.kept() = Kept::new(next);
+        *self.cursor() = Cursor::at(next);
         self.waiting.store(0, Ordering::Relaxed);
         self.enlist(keeper).await
     }
 
     /// Puts everything that is kept into the journal. The mark is written last. Until then this is
-    /// begun again, over the entries that exist.
+    /// begun again, behind the entries that exist.
     async fn enlist(&self, keeper: &Keeper) -> Result<(), KeepError> {
-        let first = self.next.load(Ordering::Relaxed);
-        let begun = Bytes::from_static(keys::UNSEALED);
-        keeper.delete_below(&begun).await?;
+        let first = self.cursor().sealed;
+        *self.stored.lock().await = LastStored::of(first);
         let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
         loop {
             let request = ListRequest::default().after(after).limit(PAGE);
@@ -124,9 +112,8 @@ impl Journal {
                 }
             }
         }
-        let mark = Write::put(keys::SEALED, NewRecord::new(json(&first)));
-        keeper.store.write_all(vec![mark]).await?;
-        Ok(())
+        self.store(&keeper.store, first).await?;
+        self.trim(&keeper.store).await
     }
 }
 
@@ -150,6 +137,15 @@ pub enum JournalError {
     },
 }
 
+impl From<KeepError> for JournalError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Read(error) => error.into(),
+            KeepError::Write(error) => error.into(),
+        }
+    }
+}
+
 /// A state of the journal, between two commits.
 struct Cut {
     /// The positions of the cluster by namespaces.
@@ -162,30 +158,14 @@ struct Cut {
 }
 
 /// A part that is being filled.
+#[derive(Default)]
 struct Filling {
     part: Part,
     /// Number of items in the part's entries.
     items: u64,
-    /// The part's entries, if all of their versions still exist.
-    read: Vec<Entry>,
     bytes: usize,
-    /// The part has no entry from this number on.
-    to: u64,
-    /// The part has no further entries once its versions have this number of bytes.
-    bytes_max: usize,
-}
-
-impl Filling {
-    fn new(to: u64, bytes_max: usize) -> Self {
-        Self {
-            part: Part::default(),
-            items: 0,
-            read: Vec::new(),
-            bytes: 0,
-            to,
-            bytes_max,
-        }
-    }
+    /// Number of the part's sealed entries of which all versions still exist.
+    whole: u64,
 }
 
 /// The versions of a cluster that are yet to be sealed.
@@ -245,14 +225,11 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
+        let from = journal.cursor().sealed;
         let cut = self.cut(journal).await?;
-        let mut filling = Filling::new(cut.end, bytes_max);
-        self.fill_from(0, &mut filling).await?;
+        let filling = self.fill(from, cut.end, 0, bytes_max).await?;
         let Filling {
-            mut part,
-            items,
-            read,
-            ..
+            mut part, items, ..
         } = filling;
         if part.through == cut.end {
             part.positions = self.positions(cut.positions);
@@ -269,19 +246,7 @@ impl Unsealed {
         }
         // This is written before anything reports them as sealed. So their numbers are not used
         // again, even if they expire before they are removed.
-        if self.given().await? < part.through {
-            let mark = NewRecord::new(json(&part.through));
-            self.keeper
-                .store
-                .write_all(vec![Write::put(keys::SEALED, mark)])
-                .await?;
-        }
-        let mut kept = journal.kept();
-        if part.gone == 0 {
-            kept.give(read, part.through);
-        } else {
-            kept.give_none();
-        }
+        journal.store(&self.keeper.store, part.through).await?;
         Ok(Some(part))
     }
 
@@ -306,19 +271,18 @@ impl Unsealed {
         self.keeper.store.confirmed()
     }
 
-    /// Returns the first entry that the journal still has. Earlier ones are sealed, or belong to
-    /// another store. Zero if the cluster was never sealed.
+    /// Returns the first entry that is not known to be sealed. Earlier ones are sealed, or belong
+    /// to another store. Zero if the cluster was never sealed.
     pub fn first(&self) -> u64 {
         let journal = self.keeper.journal.as_ref();
-        journal.map_or(0, |journal| journal.kept().taken_out())
+        journal.map_or(0, |journal| journal.cursor().sealed)
     }
 
     /// Returns the versions of the entries from a number on, up to a number of bytes, and before
-    /// `to` if that is given. Nothing is changed. `None` if some of the entries may have been
-    /// removed, because they are sealed, or if the cluster was never sealed. Of the entries that
-    /// the last seal removed, the last four MiB stay known until the next seal removes some or the
-    /// process ends, as long as none of their versions expires or is deleted. If the journal ends
-    /// before the number, [`Part::through`] is less than it.
+    /// `to` if that is given. Nothing is changed. `None` if some of the entries are sealed and were
+    /// removed, or if the cluster was never sealed. The entries of the last seal stay until the
+    /// next one. They are not returned once one of their versions expired or was deleted. If the
+    /// journal ends before the number, [`Part::through`] is less than it.
     ///
     /// # Errors
     /// Errors of the store.
@@ -331,32 +295,32 @@ impl Unsealed {
         let Some(journal) = &self.keeper.journal else {
             return Ok(None);
         };
-        let since = journal.kept().since(from);
-        let Some((kept, rest)) = since else {
+        let before = *journal.cursor();
+        if from < before.first {
             return Ok(None);
-        };
+        }
+        // What files may have is told with each version, or not at all.
+        let sealed = before.sealed.max(journal.maybe_sealed);
         let cut = self.cut(journal).await?;
         let until = to.map_or(cut.end, |to| to.min(cut.end));
-        let mut filling = Filling::new(until, bytes_max);
-        let has_room = self.fill(kept, &mut filling).await?;
-        if filling.part.gone > 0 {
-            // The sealed files have these versions, and this part would have fewer.
-            return Ok(None);
-        }
-        if has_room {
-            self.fill_from(rest, &mut filling).await?;
-        }
-        let mut part = filling.part;
+        let filling = self.fill(from, until, sealed, bytes_max).await?;
+        let Filling {
+            mut part, whole, ..
+        } = filling;
         if part.is_whole {
             part.through = until;
+        }
+        if whole < part.through.min(sealed).saturating_sub(from) {
+            return Ok(None);
         }
         if part.through == cut.end {
             part.positions = self.positions(cut.positions);
             part.gaps = cut.gaps;
         }
-        // Removed entries are noted before they are removed, so this check is certain.
-        let is_there = journal.kept().had_all(rest, until);
-        Ok(is_there.then_some(part))
+        // The cursor moves before entries are removed, so this check is certain.
+        let now = *journal.cursor();
+        let is_sealed = now.sealed > from.max(sealed) && until > from.max(sealed);
+        Ok((from >= now.first && !is_sealed).then_some(part))
     }
 
     /// Reads the state of the journal. Nothing is committed meanwhile: everything up to the
@@ -371,50 +335,42 @@ impl Unsealed {
         })
     }
 
-    /// Adds the journal's entries from a number on to a part, as many as it may have.
-    async fn fill_from(&self, from: u64, filling: &mut Filling) -> Result<(), JournalError> {
+    /// Fills a part with the entries from a number on and before `to`, up to a number of bytes.
+    /// Entries before `sealed` are sealed.
+    async fn fill(
+        &self,
+        from: u64,
+        to: u64,
+        sealed: u64,
+        bytes_max: usize,
+    ) -> Result<Filling, JournalError> {
+        let mut filling = Filling::default();
         let mut after = from.checked_sub(1).map(keys::unsealed);
         loop {
-            let page = entries(&self.keeper, after).await?;
+            let page = entries(&self.keeper.store, after).await?;
             let Some((_, last)) = page.last() else {
                 filling.part.is_whole = true;
-                return Ok(());
+                return Ok(filling);
             };
             after = Some(last.key.clone());
-            let page = page.into_iter().map(|(number, found)| Entry {
-                number,
-                items: found.value,
-            });
-            if !self.fill(page.collect(), filling).await? {
-                return Ok(());
+            for (number, entry) in page {
+                if number >= to {
+                    filling.part.is_whole = true;
+                    return Ok(filling);
+                }
+                if filling.bytes >= bytes_max {
+                    return Ok(filling);
+                }
+                let items = items(&entry.value)?;
+                filling.items += items.len() as u64;
+                for (item, count) in together(items) {
+                    let bytes = self.read(&item, count, &mut filling.part).await?;
+                    filling.bytes += bytes;
+                }
+                filling.part.through = number + 1;
+                filling.whole += u64::from(number < sealed && filling.part.gone == 0);
             }
         }
-    }
-
-    /// Adds entries to a part, as many as it may have. Returns whether more may follow.
-    async fn fill(&self, entries: Vec<Entry>, filling: &mut Filling) -> Result<bool, JournalError> {
-        for entry in entries {
-            if entry.number >= filling.to {
-                filling.part.is_whole = true;
-                return Ok(false);
-            }
-            if filling.bytes >= filling.bytes_max {
-                return Ok(false);
-            }
-            let items = items(&entry.items)?;
-            filling.items += items.len() as u64;
-            for (item, count) in together(items) {
-                let bytes = self.read(&item, count, &mut filling.part).await?;
-                filling.bytes += bytes;
-            }
-            filling.part.through = entry.number + 1;
-            if filling.part.gone == 0 {
-                filling.read.push(entry);
-            } else {
-                filling.read.clear();
-            }
-        }
-        Ok(true)
     }
 
     /// Reads the versions of an item that stands for a number of items. Returns how many bytes they
@@ -482,12 +438,12 @@ impl Unsealed {
         Ok(None)
     }
 
-    /// Notes that everything before a number is sealed, and removes it. It is still returned to
-    /// readers that ask from an earlier number: see [`Self::waiting_from`]. A seal calls this for
-    /// each part, and at its beginning for all that was sealed before.
+    /// Moves the sealer's cursor: everything before a number is sealed. A seal calls this for each
+    /// part, and at its beginning for all that was sealed before. The entries of this seal stay
+    /// until the next one moves the cursor; entries of former seals are removed.
     ///
     /// # Errors
-    /// Errors of the store. Nothing is removed if there were never such entries.
+    /// Errors of the store. The cursor stays if there were never such entries.
     pub async fn sealed(&self, through: u64) -> Result<(), JournalError> {
         let Some(journal) = &self.keeper.journal else {
             return Ok(());
@@ -496,54 +452,8 @@ impl Unsealed {
         if through > given {
             return Err(JournalError::NotGiven { through, given });
         }
-        journal.kept().take_out(through);
-        loop {
-            let page = entries(&self.keeper, None).await?;
-            let sealed = page.iter().filter(|(number, _)| *number < through);
-            let mut writes = Vec::new();
-            let mut versions = 0;
-            for (_, entry) in sealed {
-                versions += items(&entry.value)?.len() as u64;
-                let expected = Expected::At(entry.revision);
-                writes.push(Write::delete(entry.key.clone()).expecting(expected));
-            }
-            if writes.is_empty() {
-                return Ok(());
-            }
-            match self.keeper.store.write_all(writes).await {
-                Ok(_) => {
-                    let less = |waiting: u64| Some(waiting.saturating_sub(versions));
-                    // Subtracting always succeeds, since the function always returns a value.
-                    let _ =
-                        journal
-                            .waiting
-                            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-                }
-                // One of the entries expired.
-                Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(journal.advance(&self.keeper.store, through).await?)
     }
-}
-
-/// Reads the first entries, or those after a key, each with its number.
-async fn entries(keeper: &Keeper, after: Option<Bytes>) -> Result<Vec<(u64, Stored)>, ReadError> {
-    let mut request = ListRequest::prefix(keys::UNSEALED).limit(ENTRIES_READ);
-    request.after = after;
-    let found = keeper.store.list(request).await?.records.into_iter();
-    let numbered = found.map(|entry| {
-        let number = keys::unsealed_number(&entry.key).ok_or_else(|| {
-            let key = entry.key.escape_ascii();
-            Fault::Corrupt(format!("no entry of the feed has the key {key}"))
-        })?;
-        Ok((number, entry))
-    });
-    numbered.collect()
-}
-
-fn items(value: &[u8]) -> Result<Vec<Item>, ReadError> {
-    Ok(parse(value)?)
 }
 
 /// Joins items of the same record, so that each record is read once. Returns them with the number

@@ -2,25 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
+use tidings_history::Version;
 use tidings_store::clock::ManualClock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{NewRecord, Store, UnixMillis, Write};
-use tidings_testing::copy_folder;
+use tidings_store::{
+    Expected, Index, ListRequest, NewRecord, Store, UnixMillis, Write, WriteError,
+};
+use tidings_testing::{copy_folder, unpack_folder};
 
 use super::commits::Commit;
 use super::continued::{self, Continued, Continues};
-use super::journal::Journal;
-use super::keeper::{Keeper, Observation, With};
+use super::cursor::Cursor;
+use super::journal::{Item, Journal};
+use super::keeper::{Batch, Keeper, Observation, Tries, With};
 use super::keys;
 use super::position::Position;
 use super::sealed_before::SealedBefore;
 use super::unsealed::Unsealed;
+use crate::version::record::Record;
 
 const START: i64 = 1_700_000_000_000;
 const EVENTS: u8 = 4;
@@ -33,6 +39,10 @@ enum Step {
     /// Seals what waits up to a number of bytes. The process may end before the entries are
     /// removed.
     Seal { bytes: usize, is_killed: bool },
+    /// Fails to seal what waits, after it was read.
+    Fail { bytes: usize },
+    /// Another program opens the store, which knows no cursor: see [`World::use_formerly`].
+    Former { bytes: usize, seal: Formerly },
     /// Reads what waits, up to a number of bytes at a time, by a reader that knows what was sealed
     /// when it last looked.
     Read { bytes: usize },
@@ -47,11 +57,33 @@ enum Step {
     Restore { copy: usize, is_listed: bool },
 }
 
+/// How far a former program's seal gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Formerly {
+    /// It seals nothing.
+    No,
+    /// It reads what waits, and cannot write it.
+    Fails,
+    /// It is killed before it removes entries.
+    IsKilled,
+    Seals,
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => prop::collection::vec((0..EVENTS, 0..2_u8), 1..60).prop_map(Step::Observe),
         2 => (0..20_000_usize, any::<bool>())
             .prop_map(|(bytes, is_killed)| Step::Seal { bytes, is_killed }),
+        1 => (0..20_000_usize).prop_map(|bytes| Step::Fail { bytes }),
+        1 => (0..20_000_usize, 0..4_u8).prop_map(|(bytes, seal)| Step::Former {
+            bytes,
+            seal: [
+                Formerly::No,
+                Formerly::Fails,
+                Formerly::IsKilled,
+                Formerly::Seals
+            ][usize::from(seal)],
+        }),
         2 => (1..20_000_usize).prop_map(|bytes| Step::Read { bytes }),
         1 => any::<bool>().prop_map(|seal| Step::Open { seal }),
         1 => any::<bool>().prop_map(|is_listed| Step::Lose { is_listed }),
@@ -157,6 +189,8 @@ impl World {
                 self.observe(&new).await;
             }
             Step::Seal { bytes, is_killed } => self.seal(*bytes, *is_killed).await,
+            Step::Fail { bytes } => drop(self.unsealed().next(*bytes).await.unwrap()),
+            Step::Former { bytes, seal } => self.use_formerly(*bytes, *seal).await,
             Step::Read { bytes } => self.read(*bytes).await,
             Step::Open { seal } => self.reopen(*seal).await,
             Step::Lose { is_listed } => self.lose(None, *is_listed).await,
@@ -267,10 +301,56 @@ impl World {
         self.observe(&versions).await;
     }
 
-    async fn seal(&mut self, bytes: usize, is_killed: bool) {
-        let unsealed = Unsealed {
+    fn unsealed(&self) -> Unsealed {
+        Unsealed {
             keeper: Arc::clone(&self.keeper),
+        }
+    }
+
+    /// Does what a program did that knew no cursor. It read all entries, and deleted them as soon
+    /// as they were sealed. It wrote the mark alone.
+    async fn use_formerly(&mut self, bytes: usize, seal: Formerly) {
+        let store = Arc::clone(&self.keeper.store);
+        let delete = async |through: u64| {
+            let request = ListRequest::prefix(keys::UNSEALED);
+            for entry in store.list(request).await.unwrap().records {
+                if keys::unsealed_number(&entry.key).unwrap() < through {
+                    store.delete(entry.key, None).await.unwrap();
+                }
+            }
         };
+        let mark = store.get(Bytes::from_static(keys::SEALED)).await.unwrap();
+        if seal != Formerly::No && mark.is_some() {
+            delete(self.through).await;
+            *self.keeper.journal.as_ref().unwrap().cursor() = Cursor::at(self.through);
+            let part = self.unsealed().next(bytes).await.unwrap();
+            if let Some(part) = part {
+                let mark = NewRecord::new(part.through.to_string());
+                let mark = Write::put(keys::SEALED, mark);
+                store.write_all(vec![mark]).await.unwrap();
+                if seal != Formerly::Fails {
+                    let versions = part.versions.iter().map(|version| version.number);
+                    self.sealed.extend(versions);
+                    self.through = part.through;
+                    if !part.positions.is_empty() {
+                        self.positions = part.positions;
+                    }
+                }
+                if seal == Formerly::Seals {
+                    delete(self.through).await;
+                }
+            }
+        }
+        if seal == Formerly::No {
+            // A folder that it wrote has none.
+            let _ = store.delete(Bytes::from_static(keys::FEED), None).await;
+        }
+        drop(store);
+        self.reopen(true).await;
+    }
+
+    async fn seal(&mut self, bytes: usize, is_killed: bool) {
+        let unsealed = self.unsealed();
         unsealed.sealed(self.through).await.unwrap();
         let Some(part) = unsealed.next(bytes).await.unwrap() else {
             return;
@@ -474,9 +554,153 @@ async fn what_the_last_seal_took_is_told_until_the_next_one() {
     };
     assert_eq!(unsealed.waiting(), Some(0));
     drop(unsealed);
+    // Nor are they forgotten, or counted, when the process ends.
     world.reopen(true).await;
+    let keeper = Arc::clone(&world.keeper);
+    assert_eq!(Unsealed { keeper }.waiting(), Some(0));
+    assert_eq!(told(&world, 1).await, None);
+    assert_eq!(told(&world, 2).await, Some((vec![3], 3)));
+    world.step(&observe()).await;
+    assert_eq!(told(&world, 2).await, Some((vec![3, 4], 4)));
+    world.step(&seal(false)).await;
     assert_eq!(told(&world, 2).await, None);
-    assert_eq!(told(&world, 3).await, Some((vec![], 3)));
+    assert_eq!(told(&world, 3).await, Some((vec![4], 4)));
+    assert_eq!(world.sealed, [1, 2, 3, 4]);
+    world.keeper.store.close().await;
+}
+
+/// A former program read versions, and could not seal them before the process ended. It noted no
+/// cursor.
+#[tokio::test]
+async fn what_a_former_program_did_not_seal_is_sealed() {
+    let packed = include_bytes!("../../tests/formats/feed-1.bin");
+    let mut world = World::new().await;
+    world.keeper.store.close().await;
+    world.folder = temporary();
+    unpack_folder(packed, world.folder.path());
+    world.reopen(true).await;
+    // One version is sealed, three were read, and one waits.
+    let unsealed = world.unsealed();
+    assert_eq!(unsealed.waiting(), Some(4));
+    unsealed.sealed(1).await.unwrap();
+    let part = unsealed.next(usize::MAX).await.unwrap().unwrap();
+    let mut numbers: Vec<_> = part.versions.iter().map(|it| it.number).collect();
+    numbers.sort_unstable();
+    assert_eq!((numbers, part.gone, part.through), (vec![2, 3, 4, 5], 0, 4));
+    // They may be sealed, and are told with all of their versions.
+    assert_eq!(told(&world, 0).await, None);
+    let (mut versions, through) = told(&world, 1).await.unwrap();
+    versions.sort_unstable();
+    assert_eq!((versions, through), (vec![2, 3, 4, 5], 4));
+    unsealed.sealed(4).await.unwrap();
+    drop(unsealed);
+    world.reopen(true).await;
+    assert_eq!(world.unsealed().waiting(), Some(0));
+    world.keeper.store.close().await;
+}
+
+/// The process ended before it noted what it sealed, or a former program sealed it.
+#[tokio::test]
+async fn what_may_be_sealed_is_told_with_each_version_or_not() {
+    for formerly in [false, true] {
+        let mut world = World::new().await;
+        world.reopen(true).await;
+        world.step(&observe()).await;
+        world.step(&Step::Observe(vec![(1, 0)])).await;
+        if formerly {
+            let (bytes, seal) = (usize::MAX, Formerly::Seals);
+            world.step(&Step::Former { bytes, seal }).await;
+            assert_eq!(told(&world, 0).await, None);
+            assert_eq!(told(&world, 2).await, Some((vec![], 2)));
+        } else {
+            world.step(&seal(true)).await;
+            world.reopen(true).await;
+            assert_eq!(told(&world, 0).await, Some((vec![1, 2], 2)));
+            let key = keys::event("shop", "event-0");
+            world.keeper.forget(key, None).await.unwrap();
+            assert_eq!(told(&world, 0).await, None);
+        }
+        world.keeper.store.close().await;
+    }
+}
+
+/// The numbers begin again at zero, behind which the stored cursor would hide entries.
+#[tokio::test]
+async fn a_cursor_is_not_believed_after_a_former_program_began_anew() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    for _ in 0..3 {
+        world.step(&observe()).await;
+        world.step(&seal(false)).await;
+    }
+    let store = Arc::clone(&world.keeper.store);
+    let entry = store.list(ListRequest::prefix(keys::UNSEALED)).await;
+    let entry = entry.unwrap().records.remove(0);
+    store.delete(entry.key, None).await.unwrap();
+    let mark = NewRecord::new("3");
+    let again = NewRecord::new(entry.value);
+    let writes = vec![
+        Write::put(keys::unsealed(0), again),
+        Write::put(keys::SEALED, mark),
+    ];
+    store.write_all(writes).await.unwrap();
+    drop(store);
+    world.reopen(true).await;
+    let part = world.unsealed().next(usize::MAX).await.unwrap().unwrap();
+    assert_eq!(part.versions.len(), 1);
+    world.keeper.store.close().await;
+}
+
+/// Numbers that have no entry would be taken for entries that are missing.
+#[tokio::test]
+async fn a_refused_commit_takes_no_number() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    let (keeper, item) = (Arc::clone(&world.keeper), |number| {
+        let (key, uid) = ("shop/event-0".to_owned(), "uid-0-0".to_owned());
+        Item(key, uid, 0, 0, number, number)
+    });
+    let journal = keeper.journal.as_ref().unwrap();
+    let (now, refused) = (UnixMillis(START), WriteError::NotFound);
+    let end = Some(UnixMillis(START + 1000));
+    for is_followed in [false, true] {
+        let before = journal.next.load(Ordering::Relaxed);
+        let mut writes = Vec::new();
+        let items = [item(7), item(8)];
+        let one = journal.tell(&items, end, now, &mut writes).await;
+        if is_followed {
+            let mut writes = Vec::new();
+            drop(journal.tell(&[item(1)], end, now, &mut writes).await);
+            keeper.store.write_all(writes).await.unwrap();
+        }
+        journal.take_back(&keeper.store, one, &refused).await;
+        let taken = if is_followed { 2 } else { 0 };
+        assert_eq!(journal.next.load(Ordering::Relaxed), before + taken);
+    }
+    assert_eq!(world.unsealed().waiting(), Some(2));
+    let number = journal.next.load(Ordering::Relaxed);
+    world.step(&seal(false)).await;
+    // Numbers 0 and 2 name the version, and 1 none.
+    assert_eq!(told(&world, 0).await, Some((vec![1, 1], number)));
+    // A commit that another writer forestalls.
+    let mut batch = Batch::default();
+    let record = Record::new(Version {
+        uid: "uid-9".into(),
+        epoch: 0,
+        number: 9,
+        observed_at: now,
+        event: Bytes::new(),
+    });
+    let key = keys::event("shop", "event-9");
+    let slot = keeper.slot(&key, &mut batch).await.unwrap();
+    slot.change(record, Index::default(), UnixMillis(START + 1000));
+    batch.unsealed.push(item(9));
+    let stale = Write::put(key, NewRecord::new("")).expecting(Expected::At(u64::MAX));
+    let mut tries = Tries::default();
+    let committed = keeper.commit(&batch, vec![stale], &mut tries).await;
+    assert!(!committed.unwrap());
+    assert_eq!(journal.next.load(Ordering::Relaxed), number);
     world.keeper.store.close().await;
 }
 

@@ -1,0 +1,108 @@
+//! The sealer's cursor in the feed: which entries are sealed, and which of these are still there.
+//!
+//! Invariants: entries from `first` on are there unless they expired, and those before `sealed` are
+//! sealed. Only entries before both are deleted, and the cursor moves in memory before that. So a
+//! reader never takes a deleted entry for one that never was. The cursor is stored right behind the
+//! mark `sealed`, in the same commit. If the mark was written without it, another program used the
+//! folder, and the stored cursor is not believed.
+
+use serde::{Deserialize, Serialize};
+use tidings_store::{Fault, ReadError, Record, Revision};
+
+use super::own::parse;
+
+/// The form of the stored cursor.
+const FORM: u32 = 1;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    /// Entries before this one may be deleted, if they are sealed.
+    pub(super) first: u64,
+    /// Entries before this one are sealed.
+    pub(super) sealed: u64,
+    /// Whether a seal is under way that moved the cursor.
+    is_moving: bool,
+}
+
+/// What is stored of the feed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    form: u32,
+    sealer: StoredCursor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredCursor {
+    first: u64,
+    through: u64,
+}
+
+impl Cursor {
+    /// The cursor of a feed whose entries begin at a number.
+    pub(super) fn at(number: u64) -> Self {
+        Self {
+            first: number,
+            sealed: number,
+            is_moving: false,
+        }
+    }
+
+    /// Reads the stored cursor; `None` if it was not written with the present mark.
+    pub(super) fn read(stored: &Record, mark: Revision) -> Result<Option<Self>, ReadError> {
+        let Stored { form, sealer } = parse(&stored.value)?;
+        if form != FORM {
+            let what = format!("the feed has the form {form}, known is {FORM}");
+            return Err(Fault::Corrupt(what).into());
+        }
+        let cursor = Self {
+            sealed: sealer.through,
+            ..Self::at(sealer.first)
+        };
+        Ok((stored.revision == mark + 1).then_some(cursor))
+    }
+
+    /// Returns the form in which it is stored.
+    pub(super) fn stored(self) -> Stored {
+        let sealer = StoredCursor {
+            first: self.first,
+            through: self.sealed,
+        };
+        Stored { form: FORM, sealer }
+    }
+
+    /// Everything in front of a number is sealed. A number that is no further ends a seal: what it
+    /// sealed is deleted by the next one that moves the cursor.
+    pub(super) fn advance(&mut self, through: u64) {
+        if through <= self.sealed {
+            self.is_moving = false;
+            return;
+        }
+        if !self.is_moving {
+            self.first = self.first.max(self.sealed);
+        }
+        self.sealed = through;
+        self.is_moving = true;
+    }
+
+    /// Entries before this one are deleted.
+    pub(super) fn floor(self) -> u64 {
+        self.first.min(self.sealed)
+    }
+}
+
+/// The mark and the cursor as they were stored last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastStored {
+    /// Numbers of entries before this one are not used again.
+    pub(super) mark: u64,
+    /// `None` before this process stored it.
+    pub(super) cursor: Option<Stored>,
+}
+
+impl LastStored {
+    /// The state after a mark was read.
+    pub(super) fn of(mark: u64) -> Self {
+        Self { mark, cursor: None }
+    }
+}
