@@ -1,5 +1,6 @@
 //! `tidings rbac`: its permissions are sufficient for their purpose, and all are necessary.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -215,6 +216,44 @@ async fn an_import_that_is_not_allowed_says_what_is_needed() {
     assert!(said.contains("hint: tidings rbac import prints"), "{said}");
 }
 
+/// What is applied for one subject must not replace what was applied for another.
+#[test]
+fn no_two_subjects_share_a_binding() {
+    let subjects = [
+        ["--service-account", "tidings:reader"],
+        ["--service-account", "a-b:c"],
+        ["--service-account", "a:b-c"],
+        ["--service-account", "user:ann"],
+        ["--service-account", "user-ann:x"],
+        ["--user", "ann"],
+        ["--user", "tidings-reader"],
+        ["--user", "https://login.example.org/ann"],
+        ["--user", "https:~2f~2flogin.example.org~2fann"],
+        ["--user", "100%"],
+        ["--group", "ann"],
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("roles.yaml");
+    let printed = |arguments: &[&str]| {
+        let ran = run(&[&["rbac", "events"], arguments].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        std::fs::write(&file, &ran.stdout).unwrap();
+        documents(&file)
+    };
+    let name = |binding: &Value| binding["metadata"]["name"].as_str().unwrap().to_owned();
+
+    let all = printed(subjects.as_flattened());
+    assert_eq!(all.len(), 1 + subjects.len());
+    let names: BTreeSet<String> = all[1..].iter().map(name).collect();
+    assert_eq!(names.len(), subjects.len(), "{names:?}");
+    assert!(names.contains("tidings-events-tidings-reader"), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(['/', '%'])));
+    // Alone, each has the same role and binding.
+    for (number, subject) in subjects.iter().enumerate() {
+        assert_eq!(printed(subject), [all[0].clone(), all[number + 1].clone()]);
+    }
+}
+
 #[test]
 fn roles_and_bindings() {
     let ran = run(&[
@@ -237,10 +276,15 @@ fn roles_and_bindings() {
          ---\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: RoleBinding\n\
-         metadata:\n  name: tidings-record\n  namespace: shop\n\
+         metadata:\n  name: tidings-record-shop-web\n  namespace: shop\n\
          roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: Role\n  name: tidings-record\n\
          subjects:\n- kind: ServiceAccount\n  name: web\n  namespace: shop\n\
-         - apiGroup: rbac.authorization.k8s.io\n  kind: Group\n  name: developers\n"
+         ---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\n\
+         kind: RoleBinding\n\
+         metadata:\n  name: tidings-record-group:developers\n  namespace: shop\n\
+         roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: Role\n  name: tidings-record\n\
+         subjects:\n- apiGroup: rbac.authorization.k8s.io\n  kind: Group\n  name: developers\n"
     );
     for (arguments, said) in [
         (
@@ -263,6 +307,7 @@ fn roles_and_bindings() {
             &["rbac", "events", "--name", ".."],
             "expected the name of a role",
         ),
+        (&["rbac", "events", "--user="], "a value is required"),
         (
             &["rbac", "events", "--name="],
             "expected the name of a role",

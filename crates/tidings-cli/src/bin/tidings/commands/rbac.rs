@@ -13,11 +13,12 @@ use super::terminal::output;
 /// Print exactly the permissions that a use needs, for kubectl apply.
 ///
 /// Prints a Role if a namespace is given, otherwise a ClusterRole; with --service-account, --user
-/// or --group also its binding.
+/// or --group also a binding for each of them. A binding is named by the role and its subject, so
+/// that one applied for a colleague leaves those of others as they are.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   tidings rbac record -n shop --service-account shop:web-controller | kubectl apply -f -
-  tidings rbac tree --group developers
+  tidings rbac tree --group developers --user ann
   kubectl auth can-i list events --as system:serviceaccount:shop:web-controller
 
 Exit codes:
@@ -34,15 +35,15 @@ pub(crate) struct Args {
     /// Name of the role
     #[arg(long, value_name = "NAME", value_parser = role_name)]
     name: Option<String>,
-    /// Service account to bind the role to
+    /// Service account to bind the role to; may be repeated
     #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
-    service_account: Option<(String, String)>,
-    /// User to bind the role to
-    #[arg(long, value_name = "NAME")]
-    user: Option<String>,
-    /// Group to bind the role to
-    #[arg(long, value_name = "NAME")]
-    group: Option<String>,
+    service_account: Vec<(String, String)>,
+    /// User to bind the role to; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    user: Vec<String>,
+    /// Group to bind the role to; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    group: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -220,25 +221,43 @@ fn objects(args: &Args) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })];
-    let subjects = subjects(args);
-    if !subjects.is_empty() {
-        objects.push(json!({
+    objects.extend(subjects(args).into_iter().map(|(subject, object)| {
+        let mut metadata = metadata.clone();
+        metadata["name"] = json!(format!("{name}-{subject}"));
+        json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-            "subjects": subjects,
-        }));
-    }
+            "subjects": [object],
+        })
+    }));
     objects
 }
 
-fn subjects(args: &Args) -> Vec<Value> {
-    let account = args.service_account.iter().map(
-        |(namespace, name)| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}),
-    );
-    let user = args.user.iter().map(|name| ("User", name));
-    let group = args.group.iter().map(|name| ("Group", name));
-    let others = user.chain(group).map(
-        |(kind, name)| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}),
-    );
-    account.chain(others).collect()
+/// The subjects, each with the part of its binding's name that no other subject has.
+fn subjects(args: &Args) -> Vec<(String, Value)> {
+    let accounts = args.service_account.iter().map(|(namespace, name)| {
+        // After a namespace with a hyphen, another one could not be told from the name's.
+        let between = if namespace.contains('-') { ':' } else { '-' };
+        (
+            format!("{namespace}{between}{name}"),
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}),
+        )
+    });
+    let users = args.user.iter().map(|name| ("User", "user", name));
+    let groups = args.group.iter().map(|name| ("Group", "group", name));
+    let others = users.chain(groups).map(|(kind, word, name)| {
+        (
+            format!("{word}:{}", path_segment(name)),
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}),
+        )
+    });
+    accounts.chain(others).collect()
+}
+
+/// The name of a user or group, with the characters escaped that Kubernetes refuses in the name of
+/// a binding.
+fn path_segment(name: &str) -> String {
+    name.replace('~', "~7e")
+        .replace('/', "~2f")
+        .replace('%', "~25")
 }
