@@ -662,6 +662,111 @@ async fn a_serving_certificate_is_its_own_authority() {
     }
 }
 
+/// The kubeconfig works whatever names the certificate has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_verified_by_each_name_of_its_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = rcgen::generate_simple_self_signed([
+        "*.example.org".to_owned(),
+        "events.example.org".to_owned(),
+    ])
+    .unwrap();
+    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+    std::fs::write(&certificate, given.cert.pem()).unwrap();
+    std::fs::write(&key, given.signing_key.serialize_pem()).unwrap();
+    let names = ["events.example.org", "192.0.2.7"].map(str::to_owned);
+    for (files, works, fails) in [
+        (
+            None,
+            &["", "events.example.org", "192.0.2.7", "localhost"] as &[&str],
+            "other.example.org",
+        ),
+        (
+            Some((certificate, key)),
+            &["", "events.example.org", "other.example.org"],
+            "127.0.0.1",
+        ),
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let mut options = tidings_server::StartOptions::new(data.path());
+        options.secure_port = 0;
+        options.security.tls_names = names.to_vec();
+        options.security.tls_files = files;
+        let server = tidings_server::start(options).await.unwrap();
+        let path = server.kubeconfig().to_str().unwrap();
+        let events = |name: &str| {
+            run(&[
+                "events",
+                "-A",
+                "--kubeconfig",
+                path,
+                "--tls-server-name",
+                name,
+            ])
+        };
+        for name in works {
+            assert_eq!(events(name).code, Some(0), "{name}: {:?}", events(name));
+        }
+        assert_eq!(events(fails).code, Some(3), "{fails}");
+        server.shutdown().await;
+    }
+}
+
+/// The clusters of an archive may not know each other's users.
+#[test]
+fn of_all_clusters_those_that_cannot_be_read_are_named() {
+    for (known, code, named) in [
+        (&["home", "edge"] as &[&str], 0, &[] as &[&str]),
+        (&["home"], 0, &["edge"]),
+        (&[], 3, &["home", "edge"]),
+    ] {
+        let stub = Stub::start(move |asked: &Asked| {
+            let path = asked.path.split('?').next().unwrap_or_default();
+            let cluster = path.strip_prefix("/clusters/");
+            let cluster = cluster.and_then(|below| below.split('/').next());
+            match cluster {
+                None if path == "/clusters" => {
+                    let clusters = json!([{"name": "home"}, {"name": "edge"}]);
+                    json_answer("200 OK", &json!({"clusters": clusters}))
+                }
+                Some(cluster) if known.contains(&cluster) && path.ends_with("/events") => {
+                    let list = json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [
+                        event(&format!("in-{cluster}"), ("Pod", "web"), "Pulled", 5)
+                    ]});
+                    json_answer("200 OK", &list)
+                }
+                Some(_) if path.ends_with("/events") => status("401 Unauthorized", 401),
+                _ => status("404 Not Found", 404),
+            }
+        });
+        let server = format!("http://{}", stub.address);
+        let words = [
+            "--server",
+            &server,
+            "--token",
+            "t",
+            "--cluster",
+            "all",
+            "-A",
+        ];
+        let ran = run(&[&["events", "-o", "name"], words.as_slice()].concat());
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        for cluster in ["home", "edge"] {
+            assert_eq!(
+                ran.stdout.contains(&format!("in-{cluster}")),
+                known.contains(&cluster),
+                "{ran:?}"
+            );
+            let note = format!("cluster {cluster} is not shown: failed to authenticate");
+            assert_eq!(
+                ran.stderr.contains(&note),
+                named.contains(&cluster),
+                "{ran:?}"
+            );
+        }
+    }
+}
+
 /// Requests stay below the given path, and credentials are sent nowhere else.
 #[test]
 fn requests_stay_below_the_path_of_the_server() {

@@ -3,12 +3,12 @@
 use http::Request;
 use jiff::Timestamp;
 use kube::core::ObjectList;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_history::{Clusters, Count, Counted, Counts, Coverage};
 
-use super::cluster::{ClusterFlags, CommandError, Server};
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, Server, tell};
 use super::objects::segment;
 
 /// Versions in a page.
@@ -65,9 +65,42 @@ pub(crate) async fn sources(
     if !flags.is_of_all() {
         return Ok(vec![(None, flags.clone())]);
     }
-    let clusters = clusters(flags).await?.into_iter();
-    let named = clusters.map(|(name, flags)| (Some(name), flags));
-    Ok(named.collect())
+    namespaces: &NamespaceFlags,
+    let clusters = clusters(flags).await?;
+    let tried = clusters
+        .iter()
+        .map(|(_, flags)| try_to_list(flags, namespaces));
+    let tried = futures::future::join_all(tried).await;
+    let (mut readable, mut first) = (Vec::new(), None);
+    for ((name, flags), tried) in clusters.into_iter().zip(tried) {
+        match tried {
+            Ok(()) => readable.push((Some(name), flags)),
+            Err(error) => {
+                tell(&format!("cluster {name} is not shown: failed to {error}"));
+                first.get_or_insert(error);
+            }
+        }
+    }
+    match first {
+        Some(error) if readable.is_empty() => Err(error),
+        _ => Ok(readable),
+    }
+}
+
+/// Requests one event of a cluster, to find out whether the cluster's events can be read.
+async fn try_to_list(
+    flags: &ClusterFlags,
+    namespaces: &NamespaceFlags,
+) -> Result<(), CommandError> {
+    let server = flags.server().await?;
+    let below = match namespaces.name() {
+        _ if namespaces.all_namespaces => String::new(),
+        Some(name) => format!("/namespaces/{name}"),
+        None => format!("/namespaces/{}", server.context_namespace()?),
+    };
+    let path = format!("/api/v1{below}/events?limit=1");
+    get::<IgnoredAny>(&server, &path, "read its events").await?;
+    Ok(())
 }
 
 /// Passes the counts of a cluster to `take`, the latest hour first, and returns their unit. `None`

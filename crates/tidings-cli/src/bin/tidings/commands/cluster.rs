@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, StringValueParser, TypedValueParser};
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
+use tidings_cli::clusters::check_name;
 use tidings_cli::printer::PrintError;
 
 use super::connection;
@@ -54,7 +55,8 @@ pub(crate) struct ClusterFlags {
     /// Context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// Cluster of the kubeconfig [default: the context's]; all for every cluster of an archive
+    /// Cluster of the kubeconfig [default: the context's]; all for every cluster of an archive.
+    /// With --server, a cluster that no kubeconfig has is one of the archive at that address
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     /// User of the kubeconfig [default: the context's]
@@ -525,6 +527,33 @@ impl ClusterFlags {
             None => kubeconfig::merged(paths),
         };
         let found = read.map_err(|error| CommandError::Config(with_sources(&error)))?;
+        if let Some(below) = self.in_archive(found.as_ref()) {
+            return below.configured_of(found, paths, incluster);
+        }
+        self.configured_of(found, paths, incluster)
+    }
+
+    /// With the address of an archive, a cluster that no kubeconfig has is one of the archive's:
+    /// the flags for it.
+    fn in_archive(&self, found: Option<&Kubeconfig>) -> Option<Self> {
+        let (server, name) = (self.server.as_ref()?, self.cluster.as_ref()?);
+        let mut named = found.iter().flat_map(|found| &found.clusters);
+        if named.any(|cluster| cluster.name == *name) || check_name(name).is_err() {
+            return None;
+        }
+        Some(Self {
+            server: Some(format!("{}/clusters/{name}", server.trim_end_matches('/'))),
+            cluster: None,
+            ..self.clone()
+        })
+    }
+
+    fn configured_of(
+        &self,
+        found: Option<Kubeconfig>,
+        paths: &[PathBuf],
+        incluster: impl FnOnce() -> Option<Config>,
+    ) -> Result<Config, CommandError> {
         let is_chosen = self.kubeconfig.is_some()
             || self.context.is_some()
             || self.cluster.is_some()

@@ -181,7 +181,7 @@ fn timed_out(
 
 async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandError> {
     let (screen, mut out) = args.color.output();
-    let clusters = archived::sources(&args.cluster).await?;
+    let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
     let mut sources = Vec::with_capacity(clusters.len());
     for (name, flags) in clusters {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;

@@ -157,7 +157,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         notes: Vec::new(),
         counted: Counted::default(),
     };
-    for (name, flags) in archived::sources(&args.cluster).await? {
+    for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
         let reader = args.selection.reader(&flags, &args.namespaces).await?;
         let is_counted = args.selection.is_of_times_alone()
             && reader.namespace.is_empty()

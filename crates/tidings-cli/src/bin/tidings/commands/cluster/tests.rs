@@ -79,6 +79,23 @@ fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
         (vec![&dangling], &server, None),
         (vec![&unset], &[], None),
         (vec![&unset], &server, Some(given)),
+        // A cluster that no kubeconfig has is one of the archive at the given address.
+        (
+            vec![&good],
+            &["--server", "https://given:1/", "--cluster", "home"],
+            Some("https://given:1/clusters/home"),
+        ),
+        (
+            vec![&good],
+            &["--server", "https://given:1", "--cluster", "one"],
+            Some(given),
+        ),
+        (
+            vec![&good],
+            &["--server", "https://given:1", "--cluster", "../x"],
+            None,
+        ),
+        (vec![&good], &["--cluster", "home"], None),
     ] {
         let all: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
         let flags = flags(words);
