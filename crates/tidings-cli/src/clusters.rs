@@ -47,6 +47,9 @@ pub struct ClusterSetting {
     pub mirror_deletions: Option<bool>,
     /// Whether to skip the events that the cluster has when it is first followed.
     pub from_now: Option<bool>,
+    /// Whether the cluster is followed; without a value it is. One that is not, such as one that
+    /// was retired, is served as it was kept.
+    pub follow: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +88,11 @@ impl ClusterSetting {
             name,
             ..Self::default()
         }
+    }
+
+    /// Whether the cluster is followed.
+    pub fn is_followed(&self) -> bool {
+        self.follow != Some(false)
     }
 }
 

@@ -686,6 +686,46 @@ async fn a_program_that_hangs_holds_up_only_its_own_cluster() {
     archive.end();
 }
 
+/// A retired cluster, whose server is gone, is read beside the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_not_followed_is_served_as_it_was_kept() {
+    let prod = Cluster::with(&[event("web.1", ("Pod", "web"), "BackOff", 100)]).await;
+    let gone = Cluster::with(&[event("api.1", ("Pod", "api"), "BackOff", 200)]).await;
+    let archive = Archive::start(&[("prod", &prod), ("gone", &gone)]);
+    let all = ["events", "-A", "--cluster", "all", "--no-headers"];
+    archive.until_lines(&all, 2);
+    drop(gone);
+
+    let file = archive.folder.path().join("clusters.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let (prods, _) = before.split_once("- name: gone").unwrap();
+    let kubeconfig = prod.kubeconfig();
+    let later = format!("- name: later\n  kubeconfig: {}\n", kubeconfig.display());
+    let retired = "- name: gone\n  follow: false\n- name: misspelt\n  follow: false\n";
+    replace(&file, &format!("{prods}{retired}{later}"));
+    // A further cluster shows that the file was read.
+    let lines = archive.until_lines(&all, 3);
+    assert!(
+        lines.iter().any(|line| line.contains("Pod/api")),
+        "{lines:?}"
+    );
+    let metrics = archive.metrics("prod").await;
+    let state = "tidings_archive_state{cluster=\"gone\",state=\"not followed\"} 1\n";
+    assert!(metrics.contains(state), "{metrics}");
+    assert_is_missing(&metrics, "misspelt");
+    let coverage = archive.run(&["coverage"]);
+    assert!(
+        coverage.stdout.contains("nothing is kept of"),
+        "{coverage:?}"
+    );
+
+    let folder = archive.end();
+    let file = folder.path().join("clusters.yaml");
+    let again = Archive::start_in(folder, "data", &["--clusters", text(&file)]);
+    again.until_lines(&all, 3);
+    again.end();
+}
+
 /// The cluster is served, even if the kubeconfig cannot be written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_followed_also_if_the_kubeconfig_cannot_be_written() {

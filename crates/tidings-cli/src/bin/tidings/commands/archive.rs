@@ -105,7 +105,7 @@ pub(crate) struct Args {
     /// For example `clusters: [{name: prod, kubeconfig: prod.yaml, context: admin, namespaces:
     /// [shop], eventTTL: 30d}]`. Only the name is needed. Settings: name, kubeconfig, context,
     /// namespaces, fieldSelector, labelSelector, eventTTL, quota, passThrough, clusterAccess,
-    /// mirrorDeletions, fromNow
+    /// mirrorDeletions, fromNow, follow. A cluster with follow: false is served as it was kept
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     clusters: Option<PathBuf>,
     /// Namespace to follow; may be repeated [default: all]
@@ -676,9 +676,11 @@ impl Archive {
         let mut said_by_files = HashMap::new();
         for setting in self.wanted.clone() {
             let files = self.defaults.kubeconfigs(&setting);
-            let said = *said_by_files
-                .entry(files)
-                .or_insert_with_key(|files: &Vec<PathBuf>| kubeconfigs::said(files));
+            let said = setting.is_followed().then(|| {
+                let said = said_by_files.entry(files);
+                *said.or_insert_with_key(|files: &Vec<PathBuf>| kubeconfigs::said(files))
+            });
+            let said = said.flatten();
             if self.attempts.has(&setting, said) {
                 continue;
             }
@@ -688,6 +690,14 @@ impl Archive {
                 }
                 Some((former, _)) if !former.is_outdated(&setting, said) => {
                     self.refused.forget(&setting.name);
+                }
+                Some(_) if !setting.is_followed() => {
+                    tracing::info!(
+                        cluster = setting.name,
+                        "followed no longer, and still served"
+                    );
+                    self.remove(&setting.name).await;
+                    self.attempts.open(setting, said, None, many);
                 }
                 Some(_) if self.refused.is_due(&setting, said) => {
                     self.attempts.connect(setting, said);

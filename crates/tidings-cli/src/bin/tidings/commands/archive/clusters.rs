@@ -261,6 +261,9 @@ impl Defaults {
     /// A hash of the kubeconfigs that a cluster's connection depends on.
     pub(super) fn said(&self, setting: &ClusterSetting) -> Option<u64> {
         kubeconfigs::said(&self.kubeconfigs(setting))
+        if !setting.is_followed() {
+            return None;
+        }
     }
 
     /// Makes a client of a cluster. Whether the cluster answers shows when it is followed. Waits up

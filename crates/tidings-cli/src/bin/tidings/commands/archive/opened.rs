@@ -28,7 +28,7 @@ pub(super) async fn source_of(
     defaults: &Defaults,
     setting: &ClusterSetting,
 ) -> Result<Option<Source>, ClusterError> {
-    if defaults.no_follow {
+    if defaults.no_follow || !setting.is_followed() {
         return Ok(None);
     }
     defaults.connect(setting).await.map(Some)
@@ -43,6 +43,12 @@ pub(super) async fn open(
     clusters: usize,
 ) -> Opened {
     let folder = clusters::folder(data_dir, &setting.name)?;
+    if !setting.is_followed() && !folder.is_dir() {
+        let name = &setting.name;
+        let why =
+            format!("nothing is kept of {name:?}, which is not to be followed (follow: false)");
+        return Err(ClusterError::Name(why).into());
+    }
     let mut options = defaults.options(setting, clusters);
     let opened = Cluster::open_kept(&folder, options.clone()).await;
     let mut cluster = opened.map_err(|error| ClusterError::Store {
