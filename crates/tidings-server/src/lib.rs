@@ -95,6 +95,7 @@ pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
+pub use api::discovery::VERSION;
 pub use api::followed::FollowedCluster;
 pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
 pub use api::router;

@@ -140,7 +140,7 @@ pub(crate) async fn version(headers: HeaderMap) -> Result<Response, Status> {
   "minCompatibilityMajor": "{MAJOR}",
   "minCompatibilityMinor": "{MIN_COMPATIBILITY_MINOR}",
   "gitVersion": "{git_version}",
-  "gitCommit": "",
+  "gitCommit": "{COMMIT}",
   "gitTreeState": "",
   "buildDate": "1970-01-01T00:00:00Z",
   "goVersion": "",
@@ -150,6 +150,13 @@ pub(crate) async fn version(headers: HeaderMap) -> Result<Response, Status> {
     );
     Ok(encoded(StatusCode::OK, Media::Json, json.into_bytes()))
 }
+
+/// The version of this program with the commit from which it was built, if that is known, as for
+/// `--version`.
+pub const VERSION: &str = env!("TIDINGS_VERSION");
+
+/// The commit, or nothing.
+const COMMIT: &str = env!("TIDINGS_COMMIT");
 
 fn git_version() -> String {
     let tidings = env!("CARGO_PKG_VERSION");
@@ -162,6 +169,7 @@ pub(crate) fn build_info() -> [(&'static str, String); 5] {
         ("major", MAJOR.to_string()),
         ("minor", MINOR.to_string()),
         ("git_version", git_version()),
+        ("git_commit", COMMIT.to_owned()),
         ("compiler", "rustc".to_owned()),
         ("platform", platform()),
     ]

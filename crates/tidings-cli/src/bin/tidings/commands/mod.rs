@@ -45,7 +45,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[derive(Debug, Parser)]
 #[command(
     name = "tidings",
-    version,
+    version = tidings_server::VERSION,
     after_help = "Examples:
   tidings events -A --types=Warning --limit 20 -w       # the last warnings, then new ones
   tidings events --for deploy/web --tree --since 2h     # a deployment and everything it owns
