@@ -171,6 +171,7 @@ const ROOMS: [House; 12] = [
                 ("describe", &["commands/describe.rs"]),
                 ("events", &["commands/events.rs"]),
                 ("export", &["commands/export.rs", "commands/export/"]),
+                ("kubeconfig", &["commands/hand_out.rs"]),
                 ("man", &["commands/man.rs"]),
                 ("rbac", &["commands/rbac.rs"]),
                 ("record", &["commands/record.rs", "commands/record/"]),

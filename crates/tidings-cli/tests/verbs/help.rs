@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "archive",
     "completions",
     "coverage",
@@ -14,6 +14,7 @@ const VERBS: [&str; 16] = [
     "events",
     "export",
     "import",
+    "kubeconfig",
     "man",
     "rbac",
     "record",

@@ -164,7 +164,7 @@ fn git_version() -> String {
 }
 
 /// The labels of `kubernetes_build_info`.
-pub(crate) fn build_info() -> [(&'static str, String); 5] {
+pub(crate) fn build_info() -> [(&'static str, String); 6] {
     [
         ("major", MAJOR.to_string()),
         ("minor", MINOR.to_string()),

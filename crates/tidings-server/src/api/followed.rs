@@ -41,6 +41,9 @@ pub struct FollowedCluster {
     /// kubeconfigs are read together. Default: that context has the archive's own token, which is
     /// not sent on.
     pub passed_user: Option<String>,
+    /// The namespace of the cluster's contexts in the archive's kubeconfig. Default: they name
+    /// none, which clients read as `default`.
+    pub namespace: Option<String>,
 }
 
 impl FollowedCluster {
@@ -56,6 +59,7 @@ impl FollowedCluster {
             access: None,
             pass_through: None,
             passed_user: None,
+            namespace: None,
         }
     }
 }
@@ -78,6 +82,7 @@ pub(crate) struct Followed {
     pub(crate) pending: Option<Arc<dyn PendingVersions>>,
     pub(crate) pass_through: Option<PassThrough>,
     pub(crate) passed_user: Option<String>,
+    pub(crate) namespace: Option<String>,
     /// Whether the cluster itself reviews tokens that the archive does not know.
     pub(crate) reviews_tokens: bool,
     /// Identifies the cluster in shared caches. Never reused.

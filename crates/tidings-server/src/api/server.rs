@@ -121,6 +121,7 @@ impl ApiServer {
             access,
             pass_through,
             passed_user,
+            namespace,
         } = cluster;
         let reviews_tokens = access.is_some();
         Self {
@@ -151,6 +152,7 @@ impl ApiServer {
                 pending,
                 pass_through,
                 passed_user,
+                namespace,
                 reviews_tokens,
                 number,
             }),

@@ -120,6 +120,14 @@ pub(crate) struct Served {
     pub(super) requests: AtomicU64,
 }
 
+/// A followed cluster as it is in the archive's kubeconfig.
+pub(crate) struct ClusterContext {
+    pub(crate) name: String,
+    /// The user in the cluster's own kubeconfig whose token is sent on.
+    pub(crate) user: Option<String>,
+    pub(crate) namespace: Option<String>,
+}
+
 impl Clusters {
     pub(crate) fn new(root: Arc<ApiServer>) -> Self {
         Self {
@@ -235,12 +243,15 @@ impl Clusters {
         served.map(|served| served.name.clone()).collect()
     }
 
-    /// The clusters' names in order, each with the user whose requests are proxied.
-    pub(crate) fn users(&self) -> Vec<(String, Option<String>)> {
+    /// The clusters, in order, as they are in the archive's kubeconfig.
+    pub(crate) fn contexts(&self) -> Vec<ClusterContext> {
         let of = |served: &Arc<Served>| {
             let followed = served.server.followed.as_ref();
-            let user = followed.and_then(|followed| followed.passed_user.clone());
-            (served.name.clone(), user)
+            ClusterContext {
+                name: served.name.clone(),
+                user: followed.and_then(|followed| followed.passed_user.clone()),
+                namespace: followed.and_then(|followed| followed.namespace.clone()),
+            }
         };
         self.all().iter().map(of).collect()
     }

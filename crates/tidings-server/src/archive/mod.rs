@@ -15,7 +15,7 @@ use std::sync::Arc;
 use axum::Router;
 
 pub use clusters::ClusterError;
-pub(crate) use clusters::Clusters;
+pub(crate) use clusters::{ClusterContext, Clusters};
 
 /// All routes of an archive.
 pub(crate) fn router(clusters: Arc<Clusters>) -> Router {

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Kubeconfig {
 impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
         let _writing = self.writing.lock();
-        let followed = self.clusters.users();
+        let followed = self.clusters.contexts();
         let text = kubeconfig_of_clusters(self.address, &self.credentials, &followed);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
             path: self.path.clone(),

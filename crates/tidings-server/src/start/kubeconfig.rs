@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use base64::Engine;
 use serde_json::Value;
 
+use crate::archive::ClusterContext;
+
 /// The user names of a server's token and of an archive's token. An archive's kubeconfig may be
 /// read together with those of other clusters, which may have a user `admin`.
 const USER: &str = "admin";
@@ -15,19 +17,31 @@ const USER_OF_ARCHIVE: &str = "tidings-archive";
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) authority_pem: String,
+    /// The name in the server's certificate, if that is not for the address.
+    pub(super) server_name: Option<String>,
     /// The token. Without one, the kubeconfig has only the server's address and authority, and
     /// clients add their own credentials.
     pub(super) token: Option<String>,
 }
 
-/// A context: its name, and the names of its cluster and user.
-type Context = (String, String, String);
+/// A context, by the names of what it has.
+struct Context {
+    name: String,
+    cluster: String,
+    user: String,
+    namespace: Option<String>,
+}
 
 /// The kubeconfig of a single server.
 pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) -> String {
     let name = "tidings".to_owned();
-    let clusters = [(name.clone(), format!("https://{}", reached(address)))];
-    let contexts = [(name.clone(), name, USER.to_owned())];
+    let clusters = [(name.clone(), format!("https://{}", host_of(address)))];
+    let contexts = [Context {
+        name: name.clone(),
+        cluster: name,
+        user: USER.to_owned(),
+        namespace: None,
+    }];
     text(&clusters, &contexts, USER, credentials)
 }
 
@@ -37,41 +51,54 @@ pub(super) fn kubeconfig_text(address: SocketAddr, credentials: &Credentials) ->
 /// The kubeconfig may be read together with the clusters' own kubeconfigs. Of several entries with
 /// one name, client-go then uses the first. So each cluster also has a context archive-NAME. Both
 /// contexts refer to a cluster entry of that name, unless another followed cluster is called so. If
-/// the cluster has a `passed_user`, the context archive-NAME has that user, whose credentials are
-/// in the cluster's own kubeconfig.
+/// the cluster has a user of its own, the context archive-NAME has that user, whose credentials are
+/// in the cluster's own kubeconfig. Both contexts have the namespace of the cluster's.
 pub(super) fn kubeconfig_of_clusters(
     address: SocketAddr,
     credentials: &Credentials,
-    followed: &[(String, Option<String>)],
+    followed: &[ClusterContext],
 ) -> String {
-    let server = reached(address);
+    let server = host_of(address);
     let (mut clusters, mut contexts) = (Vec::new(), Vec::new());
     let mut second = Vec::new();
-    for (name, user) in followed {
+    for cluster in followed {
+        let name = &cluster.name;
         let url = format!("https://{server}/clusters/{name}");
         let own = USER_OF_ARCHIVE.to_owned();
         let other = format!("archive-{name}");
         clusters.push((name.clone(), url.clone()));
-        if followed.iter().any(|(name, _)| *name == other) {
-            contexts.push((name.clone(), name.clone(), own));
-        } else {
+        let is_free = followed.iter().all(|followed| followed.name != other);
+        contexts.push(Context {
+            name: name.clone(),
+            cluster: if is_free { &other } else { name }.clone(),
+            user: own.clone(),
+            namespace: cluster.namespace.clone(),
+        });
+        if is_free {
             clusters.push((other.clone(), url));
-            contexts.push((name.clone(), other.clone(), own.clone()));
-            second.push((other.clone(), other, user.clone().unwrap_or(own)));
+            second.push(Context {
+                name: other.clone(),
+                cluster: other,
+                user: cluster.user.clone().unwrap_or(own),
+                namespace: cluster.namespace.clone(),
+            });
         }
     }
     contexts.append(&mut second);
     text(&clusters, &contexts, USER_OF_ARCHIVE, credentials)
 }
 
+fn host_of(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(reached(address.ip()), address.port())
+}
+
 /// The address for clients on the same machine.
-fn reached(address: SocketAddr) -> SocketAddr {
-    let host = match address.ip() {
+pub(super) fn reached(bound: IpAddr) -> IpAddr {
+    match bound {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
-    };
-    SocketAddr::new(host, address.port())
+    }
 }
 
 /// Writes a kubeconfig of clusters (names and URLs), contexts, and the user who has the token. A
@@ -93,14 +120,23 @@ fn text(
     };
     let current = contexts
         .first()
-        .map_or("\"\"".to_owned(), |(name, ..)| quoted(name));
+        .map_or("\"\"".to_owned(), |context| quoted(&context.name));
+    let verified = credentials.server_name.iter();
+    let verified: String = verified
+        .map(|name| format!("\n    tls-server-name: {name}"))
+        .collect();
     let clusters = clusters.iter().map(|(name, server)| {
         let name = quoted(name);
-        format!("\n- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority-data: {authority}")
+        format!("\n- name: {name}\n  cluster:\n    server: {server}{verified}\n    certificate-authority-data: {authority}")
     });
-    let named = contexts.iter().map(|(name, cluster, user)| {
-        let [name, cluster, user] = [name, cluster, user].map(|name| quoted(name));
-        format!("\n- name: {name}\n  context:\n    cluster: {cluster}\n    user: {user}")
+    let named = contexts.iter().map(|context| {
+        let [name, cluster, user] =
+            [&context.name, &context.cluster, &context.user].map(|name| quoted(name));
+        let namespace = context.namespace.iter().map(|name| quoted(name));
+        let namespace: String = namespace
+            .map(|name| format!("\n    namespace: {name}"))
+            .collect();
+        format!("\n- name: {name}\n  context:\n    cluster: {cluster}\n    user: {user}{namespace}")
     });
     let list = |items: String| {
         if items.is_empty() {
@@ -149,11 +185,13 @@ mod tests {
     fn of_archive(followed: &[(&str, Option<&str>)]) -> Kubeconfig {
         let credentials = Credentials {
             authority_pem: "pem".to_owned(),
+            server_name: None,
             token: Some("secret".to_owned()),
         };
-        let owned = |&(name, user): &(&str, Option<&str>)| {
-            let user = user.map(str::to_owned);
-            (name.to_owned(), user)
+        let owned = |&(name, user): &(&str, Option<&str>)| ClusterContext {
+            name: name.to_owned(),
+            user: user.map(str::to_owned),
+            namespace: (name == "prod").then(|| "shop".to_owned()),
         };
         let followed: Vec<_> = followed.iter().map(owned).collect();
         let address = "0.0.0.0:6444".parse().unwrap();
@@ -173,6 +211,12 @@ mod tests {
             ["archive-edge", "archive-edge", "tidings-archive", edge],
         ];
         assert_eq!(contexts(&found), expected);
+        let namespaces = found.contexts.iter().map(|named| {
+            let context = named.context.as_ref().unwrap();
+            context.namespace.as_deref()
+        });
+        let namespaces: Vec<_> = namespaces.collect();
+        assert_eq!(namespaces, [Some("shop"), None, Some("shop"), None]);
         assert_eq!(found.current_context.as_deref(), Some("prod"));
         // Clusters can also be selected by their names in the archive.
         let clusters = found.clusters.iter().map(|cluster| cluster.name.as_str());

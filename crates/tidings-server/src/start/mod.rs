@@ -212,10 +212,15 @@ impl Prepared {
             _ => Vec::new(),
         };
         let own_identity = || {
-            let names = tls::names(options.bind_address);
+            let names = tls::names(options.bind_address, &options.security.tls_names);
             Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
         };
-        let mut security = options.security.load(token_file, &tokens, own_identity)?;
+        let mut security = options.security.load(
+            token_file,
+            &tokens,
+            own_identity,
+            kubeconfig::reached(options.bind_address),
+        )?;
 
         let address = SocketAddr::new(options.bind_address, options.secure_port);
         let listening = |source| StartError::Listen { address, source };
@@ -283,6 +288,7 @@ impl Prepared {
     fn credentials(&self) -> Credentials {
         Credentials {
             authority_pem: self.security.authority_pem.clone(),
+            server_name: self.security.server_name.clone(),
             token: self.tokens.first().map(|token| token.token.clone()),
         }
     }

@@ -14,6 +14,7 @@
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,9 @@ pub struct SecurityOptions {
     /// The server's certificate in PEM form, followed by its intermediates (`--tls-cert-file`), and
     /// its private key (`--tls-private-key-file`). Default: the server makes its own.
     pub tls_files: Option<(PathBuf, PathBuf)>,
+    /// Names and addresses of the certificate that the server makes, besides those of the machine
+    /// itself and the address to listen on (`--tls-san`). Default: none.
+    pub tls_names: Vec<String>,
     /// Interval at which files are checked for changes. Default: ten seconds.
     pub reload_interval: Duration,
 }
@@ -71,6 +75,7 @@ impl Default for SecurityOptions {
             anonymous_auth: false,
             client_ca_file: None,
             tls_files: None,
+            tls_names: Vec::new(),
             reload_interval: Duration::from_secs(10),
         }
     }
@@ -94,6 +99,9 @@ pub(crate) struct Security {
     pub(crate) authorizer: Authorizer,
     pub(crate) tls: Tls,
     pub(crate) authority_pem: String,
+    /// The name to verify for clients that reach the server by its address; `None` if the
+    /// certificate is for that address.
+    pub(crate) server_name: Option<String>,
     files: Files,
 }
 
@@ -122,12 +130,14 @@ pub(crate) struct Watched {
 
 impl SecurityOptions {
     /// Reads the files. `tokens` are those in force, from the token file if there is one; `own`
-    /// makes a certificate if the options name none.
+    /// makes a certificate if the options name none. Clients on the same machine reach the server
+    /// at the address `reached`.
     pub(crate) fn load(
         &self,
         token_file: Option<Watched>,
         tokens: &[Token],
         own: impl FnOnce() -> Result<Identity, StartError>,
+        reached: IpAddr,
     ) -> Result<Security, StartError> {
         let always_allow = self.authorization_mode == AuthorizationMode::AlwaysAllow;
         if always_allow && self.anonymous_auth {
@@ -182,6 +192,7 @@ impl SecurityOptions {
             authorizer,
             tls: Arc::new(config).into(),
             authority_pem: identity.authority_pem.clone(),
+            server_name: identity.name_at(reached),
             files: Files {
                 tokens: token_file,
                 permissions,

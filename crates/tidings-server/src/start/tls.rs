@@ -17,6 +17,7 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::auth::certificate::ClientAuthority;
 use crate::start::private::{create_private_dir, write_private};
@@ -130,6 +131,28 @@ impl Identity {
         })
     }
 
+    /// The name by which clients verify the certificate if they reach the server at this address:
+    /// the certificate's first one. `None` if the certificate is for the address or has no name.
+    pub(crate) fn name_at(&self, address: IpAddr) -> Option<String> {
+        let (_, certificate) = X509Certificate::from_der(self.chain.first()?).ok()?;
+        let names = certificate.subject_alternative_name().ok()??;
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let mut first = None;
+        for name in &names.value.general_names {
+            match name {
+                GeneralName::IPAddress(address) if **address == octets => return None,
+                GeneralName::DNSName(name) if first.is_none() && !name.starts_with('*') => {
+                    first = Some((*name).to_owned());
+                }
+                _ => {}
+            }
+        }
+        first
+    }
+
     /// Makes the TLS configuration. Client certificates are requested if there is an authority for
     /// them.
     pub(crate) fn config(
@@ -149,12 +172,18 @@ impl Identity {
     }
 }
 
-/// The names and addresses by which clients reach a server bound to this address.
-pub(crate) fn names(bind_address: IpAddr) -> Vec<String> {
+/// The names and addresses by which clients reach a server bound to this address: those of the
+/// machine itself, the address, and `others`.
+pub(crate) fn names(bind_address: IpAddr, others: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     let bound = bind_address.to_string();
     if !bind_address.is_unspecified() && !names.contains(&bound) {
         names.push(bound);
+    }
+    for other in others {
+        if !names.contains(other) {
+            names.push(other.clone());
+        }
     }
     names
 }

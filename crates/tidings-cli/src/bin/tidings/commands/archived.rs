@@ -58,14 +58,18 @@ pub(crate) async fn clusters(
 }
 
 /// The clusters to read: the selected one without a name, or all clusters of an archive with their
-/// names.
+/// names. Of all clusters, those that cannot be read are named on standard error and left out: an
+/// archive may follow clusters that do not know each other's users.
+///
+/// # Errors
+/// The error of the first cluster if none of all can be read.
 pub(crate) async fn sources(
     flags: &ClusterFlags,
+    namespaces: &NamespaceFlags,
 ) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
     if !flags.is_of_all() {
         return Ok(vec![(None, flags.clone())]);
     }
-    namespaces: &NamespaceFlags,
     let clusters = clusters(flags).await?;
     let tried = clusters
         .iter()

@@ -11,7 +11,7 @@ pub(crate) mod proxy;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use kube::config::Kubeconfig;
+use kube::config::{Context, Kubeconfig};
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 
@@ -150,13 +150,12 @@ pub(crate) fn current_context(kubeconfig: &Kubeconfig) -> Option<&str> {
     current.filter(|name| !name.is_empty())
 }
 
-/// The name of the user of a context, or of the current one, if it has a user.
-pub(crate) fn user<'a>(kubeconfig: &'a Kubeconfig, context: Option<&'a str>) -> Option<&'a str> {
-    let name = context.or(current_context(kubeconfig))?;
+/// The context of this name, or the current one.
+pub(crate) fn context<'a>(kubeconfig: &'a Kubeconfig, name: Option<&str>) -> Option<&'a Context> {
+    let name = name.or(current_context(kubeconfig))?;
     let mut contexts = kubeconfig.contexts.iter();
     let found = contexts.find(|context| context.name == name)?;
-    let user = found.context.as_ref()?.user.as_deref();
-    user.filter(|user| !user.is_empty())
+    found.context.as_ref()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod events;
 mod export;
 mod gaps;
 mod habits;
+mod hand_out;
 mod import;
 mod kubeconfig;
 mod man;
@@ -71,6 +72,7 @@ enum Verb {
     Events(Box<events::Args>),
     Export(Box<export::Args>),
     Import(Box<import::Args>),
+    Kubeconfig(hand_out::Args),
     Rbac(rbac::Args),
     Record(Box<record::Args>),
     #[cfg(feature = "objects")]
@@ -135,6 +137,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Events(args) => events::run(*args).await,
         Verb::Export(args) => export::run(*args).await,
         Verb::Import(args) => import::run(*args).await,
+        Verb::Kubeconfig(args) => hand_out::run(&args),
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
         #[cfg(feature = "objects")]

@@ -18,7 +18,7 @@ mod waiting;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -272,9 +272,16 @@ async fn end(
     }
 }
 
-/// Prints the address of the timeline, if it is served.
-pub(super) fn tell_of_timeline(is_shown: bool, address: SocketAddr) {
+/// Prints the address of the timeline, if it is served. A server that listens on every address is
+/// reached at that of the machine itself.
+pub(super) fn tell_of_timeline(is_shown: bool, mut address: SocketAddr) {
     if is_shown {
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
         tracing::info!("the timeline is at https://{address}/timeline");
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::config::Context;
 use tidings_archive::{Clocks, ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_server::{PassThroughError, RetentionRules};
@@ -258,12 +259,12 @@ impl Defaults {
         own.is_some() && own == file
     }
 
-    /// A hash of the kubeconfigs that a cluster's connection depends on.
+    /// A hash of the kubeconfigs that a cluster's connection depends on; `None` if it has none.
     pub(super) fn said(&self, setting: &ClusterSetting) -> Option<u64> {
-        kubeconfigs::said(&self.kubeconfigs(setting))
         if !setting.is_followed() {
             return None;
         }
+        kubeconfigs::said(&self.kubeconfigs(setting))
     }
 
     /// Makes a client of a cluster. Whether the cluster answers shows when it is followed. Waits up
@@ -298,10 +299,10 @@ impl Defaults {
                  --cluster-access, or clusterAccess for it in the file of --clusters, too"
             );
         }
+        let context = self.context(setting).unwrap_or_default();
         let mut passed_user = None;
         if pass_through.is_some() && is_asked {
-            let user = self.user(setting);
-            passed_user = user.filter(|_| has_token(&config.auth_info));
+            passed_user = context.user.filter(|_| has_token(&config.auth_info));
             if passed_user.is_none() {
                 tracing::info!(
                     cluster = setting.name,
@@ -313,15 +314,18 @@ impl Defaults {
         let source = Source::new(&setting.name, config, said, pass_through, is_asked).await;
         let mut source = source.map_err(|error| wrong(with_sources(&error)))?;
         source.passed_user = passed_user;
+        source.namespace = context.namespace.filter(|namespace| !namespace.is_empty());
         Ok(source)
     }
 
-    /// The name in the kubeconfigs of the user by whom a cluster is followed.
-    fn user(&self, setting: &ClusterSetting) -> Option<String> {
+    /// The context in the kubeconfigs by which a cluster is followed. A user without a name is left
+    /// out.
+    fn context(&self, setting: &ClusterSetting) -> Option<Context> {
         let found = kubeconfig::merged(&self.kubeconfigs(setting));
         let found = found.ok().flatten()?;
-        let user = kubeconfig::user(&found, setting.context.as_deref());
-        user.map(str::to_owned)
+        let mut context = kubeconfig::context(&found, setting.context.as_deref())?.clone();
+        context.user = context.user.filter(|user| !user.is_empty());
+        Some(context)
     }
 
     /// The options for following a cluster, one of `many`.
@@ -526,7 +530,7 @@ mod tests {
         let kubeconfig = "
 current-context: a
 contexts:
-- {name: a, context: {cluster: a, user: me}}
+- {name: a, context: {cluster: a, user: me, namespace: shop}}
 - {name: b, context: {cluster: a, user: other}}
 clusters:
 - {name: a, cluster: {server: 'https://10.0.0.1:6443', certificate-authority: ca.pem}}
@@ -555,6 +559,8 @@ users:
             };
             let source = defaults.connect(&setting).await.ok().unwrap();
             assert_eq!(source.passed_user.as_deref(), expected, "{context:?}");
+            let namespace = (context != Some("b")).then_some("shop");
+            assert_eq!(source.namespace.as_deref(), namespace, "{context:?}");
             assert!(source.pass_through.is_some());
         }
     }

@@ -29,6 +29,8 @@ pub(in crate::commands) struct Source {
     /// The name in the kubeconfigs of the user by whom the cluster is followed, if the user's token
     /// may be sent on.
     pub(super) passed_user: Option<String>,
+    /// The namespace of the context by which the cluster is followed, if it names one.
+    pub(super) namespace: Option<String>,
     /// Whether the cluster reviews tokens and permissions.
     pub(in crate::commands) is_asked: bool,
     /// A hash of the cluster's kubeconfigs, taken before they were read.
@@ -74,6 +76,7 @@ impl Source {
             verified,
             pass_through,
             passed_user: None,
+            namespace: None,
             is_asked,
             said,
         })

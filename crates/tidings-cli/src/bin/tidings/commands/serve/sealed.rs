@@ -44,7 +44,7 @@ pub(super) struct SealedFlags {
     #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive", value_parser = bytes)]
     archive_cache: usize,
     /// Interval of checks for new manifests
-    #[arg(long, value_name = "DURATION", default_value = "15s", requires = "archive", value_parser = duration_of_seconds)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", requires = "archive", value_parser = duration_of_seconds)]
     archive_refresh: Duration,
     /// Kubeconfig of the tidings archive that writes to this URL, with a context for each cluster;
     /// its pending versions are shown, too

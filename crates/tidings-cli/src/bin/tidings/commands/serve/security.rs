@@ -2,6 +2,7 @@
 //! them.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +56,10 @@ pub(crate) struct SecurityFlags {
     /// Private key of --tls-cert-file, in PEM. Reloaded when replaced
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
+    /// Further name or address for the certificate that the server makes, by which other machines
+    /// reach it; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = host, conflicts_with = "tls_cert_file")]
+    tls_san: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -131,6 +136,7 @@ impl SecurityFlags {
         options.authorization_rbac_file = self.authorization_rbac_file;
         options.anonymous_auth = self.anonymous_auth;
         options.client_ca_file = self.client_ca_file;
+        options.tls_names = self.tls_san;
         options.tls_files = self.tls_cert_file.zip(self.tls_private_key_file);
         if let Some(path) = &self.authentication_kubeconfig {
             options.authentication_cluster =
@@ -141,6 +147,20 @@ impl SecurityFlags {
         }
         Ok(options)
     }
+}
+
+/// Parses a name or address for a certificate. The first label of a name may be `*`.
+fn host(text: &str) -> Result<String, &'static str> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let is_label = |label: &str| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        (1..=63).contains(&label.len()) && label.chars().all(is_plain)
+    };
+    let is_name = name.len() <= 253 && name.split('.').all(is_label);
+    if is_name || text.parse::<IpAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("expected a DNS name or an IP address, such as events.example.org")
 }
 
 async fn cluster(flag: &'static str, path: &Path) -> Result<Arc<Cluster>, KubeconfigError> {
