@@ -1,5 +1,5 @@
-//! Finds out from which commit the program is built: from `TIDINGS_COMMIT`, from what cargo notes in
-//! a package, or from git. A debug build has no commit: it would be compiled anew with each.
+//! Finds out from which commit the program is built: from `TIDINGS_COMMIT`, from what cargo notes
+//! in a package, or from git. A debug build has no commit: it would be compiled anew with each.
 
 use std::path::Path;
 use std::process::Command;

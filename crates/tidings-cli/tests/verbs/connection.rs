@@ -662,56 +662,6 @@ async fn a_serving_certificate_is_its_own_authority() {
     }
 }
 
-/// The kubeconfig works whatever names the certificate has.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_verified_by_each_name_of_its_certificate() {
-    let folder = tempfile::tempdir().unwrap();
-    let given = rcgen::generate_simple_self_signed([
-        "*.example.org".to_owned(),
-        "events.example.org".to_owned(),
-    ])
-    .unwrap();
-    let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
-    std::fs::write(&certificate, given.cert.pem()).unwrap();
-    std::fs::write(&key, given.signing_key.serialize_pem()).unwrap();
-    let names = ["events.example.org", "192.0.2.7"].map(str::to_owned);
-    for (files, works, fails) in [
-        (
-            None,
-            &["", "events.example.org", "192.0.2.7", "localhost"] as &[&str],
-            "other.example.org",
-        ),
-        (
-            Some((certificate, key)),
-            &["", "events.example.org", "other.example.org"],
-            "127.0.0.1",
-        ),
-    ] {
-        let data = tempfile::tempdir().unwrap();
-        let mut options = tidings_server::StartOptions::new(data.path());
-        options.secure_port = 0;
-        options.security.tls_names = names.to_vec();
-        options.security.tls_files = files;
-        let server = tidings_server::start(options).await.unwrap();
-        let path = server.kubeconfig().to_str().unwrap();
-        let events = |name: &str| {
-            run(&[
-                "events",
-                "-A",
-                "--kubeconfig",
-                path,
-                "--tls-server-name",
-                name,
-            ])
-        };
-        for name in works {
-            assert_eq!(events(name).code, Some(0), "{name}: {:?}", events(name));
-        }
-        assert_eq!(events(fails).code, Some(3), "{fails}");
-        server.shutdown().await;
-    }
-}
-
 /// The clusters of an archive may not know each other's users.
 #[test]
 fn of_all_clusters_those_that_cannot_be_read_are_named() {

@@ -121,10 +121,10 @@ fn text(
     let current = contexts
         .first()
         .map_or("\"\"".to_owned(), |context| quoted(&context.name));
-    let verified = credentials.server_name.iter();
-    let verified: String = verified
-        .map(|name| format!("\n    tls-server-name: {name}"))
-        .collect();
+    let verified = match &credentials.server_name {
+        Some(name) => format!("\n    tls-server-name: {name}"),
+        None => String::new(),
+    };
     let clusters = clusters.iter().map(|(name, server)| {
         let name = quoted(name);
         format!("\n- name: {name}\n  cluster:\n    server: {server}{verified}\n    certificate-authority-data: {authority}")
@@ -132,10 +132,10 @@ fn text(
     let named = contexts.iter().map(|context| {
         let [name, cluster, user] =
             [&context.name, &context.cluster, &context.user].map(|name| quoted(name));
-        let namespace = context.namespace.iter().map(|name| quoted(name));
-        let namespace: String = namespace
-            .map(|name| format!("\n    namespace: {name}"))
-            .collect();
+        let namespace = match &context.namespace {
+            Some(name) => format!("\n    namespace: {}", quoted(name)),
+            None => String::new(),
+        };
         format!("\n- name: {name}\n  context:\n    cluster: {cluster}\n    user: {user}{namespace}")
     });
     let list = |items: String| {
