@@ -23,5 +23,5 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run() -> ExitCode {
     let args = std::env::args_os().collect();
-    commands::run(commands::parse(args)).await
+    Box::pin(commands::run(commands::parse(args))).await
 }

@@ -528,9 +528,9 @@ impl ClusterFlags {
         };
         let found = read.map_err(|error| CommandError::Config(with_sources(&error)))?;
         if let Some(below) = self.in_archive(found.as_ref()) {
-            return below.configured_of(found, paths, incluster);
+            return below.configured_of(found.as_ref(), paths, incluster);
         }
-        self.configured_of(found, paths, incluster)
+        self.configured_of(found.as_ref(), paths, incluster)
     }
 
     /// With the address of an archive, a cluster that no kubeconfig has is one of the archive's:
@@ -550,7 +550,7 @@ impl ClusterFlags {
 
     fn configured_of(
         &self,
-        found: Option<Kubeconfig>,
+        found: Option<&Kubeconfig>,
         paths: &[PathBuf],
         incluster: impl FnOnce() -> Option<Config>,
     ) -> Result<Config, CommandError> {
@@ -563,7 +563,7 @@ impl ClusterFlags {
         let is_enough = |found: &Kubeconfig| {
             !is_chosen && self.server.is_some() && kubeconfig::current_context(found).is_none()
         };
-        let chosen = match &found {
+        let chosen = match found {
             Some(found) if is_enough(found) => Chosen::default(),
             Some(found) => {
                 let names = Names {
