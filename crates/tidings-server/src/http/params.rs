@@ -86,6 +86,8 @@ parameters! {
         "Of the timeline: its beginning, in milliseconds since 1970. Of an export: the first event, as namespace/name. Of what waits to be sealed: the first entry.";
     GRACE_PERIOD_SECONDS = "gracePeriodSeconds", Integer, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    GROUP = "group", String, [],
+        "What the timeline's objects are put together by: owner, namespace or node.";
     INCLUDE_OBJECT = "includeObject", String, [Get List],
         "What the rows of a Table contain of their events: None, Metadata or Object.";
     KIND = "kind", String, [],
@@ -121,7 +123,9 @@ parameters! {
     SINCE = "since", String, [List],
         "With order=newest: only events last seen at or after this time, such as 2026-03-04T05:06:07Z.";
     SKIP = "skip", Integer, [],
-        "How many of the timeline's objects to leave out, those with the most warnings first.";
+        "How many of the timeline's objects to leave out, those that come first.";
+    SORT = "sort", String, [],
+        "Which of the timeline's objects come first: trouble, first, latest or name.";
     SOURCE = "source", String, [],
         "A source of the timeline's events, component or controller; may be repeated.";
     TEXT = "text", String, [],

@@ -204,7 +204,11 @@ async fn entered(
         }
         known => known?,
     };
-    let clusters = visible(timeline, &known, &filters).await?;
+    let mut clusters = visible(timeline, &known, &filters).await?;
+    // An event's namespace is where it is, and its causes are anywhere.
+    if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
+        widen(timeline, &known, &filters, &mut clusters).await?;
+    }
     if clusters.is_empty() {
         return Err(nothing_seen(timeline, &known, &filters).await?);
     }
@@ -342,6 +346,35 @@ async fn visible(
     });
     let found = try_join_all(found).await?;
     Ok(found.into_iter().flatten().collect())
+}
+
+/// Adds all other namespaces that a user may see to the requested ones.
+async fn widen(
+    timeline: &Timeline,
+    known: &Known,
+    filters: &Filters,
+    clusters: &mut [Visible],
+) -> Result<(), Status> {
+    let filters = Filters {
+        namespaces: Vec::new(),
+        ..filters.clone()
+    };
+    let all = visible(timeline, known, &filters).await?;
+    for cluster in clusters {
+        let mut whole = all
+            .iter()
+            .filter(|one| one.source.name == cluster.source.name);
+        let Some(whole) = whole.next() else { continue };
+        match (&mut cluster.namespaces, &whole.namespaces) {
+            (Some(shown), Some(more)) => {
+                shown.extend_from_slice(more);
+                shown.sort_unstable();
+                shown.dedup();
+            }
+            (shown, _) => *shown = None,
+        }
+    }
+    Ok(())
 }
 
 /// The requested namespaces that a user may see. `Some(None)` means all namespaces, and `None`

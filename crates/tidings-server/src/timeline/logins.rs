@@ -105,7 +105,8 @@ pub(super) async fn logout(
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// GET /timeline/enter. A HEAD request, as link checkers make, does not use up the code.
+/// GET /timeline/enter. A HEAD request, as link checkers make, does not use up the code. A browser
+/// with a used link gets the page, which has the session or says where a link is.
 pub(super) async fn enter(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(info): Extension<Arc<RequestInfo>>,
@@ -117,17 +118,23 @@ pub(super) async fn enter(
     }
     let host = doors::host(&parts).unwrap_or_default();
     let code = info.query.get(params::CODE).unwrap_or_default();
-    let Some(credentials) = timeline.sessions.redeem(code) else {
-        return Err(Status::link_is_used());
-    };
-    // Only one person could have the link.
-    let cookie = begin(&timeline, credentials, (None, ""), host)?;
-    let cookie = [(header::SET_COOKIE, cookie)];
     let headers = [
         (header::LOCATION, PREFIX),
         (header::CACHE_CONTROL, "no-store"),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
+    let Some(credentials) = timeline.sessions.redeem(code) else {
+        let accept = parts.headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+        let is_browser = accept.is_some_and(|accept| accept.starts_with(b"text/html"));
+        return if is_browser {
+            Ok((StatusCode::SEE_OTHER, headers).into_response())
+        } else {
+            Err(Status::link_is_used())
+        };
+    };
+    // Only one person could have the link.
+    let cookie = begin(&timeline, credentials, (None, ""), host)?;
+    let cookie = [(header::SET_COOKIE, cookie)];
     Ok((StatusCode::SEE_OTHER, cookie, headers).into_response())
 }
 

@@ -15,6 +15,7 @@
 mod ahead;
 mod answers;
 mod apart;
+mod comments;
 mod doors;
 mod enter;
 mod gaps;

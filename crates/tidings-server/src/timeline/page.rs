@@ -17,6 +17,7 @@ use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 
+use super::comments::without_comments;
 use crate::api::not_found::not_found;
 use crate::flow::activity::Prepared;
 use crate::http::compress::accepts_gzip;
@@ -42,15 +43,19 @@ macro_rules! files {
 /// All files of the folder `page`, except the licences of third-party files.
 const FILES: &[File] = files! {
     "api.js"
+    "before.js"
     "commands.js"
     "dark.css"
+    "density.js"
     "dom.js"
+    "empty.js"
     "filters.js"
     "foot.js"
     "gestures.js"
     "header.js"
     "icon.svg"
     "index.html"
+    "kept.js"
     "keys.js"
     "kinds.js"
     "known.js"
@@ -61,10 +66,14 @@ const FILES: &[File] = files! {
     "loader.js"
     "login.js"
     "main.js"
+    "marking.js"
+    "minimap.js"
     "notices.js"
+    "order.js"
     "paint.js"
     "panel.js"
     "picture.js"
+    "pins.js"
     "rates.js"
     "splitter.js"
     "style.css"
@@ -86,17 +95,23 @@ struct Ready {
     name: &'static str,
     content_type: HeaderValue,
     tag: HeaderValue,
-    plain: &'static [u8],
+    plain: Bytes,
     gzip: Bytes,
 }
 
 static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| FILES.iter().map(ready).collect());
 
 fn ready((name, content): &File) -> Ready {
+    let is_own_script =
+        content_type(name).starts_with("text/javascript") && !name.starts_with("uplot");
+    let content = match std::str::from_utf8(content) {
+        Ok(script) if is_own_script => Bytes::from(without_comments(script)),
+        _ => Bytes::from_static(content),
+    };
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
-    let gzip = encoder.write_all(content).and_then(|()| encoder.finish());
-    let digest = digest(&SHA256, content);
+    let gzip = encoder.write_all(&content).and_then(|()| encoder.finish());
+    let digest = digest(&SHA256, &content);
     let digest = digest.as_ref().iter().take(16);
     let digest = digest.fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -145,7 +160,7 @@ fn send(name: &str, asked: &HeaderMap) -> Response {
         let encoding = [(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
         (encoding, Body::from(file.gzip.clone())).into_response()
     } else {
-        Body::from(file.plain).into_response()
+        Body::from(file.plain.clone()).into_response()
     };
     let headers = response.headers_mut();
     let fixed = [

@@ -30,7 +30,7 @@ use tidings_store::{
 };
 
 use super::query::Filters;
-use super::rules::before::CHANGES;
+use super::rules::changes::CHANGES;
 use super::rules::firsts::Firsts;
 use super::rules::marks::PARTS;
 use super::rules::seen::Seen;

@@ -47,7 +47,8 @@ fn event(namespace: &str, name: &str, node: &str) -> Value {
         "metadata": {"name": name, "namespace": namespace},
         "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "web"},
         "reason": format!("ReasonOf{namespace}"),
-        "message": format!("in {namespace}"),
+        // Names both namespaces, which are then searched for causes.
+        "message": format!("in {namespace}: db.other.svc and db.shop.svc do not answer"),
         "type": "Warning",
         "source": {"component": "kubelet", "host": node},
         "firstTimestamp": "2026-03-04T05:00:00Z",

@@ -14,6 +14,8 @@ use tower::ServiceExt;
 use crate::backend;
 use crate::support::{Answer, START, Server, event, events, timer};
 
+mod causes;
+
 const API: &str = "/timeline/api";
 const MINUTE: i64 = 60_000;
 
@@ -60,7 +62,8 @@ async fn get(server: &Server, path: &str) -> Value {
 }
 
 async fn create(server: &Server, event: &Value) {
-    server.post(&events("shop"), event).await.expect(201);
+    let namespace = event["metadata"]["namespace"].as_str().unwrap();
+    server.post(&events(namespace), event).await.expect(201);
 }
 
 #[tokio::test]
@@ -486,83 +489,6 @@ async fn pages_have_every_event_once_and_in_order() {
         names.dedup();
         assert_eq!(names.len(), 40, "{limit}");
     }
-}
-
-#[tokio::test]
-async fn an_event_is_shown_with_what_changed_before_it() {
-    let server = Server::new();
-    create(
-        &server,
-        &about("web-0", "pulled", "Pulled", "Normal", -11 * MINUTE),
-    )
-    .await;
-    let mut scheduled = about("web-0", "scheduled", "Scheduled", "Normal", -12 * MINUTE);
-    scheduled["message"] = "Successfully assigned shop/web-0 to node-1".into();
-    create(&server, &scheduled).await;
-    create(
-        &server,
-        &about("web-0", "backoff", "BackOff", "Warning", -10 * MINUTE),
-    )
-    .await;
-    let found = get(&server, "event?namespace=shop&name=backoff").await;
-    let before = found["before"].as_array().unwrap();
-    let why: Vec<_> = before
-        .iter()
-        .map(|it| it["why"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        why,
-        [
-            "same pod, an image, 1 min before",
-            "same pod, a placement, 2 min before"
-        ]
-    );
-    assert_eq!(found["raw"]["metadata"]["name"], "backoff");
-    assert_eq!(found["versions"].as_array().unwrap().len(), 1);
-    assert_eq!(
-        found["sentence"],
-        "BackOff of pod web-0: 10 min ago, began 1 min after an image of web-0 was pulled"
-    );
-    let found = get(&server, "object?kind=Pod&namespace=shop&name=web-0").await;
-    assert_eq!(found["items"].as_array().unwrap().len(), 3);
-    for (path, code) in [
-        ("event?namespace=shop&name=nothing", 404),
-        ("event?namespace=shop", 400),
-        ("object?kind=Pod", 400),
-        ("view?from=x", 400),
-        ("view?by=color", 400),
-        ("events?continue=x", 400),
-        ("export?format=svg", 400),
-        ("nothing", 404),
-    ] {
-        let headers = [("authorization", "Bearer s3cret")];
-        let request = request(Method::GET, &format!("{API}/{path}"), &headers, "");
-        assert_eq!(send(&server, request).await.code, code, "{path}");
-    }
-}
-
-#[tokio::test]
-async fn a_roll_out_is_found_behind_any_number_of_other_events() {
-    let server = Server::new();
-    let mut scaled = about("web", "scale", "ScalingReplicaSet", "Normal", -12 * MINUTE);
-    scaled["involvedObject"]["kind"] = "Deployment".into();
-    scaled["message"] = "Scaled up replica set web-5d4f8c7b9 from 0 to 3".into();
-    create(&server, &scaled).await;
-    for at in 0..1500 {
-        let after = -10 * MINUTE + at * 400;
-        let other = about("db-0", &format!("other{at}"), "Pulled", "Normal", after);
-        create(&server, &other).await;
-    }
-    let pod = "web-5d4f8c7b9-x7k2p";
-    create(&server, &about(pod, "backoff", "BackOff", "Warning", 0)).await;
-    let found = get(&server, "event?namespace=shop&name=backoff").await;
-    assert_eq!(
-        found["before"][0]["why"],
-        "its owner, a change of scale, 12 min before"
-    );
-    let sentence = found["sentence"].as_str().unwrap();
-    let cause = "began 12 min after scaled up replica set web-5d4f8c7b9";
-    assert!(sentence.contains(cause), "{sentence}");
 }
 
 #[tokio::test]

@@ -394,10 +394,16 @@ fn a_click_opens_what_was_pressed_though_another_picture_came() {
         "Evicted",
         "in a lane above",
     ));
-    page.until("document.querySelector('.lane').title.includes('worse-0')");
+    page.until("document.querySelectorAll('.lane').length === 2");
+    // What is under the pointer stays there, and is sorted when the pointer has left.
+    let first = "[...document.querySelectorAll('.lane')]
+        .find((lane) => lane.style.top === '0px').title";
+    assert!(page.text(first).contains("pressed-0"));
     page.run("held.forEach((act) => act())");
     let at = world.address_until("q.show !== undefined");
     assert!(at["show"].starts_with("event:/shop/pressed-0."), "{at:?}");
+    page.hover(700.0, 20.0);
+    page.until(&format!("{first}.includes('worse-0')"));
 }
 
 #[test]

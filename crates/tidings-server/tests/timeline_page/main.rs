@@ -19,4 +19,5 @@ mod hostile;
 mod living;
 mod narrow;
 mod pictures;
+mod reading;
 mod world;

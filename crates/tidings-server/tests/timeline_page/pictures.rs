@@ -25,7 +25,7 @@ fn pictures_of_the_page() {
     for (name, window, with_panel) in PICTURES {
         page.resize(window);
         world.open("?last=1h");
-        page.until("document.querySelectorAll('.lane').length > 5");
+        page.until("document.querySelectorAll('.lane').length > 4");
         page.until("document.getElementById('rows').innerText.includes('BackOff')");
         if with_panel {
             page.run(

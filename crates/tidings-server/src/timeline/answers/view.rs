@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::response::Response;
 use futures::future::try_join3;
 use serde::Serialize;
+use tidings_core::floor_char_boundary;
 use tidings_history::Counted;
 use tidings_store::Count;
 
@@ -13,8 +14,9 @@ use super::super::ahead;
 use super::super::gaps::Gap;
 use super::super::query::{is_until_now, number, range};
 use super::super::read::{self, Read};
+use super::super::rules::changes::{change, is_birth};
 use super::super::rules::firsts::{Earliest, Firsts, Starts};
-use super::super::rules::lanes::{Lane, Sums, lanes};
+use super::super::rules::lanes::{Group, Lane, Sort, Sums, lanes};
 use super::super::rules::marks::{Mark, marks};
 use super::super::rules::occurrences::Occurrences;
 use super::super::rules::rates::{Rates, rates, step};
@@ -28,11 +30,16 @@ use super::totals::{self, Types};
 use super::{live, overview};
 use crate::flow::budget::Held;
 use crate::http::params;
+use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
 /// Memory for drawing a view, in addition to its events: counts by hour, lanes and marks.
 const DRAWING: usize = 14 << 20;
+
+/// Maximum bytes of the messages of a picture's marks, and of one of them.
+const MESSAGES_MAX: usize = 64 << 10;
+const MESSAGE_MAX: usize = 160;
 
 #[derive(Serialize)]
 struct View<'a> {
@@ -51,7 +58,9 @@ struct View<'a> {
     lanes: Vec<Drawn<'a>>,
     marks: Vec<Mark>,
     reasons: Vec<&'a str>,
-    events: Vec<Name<'a>>,
+    /// The indices of the reasons that report a change.
+    changes: Vec<usize>,
+    events: Vec<Single<'a>>,
     more: More,
 }
 
@@ -88,10 +97,14 @@ struct Drawn<'a> {
     family: Sums,
 }
 
+/// The event of a mark that stands for one.
 #[derive(Serialize)]
-struct Name<'a> {
+struct Single<'a> {
     namespace: &'a str,
     name: &'a str,
+    /// The beginning of the message's first line, as long as there is room in the answer.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    message: &'a str,
 }
 
 #[derive(Serialize)]
@@ -121,6 +134,7 @@ pub(in super::super) async fn view(
             return Err(Status::bad_request(why));
         }
     };
+    let arranged = arranged(&info.query)?;
     let skip = number(&info.query, params::SKIP)?.unwrap_or(0);
     // Taken before anything is read, so that concurrent changes are sent again, not missed.
     let position = live::position(&caller.clusters);
@@ -173,20 +187,12 @@ pub(in super::super) async fn view(
             None => read.complete.then_some(number),
         };
         let firsts = firsts(&caller, &read, &events);
-        let found = lanes(&events, skip, LANES_MAX);
+        let found = lanes(&events, arranged, skip, LANES_MAX);
         let marked = marks(&events, &found.of_events, range, MARKS_MAX);
-        let mut names = Vec::new();
         let mut drawn = marked.drawn;
-        for mark in &mut drawn {
-            let event = mark.event.take().and_then(|at| events.get(at));
-            mark.event = event.map(|event| {
-                names.push(Name {
-                    namespace: event.brief.namespace,
-                    name: event.brief.name,
-                });
-                names.len() - 1
-            });
-        }
+        let names = named(&mut drawn, &events);
+        let changes = marked.reasons.iter().enumerate();
+        let changes = changes.filter(|(_, reason)| change(reason).is_some() && !is_birth(reason));
         json(&View {
             from: range.0,
             to: range.1,
@@ -201,6 +207,7 @@ pub(in super::super) async fn view(
             following: overview::following(&caller),
             lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
             marks: drawn,
+            changes: changes.map(|(at, _)| at).collect(),
             reasons: marked.reasons,
             events: names,
             more: More {
@@ -211,6 +218,50 @@ pub(in super::super) async fn view(
         })
     };
     timeline.places.apart(drawing).await
+}
+
+/// The order of the lanes, and what they are put together by.
+fn arranged(query: &Query) -> Result<(Sort, Group), Status> {
+    let refused = |what: &str, name: &str, known: &str| {
+        Status::bad_request(format!("{what} is one of {known}, not {name:?}"))
+    };
+    let sort = match query.get(params::SORT) {
+        None => Sort::default(),
+        Some(name) => Sort::named(name)
+            .ok_or_else(|| refused("sort", name, "trouble, first, latest, name"))?,
+    };
+    let group = match query.get(params::GROUP) {
+        None => Group::default(),
+        Some(name) => {
+            Group::named(name).ok_or_else(|| refused("group", name, "owner, namespace, node"))?
+        }
+    };
+    Ok((sort, group))
+}
+
+/// The names of the events of marks, which then have their places among these. If there is not
+/// enough room for all messages, warnings have theirs.
+fn named<'a>(marks: &mut [Mark], events: &[Seen<'a>]) -> Vec<Single<'a>> {
+    let mut names = Vec::new();
+    let mut room = MESSAGES_MAX;
+    let mut order: Vec<&mut Mark> = marks.iter_mut().collect();
+    order.sort_by_key(|mark| !mark.warning);
+    for mark in order {
+        let event = mark.event.take().and_then(|at| events.get(at));
+        mark.event = event.map(|event| {
+            let line = event.brief.message.lines().next().unwrap_or_default();
+            let end = floor_char_boundary(line, MESSAGE_MAX.min(room));
+            let message = line.get(..end).unwrap_or_default();
+            room -= message.len();
+            names.push(Single {
+                namespace: event.brief.namespace,
+                name: event.brief.name,
+                message,
+            });
+            names.len() - 1
+        });
+    }
+    names
 }
 
 /// Counts with their types. Types of events that were not read are looked up, outside of the

@@ -35,7 +35,9 @@ export class Foot {
     const all = known.events();
     const beyond = p.complete && all > p.read && !hasFilters(filters);
     const kept = keptOf(p, store.view.utc);
-    const text = [summary(p, skip, beyond ? all : null), kept.text].filter(Boolean).join(" · ");
+    const begins = p.from <= known.extent()[0] && !known.isExact();
+    const text = [summary(p, skip, beyond ? all : null, store.view.sort),
+      begins && "≈ events may have begun before", kept.text].filter(Boolean).join(" · ");
     const turn = (/** @type {number} */ to) => () =>
       store.set({ skip: Math.max(0, to) }, true);
     fill(byId("lanes-foot"), el("span", { title: [text, ...kept.lines].join("\n") }, text),

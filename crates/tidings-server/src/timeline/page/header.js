@@ -5,7 +5,7 @@ import { listCommand } from "./commands.js";
 import { byId, copy, el, fill, visible } from "./dom.js";
 import { notify } from "./notices.js";
 import { switchTheme } from "./theme.js";
-import { DAY, dateTime, HOUR, MINUTE, number, parseTime, zoneName } from "./time.js";
+import { DAY, dateTime, HOUR, MINUTE, number, parseMoment, zoneName } from "./time.js";
 
 /** @typedef {import("./known.js").Known} Known */
 /** @typedef {import("./view.js").Store} Store */
@@ -49,13 +49,13 @@ export class Header {
     button("export-svg", on.svg);
     button("export-link", () => {
       store.replace();
-      void copy(location.href);
+      void copy(location.href).then(() => notify("command", { text: "The link is copied." }));
     });
     button("export-command", () => {
       const { command, left } = listCommand(store.view.filters, store.range(), known);
-      void copy(command);
-      notify("command", left.length > 0
-        ? { text: `Copied. The command does not express: ${left.join(", ")}.` } : null);
+      void copy(command).then(() => notify("command", { text: left.length > 0
+        ? `The command is copied. It does not express: ${left.join(", ")}.`
+        : "The command is copied." }));
     });
     store.listeners.push(() => notify("command", null));
     this.startMenu();
@@ -124,15 +124,17 @@ export class Header {
 
   submitRange() {
     const { utc } = this.store.view;
-    const from = parseTime(this.from.value, utc);
+    const [day] = this.store.range();
+    const present = this.store.now();
+    const from = parseMoment(this.from.value, utc, present, day);
     const now = /^now$/i.test(this.to.value.trim());
-    const to = now ? this.store.now() : parseTime(this.to.value, utc);
+    const to = parseMoment(this.to.value, utc, present, from ?? day);
     this.from.setAttribute("aria-invalid", String(from === null));
     this.to.setAttribute("aria-invalid", String(to === null));
     if (from === null || to === null || to <= from) {
       notify("range", { bad: true, text: from !== null && to !== null
         ? "The range ends before it begins."
-        : "Write times as 2026-01-31 13:08 or 2026-01-31 13:08:53; the end may be now." });
+        : "Write times as 2026-01-31 13:08, 13:08 of the day in view, -2h or now." });
       return;
     }
     notify("range", null);

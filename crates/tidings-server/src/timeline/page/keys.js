@@ -5,9 +5,10 @@ import { append, byId, el, isField } from "./dom.js";
 /** @type {[string, string][]} */
 const HELP = [
   ["w  s", "zoom in, out"], ["a  d", "earlier, later"], ["↑  ↓", "previous, next object"],
-  ["←  →", "previous, next mark of the object"], ["Enter", "open the object or mark"],
+  ["←  →", "previous, next mark of the object"],
+  ["n  N", "next, previous warning"], ["Enter", "open the object or mark"],
   ["Space", "fold what the object owns"], ["x", "fold or unfold all"],
-  ["f", "zoom to the object or mark"],
+  ["f", "zoom to the object or mark, and what is around it"],
   ["Esc", "close"], ["/", "filter"], ["l", "live or paused"], ["u", "your zone or UTC"],
   ["1 … 6, 0", "15 min … 30 d, all"], ["?", "this help"],
   ["Ctrl + wheel", "zoom where the pointer is"], ["Shift + wheel", "earlier, later"],
@@ -16,7 +17,10 @@ const HELP = [
   ["two fingers", "zoom and move"],
 ];
 const MARKS = [
-  ["●", "normal event"], ["◆", "warning"], ["━", "from first to last seen; ×n: seen n times"],
+  ["●", "normal event"], ["◆", "warning"], ["▲", "change: a roll-out, a scale, a node's state"],
+  ["━", "from first to last seen; ×n: seen n times"],
+  ["▂▅▇", "how much happened in what is folded"],
+  ["❶", "what changed before the event that is open, the likeliest cause first"],
   ["◂", "it began before this range"],
   ["12", "a mark of 12 events, too near to tell apart: zoom, or click to list them"],
   ["✕", "last sign of an object that was deleted"],

@@ -1,9 +1,9 @@
-// Short names of kinds, as kubectl has them, for labels in little room.
+// Short names of kinds, as kubectl has them but for "no", for labels in little room.
 
 /** @type {Record<string, string>} */
 const SHORT = {
   Pod: "po", Deployment: "deploy", ReplicaSet: "rs", StatefulSet: "sts", DaemonSet: "ds",
-  Job: "job", CronJob: "cj", Node: "no", Namespace: "ns", Service: "svc", ConfigMap: "cm",
+  Job: "job", CronJob: "cj", Node: "node", Namespace: "ns", Service: "svc", ConfigMap: "cm",
   Secret: "secret", Endpoints: "ep", EndpointSlice: "eps", Ingress: "ing", Event: "ev",
   HorizontalPodAutoscaler: "hpa", PodDisruptionBudget: "pdb", PersistentVolume: "pv",
   PersistentVolumeClaim: "pvc", ReplicationController: "rc", ServiceAccount: "sa",

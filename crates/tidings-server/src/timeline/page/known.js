@@ -51,10 +51,19 @@ export class Known {
     return this.clusters.reduce((sum, one) => sum + (one.events ?? 0), 0);
   }
 
+  /** From when to when there are events. @returns {[number, number]} */
+  extent() {
+    return [Math.min(...this.clusters.map((cluster) => cluster.from ?? Infinity)), this.newest()];
+  }
+
+  /** Whether events may have begun before that. */
+  isExact() {
+    return this.clusters.every((cluster) => cluster.from === null || cluster.fromIsExact);
+  }
+
   /** The range of all events: from the oldest to the newest, or to now if that is near. */
   show() {
-    const from = Math.min(...this.clusters.map((cluster) => cluster.from ?? Infinity));
-    const to = this.newest();
+    const [from, to] = this.extent();
     if (!Number.isFinite(from) || to === 0) return;
     const now = this.store.now();
     if (now - to < HOUR) {

@@ -2,12 +2,16 @@
 // the rows in view and half a window around them, and scrolls with them, so that marks and labels
 // never come apart; beyond that nothing is drawn.
 
+import { paintDensity } from "./density.js";
 import { arrange, byId } from "./dom.js";
+import { foldsThatFit, keptOrder } from "./kept.js";
 import { Label } from "./labels.js";
+import { marking } from "./marking.js";
 import {
-  markAt, NARROW, paintCount, paintGaps, paintGrid, paintLife, paintMark, paintNow, WIDE,
+  markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, paintWords, WIDE,
 } from "./paint.js";
-import { canvasSurface } from "./surface.js";
+import { Pins } from "./pins.js";
+import { canvasSurface, fit } from "./surface.js";
 import { colours } from "./theme.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -17,8 +21,9 @@ import { colours } from "./theme.js";
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./paint.js").Scale} Scale */
 
-/** @typedef {{lane: Lane, key: string, marks: Mark[], drawn: Mark[], parent: boolean,
- *   folded: boolean, label: Label}} Row Its marks are drawn with those of what is folded below. */
+/** @typedef {{lane: Lane, key: string, marks: Mark[], drawn: Mark[], lanes: Lane[],
+ *   parent: boolean, folded: boolean, label: Label}} Row `drawn` and `lanes` are its own and those
+ *   of what is folded below. */
 
 /** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) =>
@@ -57,18 +62,39 @@ export class Lanes {
     this.all = [];
     /** @type {Row[]} */
     this.rows = [];
+    /** Whether what is folded was chosen; else it is what does not fit. */
+    this.byHand = false;
     /** @type {Set<string>} */
     this.folded = new Set();
+    /** The lanes in the order in which they are drawn, by their numbers in the picture.
+     * @type {number[]} */
+    this.order = [];
+    /** A pointer is inside: what it is over stays where it is. */
+    this.inside = false;
+    /** The key of the lane that a row of the list is about. */
+    this.lit = "";
     /** The key of the lane that the keyboard acts on. */
     this.current = "";
     /** The mark in the current lane that the keyboard acts on. @type {Mark|null} */
     this.mark = null;
     this.shape = WIDE;
+    this.marking = marking({ reasons: [], changes: [], rates: { series: [] } }, "type");
+    this.pins = new Pins();
     /** Of the window on the lanes: measured when it changes, since a question for a size has the
      * browser lay out at once what it would lay out later. */
     this.width = 0;
     this.height = 0;
     this.top = 0;
+    this.body.addEventListener("pointerenter", ({ pointerType }) => {
+      this.inside = pointerType === "mouse";
+    });
+    this.body.addEventListener("pointerleave", () => {
+      this.inside = false;
+      if (this.order.every((lane, index) => lane === index)) return;
+      this.order = this.all.map((_, index) => index);
+      this.layout();
+      this.box.dispatchEvent(new Event("redraw"));
+    });
     this.labels.addEventListener("click", (event) => this.clicked(event));
     this.labels.addEventListener("focusin", (event) => {
       const row = this.rowOf(event.target);
@@ -76,8 +102,11 @@ export class Lanes {
     });
   }
 
-  /** @param {Picture} picture @param {boolean} clusters Whether names include the cluster. */
-  setPicture(picture, clusters) {
+  /** @param {Picture} picture @param {{clusters: boolean, by: "type"|"reason",
+   *   again: boolean}} of Whether names include the cluster, what the rates are by, and whether the
+   *   picture is of the same view as the one before. */
+  setPicture(picture, { clusters, by, again }) {
+    this.marking = marking(picture, by);
     const anchor = this.anchor();
     const focused = this.labels.contains(document.activeElement);
     const { mark, current, picture: before } = this;
@@ -88,6 +117,7 @@ export class Lanes {
     for (const mark of picture.marks) marks[mark[0]]?.push(mark);
     const parents = new Set(picture.lanes.map((lane) => lane.parent));
     const labels = new Map(this.all.map((row) => [row.key, row.label]));
+    const places = new Map(this.order.map((lane, place) => [this.all[lane].key, place]));
     this.all = picture.lanes.map((lane, index) => {
       const key = laneKey(lane);
       const label = labels.get(key) ?? new Label();
@@ -95,8 +125,14 @@ export class Lanes {
       const parent = parents.has(index);
       label.show(lane, picture.lanes[lane.parent], { parent, clusters,
         sampled: !picture.complete });
-      return { lane, key, marks: marks[index], drawn: [], parent, folded: false, label };
+      return { lane, key, marks: marks[index], drawn: [], lanes: [], parent, folded: false,
+        label };
     });
+    if (!again && !this.byHand) {
+      this.folded = foldsThatFit(this.all, Math.floor(this.height / this.shape.height));
+    }
+    this.order = again && this.inside ? keptOrder(this.all, places)
+      : this.all.map((_, index) => index);
     this.layout();
     if (mark && before && current === this.current) {
       this.mark = this.same(mark, before, picture);
@@ -117,25 +153,44 @@ export class Lanes {
         && one[1] <= mark[2] && one[2] >= mark[1]) ?? null;
   }
 
+  /** @param {Row} row */
+  isFolded(row) {
+    return row.parent && this.folded.has(row.key);
+  }
+
+  /** Where each lane is drawn: in its own row, or in that of an owner. Owners come first.
+   * @returns {Row[]} */
+  places() {
+    /** @type {Row[]} */
+    const places = [];
+    this.all.forEach((row, index) => {
+      const owner = places[row.lane.parent];
+      places[index] = owner && this.isFolded(owner) ? owner : row;
+    });
+    return places;
+  }
+
   /** Positions the rows that are not folded. */
   layout() {
-    /** Where each lane is drawn: in its own row, or in that of an owner. @type {Row[]} */
-    const places = [];
-    this.rows = this.all.filter((row, index) => {
-      const owner = places[row.lane.parent];
-      places[index] = owner?.folded ? owner : row;
-      row.folded = row.parent && this.folded.has(row.key);
+    const places = this.places();
+    this.all.forEach((row) => {
+      row.folded = this.isFolded(row);
       row.drawn = [];
-      return places[index] === row;
+      row.lanes = [];
     });
-    this.all.forEach((row, index) => places[index].drawn.push(...row.marks));
+    this.rows = this.order.map((lane) => this.all[lane])
+      .filter((row, place) => places[this.order[place]] === row);
+    this.all.forEach(({ marks, lane }, index) => {
+      places[index].drawn.push(...marks);
+      places[index].lanes.push(lane);
+    });
     if (!this.currentRow()) this.current = this.rows[0]?.key ?? "";
     arrange(this.labels, this.rows.map((row) => row.label.node));
-    this.rows.forEach(({ key, parent, label: { node } }, index) => {
+    this.rows.forEach(({ key, parent, folded, label: { node } }, index) => {
       node.style.top = `${index * this.shape.height}px`;
       node.style.height = `${this.shape === WIDE ? WIDE.height : 18}px`;
       node.tabIndex = key === this.current ? 0 : -1;
-      if (parent) node.setAttribute("aria-expanded", String(!this.folded.has(key)));
+      if (parent) node.setAttribute("aria-expanded", String(!folded));
       else node.removeAttribute("aria-expanded");
     });
     this.body.style.height = `${this.rows.length * this.shape.height}px`;
@@ -147,13 +202,15 @@ export class Lanes {
     if (!row) return;
     this.setCurrent(row);
     const onFold = event.target instanceof Element && event.target.classList.contains("fold");
-    if (onFold && row.parent) this.toggle(row);
+    // What groups others may have no events of its own.
+    if (row.parent && (onFold || row.lane.events === 0)) this.toggle(row);
     else this.open(row.lane);
   }
 
   /** @param {Row} [row] */
   toggle(row = this.currentRow()) {
     if (!row?.parent) return;
+    this.byHand = true;
     if (!this.folded.delete(row.key)) this.folded.add(row.key);
     this.layout();
     row.label.node.focus({ preventScroll: true });
@@ -162,6 +219,7 @@ export class Lanes {
 
   /** Folds all lanes that have others below them, or unfolds them. */
   toggleAll() {
+    this.byHand = true;
     if (this.folded.size > 0) this.folded.clear();
     else for (const row of this.all) if (row.parent) this.folded.add(row.key);
     this.layout();
@@ -199,6 +257,20 @@ export class Lanes {
     return this.mark;
   }
 
+  /** The next or previous warning of the range in any lane. @param {number} by
+   * @param {Scale} scale */
+  stepWarning(by, scale) {
+    const marks = this.all.flatMap((row) => row.marks.map((mark) => ({ row, mark })))
+      .filter(({ mark }) => mark[3] && mark[2] >= scale.from && mark[1] <= scale.to)
+      .sort((a, b) => a.mark[1] - b.mark[1] || a.mark[0] - b.mark[0]);
+    const at = marks.findIndex(({ mark }) => mark === this.mark);
+    const found = marks[at < 0 ? (by > 0 ? 0 : marks.length - 1) : at + by];
+    if (!found) return null;
+    this.show(found.row);
+    this.mark = found.mark;
+    return found.mark;
+  }
+
   /** Moves to another lane by keys. @param {number} by */
   move(by) {
     const at = this.rows.findIndex((row) => row.key === this.current);
@@ -207,6 +279,38 @@ export class Lanes {
     this.setCurrent(row);
     row.label.node.focus({ preventScroll: true });
     this.reveal(row);
+  }
+
+  /** The lane of an object: the latest of those that were named so.
+   * @param {string} cluster @param {import("./types.js").ObjectRef} object */
+  find(cluster, { kind, namespace, name, uid }) {
+    const rows = this.all.filter(({ lane }) => lane.name === name && lane.kind === kind
+      && lane.cluster === cluster && (lane.namespace === namespace || lane.namespace === ""));
+    return rows.find(({ lane }) => uid && lane.uid === uid) ?? rows[0];
+  }
+
+  /** Shows a lane, unfolded, for a moment in another colour. @param {Row|undefined} row */
+  show(row) {
+    if (!row) return;
+    let owner = this.all[row.lane.parent];
+    if (owner) this.byHand = true;
+    for (; owner; owner = this.all[owner.lane.parent]) this.folded.delete(owner.key);
+    this.layout();
+    this.setCurrent(row);
+    this.reveal(row);
+    const { node } = row.label;
+    node.classList.remove("flash");
+    void node.offsetWidth; // begins the animation anew
+    node.classList.add("flash");
+    this.box.dispatchEvent(new Event("redraw"));
+  }
+
+  /** Lights the row that has a lane. @param {Row|undefined} row */
+  light(row) {
+    const key = row ? this.places()[this.all.indexOf(row)].key : "";
+    if (key === this.lit) return;
+    this.lit = key;
+    this.box.dispatchEvent(new Event("redraw"));
   }
 
   /** @param {Row} row */
@@ -291,29 +395,36 @@ export class Lanes {
     paintGaps(s, scale, [...this.picture.gaps, ...unknown], 0, Math.max(end, 0), c);
     for (let i = first; i < last; i += 1) {
       const y = i * this.shape.height - this.top + this.shape.middle;
-      paintRow(s, scale, this.rows[i], y, this.picture, view.shown, c, this.mark);
+      const row = this.rows[i];
+      if (row.key === this.lit) s.rect(0, y - this.shape.middle, scale.width, this.shape.height,
+        c.pick, 0.18);
+      paintRow(s, scale, row, y, this.picture, view.shown, c, this.marking, this.mark);
+      this.pins.paint(s, scale, row, y, c);
     }
     paintNow(s, scale, now, 0, height, c);
   }
 }
 
-/** One lane: its life, its marks, and its warnings above all.
+/** One lane: its life, its marks, and its warnings above all; or a strip of what is folded.
  * @param {import("./surface.js").Surface} s @param {Scale} scale
  * @param {Pick<Row, "lane"|"drawn"|"folded">} row @param {number} y @param {Picture} picture
- * @param {Shown|null} shown @param {import("./theme.js").Colours} c @param {Mark|null} [at] */
-export function paintRow(s, scale, { lane, drawn, folded }, y, picture, shown, c, at) {
-  paintLife(s, scale, folded ? { ...lane.family, gone: false } : lane, y, c);
+ * @param {Shown|null} shown @param {import("./theme.js").Colours} c
+ * @param {import("./marking.js").Marking} is @param {Mark|null} [at] */
+export function paintRow(s, scale, { lane, drawn, folded }, y, picture, shown, c, is, at) {
+  paintLife(s, scale, folded ? { ...lane.family, gone: false } : lane, folded ? y + 8.5 : y, c);
+  /** @param {Mark} mark */
+  const isPicked = (mark) => mark === at || isShown(mark, picture, shown);
+  if (folded) {
+    paintDensity(s, scale, drawn, y + 9, (mark) => is.colour(mark, c));
+    for (const mark of drawn) if (isPicked(mark)) paintMark(s, scale, mark, y, true, c, is);
+    return;
+  }
   for (const warning of [0, 1]) {
     for (const mark of drawn) {
-      if (mark[3] !== warning) continue;
-      const picked = mark === at || isShown(mark, picture, shown);
-      paintMark(s, scale, mark, y, picked, c);
+      if (mark[3] === warning) paintMark(s, scale, mark, y, isPicked(mark), c, is);
     }
   }
-  /** @type {[number, number][]} */
-  const taken = [];
-  const often = [...drawn].sort((a, b) => b[4] - a[4]);
-  for (const mark of often) paintCount(s, scale, mark, y, taken, c);
+  paintWords(s, scale, drawn, y, c, is, lane.gone ? lane.last : null);
 }
 
 /** @param {Mark} mark @param {Picture} picture @param {Shown|null} shown */
@@ -326,19 +437,4 @@ function isShown(mark, picture, shown) {
   }
   return shown.span !== undefined && shown.name === lane.name && shown.kind === lane.kind
     && shown.namespace === lane.namespace && spanOf(mark, picture).join() === shown.span.join();
-}
-
-/** Gives a canvas its size in CSS pixels, sharp on any display. Setting a size clears it, so it is
- * only set if it changed. @param {HTMLCanvasElement} canvas
- * @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
-export function fit(canvas, context, width, height) {
-  const ratio = Math.min(window.devicePixelRatio || 1, 3);
-  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
-  if (canvas.width !== w || canvas.height !== h) {
-    canvas.width = w;
-    canvas.height = h;
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-  }
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
 }

@@ -14,6 +14,12 @@ import { ago, counted, dateTime, number, shortTime } from "./time.js";
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 
 const PAGE = 100;
+/** The width of a letter, relative to the size of the font. */
+const LETTER = 0.6;
+/** How much wider bold letters are. */
+const BOLD = 1.12;
+/** Letters at the end of a long name that are always shown. */
+const TAIL = 12;
 /** Maximum rows that scrolling adds; a button adds more. */
 const BY_SCROLLING = 1000;
 
@@ -25,7 +31,8 @@ export const listed = ({ shown }) => (shown?.is === "object" ? shown : null);
 
 export class List {
   /**
-   * @param {{open: (item: Item) => void, filter: (key: FilterKey, value: string) => void,
+   * @param {{open: (item: Item) => void, over: (item: Item|null) => void,
+   *   filter: (key: FilterKey, value: string) => void,
    *   all: () => void, newer: () => void,
    *   failed: (error: unknown, again: () => void) => void,
    *   loaded: (items: Item[]) => void, now: () => number}} on
@@ -45,7 +52,13 @@ export class List {
     this.failed = false;
     this.foot = byId("list-foot");
     this.more = el("button", { type: "button", onclick: () => this.next() }, "Older events");
-    this.count = 0;
+    /** What is listed, in the order of the server. @type {Item[]} */
+    this.items = [];
+    /** @type {{by: "last"|"first", up: boolean}} */
+    this.order = { by: "last", up: false };
+    for (const by of /** @type {const} */ (["last", "first"])) {
+      byId(`by-${by}`).addEventListener("click", () => void this.sort(by));
+    }
     this.key = "";
     /** @type {string|null} */
     this.token = null;
@@ -60,10 +73,13 @@ export class List {
       this.box.focus({ preventScroll: true }); // the button disappears
       on.newer();
     });
+    new ResizeObserver(() => this.fit()).observe(this.box);
     this.body.addEventListener("keydown", (event) => this.pressed(event));
     this.box.addEventListener("scroll", () => {
       const left = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
-      if (left < 200 && this.count < BY_SCROLLING && this.token && !this.control) this.next();
+      if (left < 200 && this.items.length < BY_SCROLLING && this.token && !this.control) {
+        this.next();
+      }
     }, { passive: true });
   }
 
@@ -106,7 +122,8 @@ export class List {
   /** Whether the rows stay although newer ones came: while a reader is further down, or has the
    * focus or a selection in them. What failed has a time of its own. */
   keeps() {
-    const held = this.box.scrollTop > 0 || this.body.contains(document.activeElement)
+    const held = this.box.scrollTop > 0 || !this.isNewestFirst()
+      || this.body.contains(document.activeElement)
       || isSelected(this.body);
     if (held) this.offer();
     return held || this.failed;
@@ -129,7 +146,66 @@ export class List {
   }
 
   next() {
-    if (this.asked && this.token && !this.control) void this.load(this.token, this.asked);
+    if (this.asked && this.token && !this.control) return this.load(this.token, this.asked);
+    return Promise.resolve();
+  }
+
+  isNewestFirst() {
+    return this.order.by === "last" && !this.order.up;
+  }
+
+  /** Sorts by a column, newest first, or the other way round if it is sorted by that already. What
+   * is sorted has to be read, within a bound. @param {"last"|"first"} by */
+  async sort(by) {
+    this.order = { by, up: this.order.by === by && !this.order.up };
+    this.showRows();
+    const { order } = this;
+    while (this.token && !this.isNewestFirst() && this.items.length < BY_SCROLLING) {
+      const { length } = this.items;
+      await this.next();
+      if (this.order !== order || this.items.length === length) return;
+    }
+  }
+
+  /** Fills the table. */
+  showRows() {
+    const { by, up } = this.order;
+    const items = [...this.items];
+    if (!this.isNewestFirst()) {
+      items.sort((a, b) => (up ? a[by] - b[by] : b[by] - a[by]));
+    }
+    for (const column of /** @type {const} */ (["last", "first"])) {
+      const head = byId(`by-${column}`).closest("th");
+      head?.setAttribute("aria-sort", column !== by ? "none" : up ? "ascending" : "descending");
+    }
+    fill(this.body, ...items.map((item) => this.row(item)));
+    this.fit();
+  }
+
+  /** Gives the columns the widths of what is in them, and the message the rest. Long names of
+   * objects and namespaces yield to it; their ends are kept. */
+  fit() {
+    const table = byId("rows-table");
+    const { utc, day } = this.asked ?? { utc: false, day: 0 };
+    const letter = parseFloat(getComputedStyle(table).fontSize) * LETTER;
+    const wide = (/** @type {(item: Item) => string} */ text, /** @type {number} */ least) =>
+      this.items.reduce((most, item) => Math.max(most, text(item).length), least) * letter + 18;
+    const widths = {
+      time: wide((item) => shortTime(item.last, utc, day), 10) + 6,
+      first: wide((item) => shortTime(item.first, utc, day), 10),
+      reason: Math.min(wide((item) => item.reason, 8) * BOLD, 44 * letter),
+      object: wide((item) => shortObject(item.object), 12),
+      namespace: wide(whereOf, 9),
+      count: wide(countOf, 6),
+    };
+    const { time, first, reason, count } = widths;
+    const room = this.box.clientWidth * 0.66 - time - first - reason - count - 100;
+    widths.object = Math.min(widths.object, Math.max(room * 0.7, 24 * letter));
+    widths.namespace = Math.min(widths.namespace, Math.max(room * 0.3, 12 * letter));
+    for (const [name, width] of Object.entries(widths)) {
+      table.style.setProperty(`--${name}`, `${Math.ceil(width)}px`);
+    }
+    table.classList.toggle("one-namespace", new Set(this.items.map(whereOf)).size === 1);
   }
 
   /** @param {string|null} token @param {Asked} asked @param {boolean} [again] */
@@ -148,14 +224,17 @@ export class List {
       if (!token) {
         if (again && this.keeps()) return; // since it was asked
         this.asked = asked;
-        this.count = 0;
+        this.items = [];
         this.came = 0;
         this.offer();
         fill(this.body);
         this.box.scrollTop = 0;
       }
-      append(this.body, ...page.items.map((item) => this.row(item)));
-      this.count += page.items.length;
+      this.items.push(...page.items);
+      if (this.isNewestFirst()) {
+        append(this.body, ...page.items.map((item) => this.row(item)));
+        this.fit();
+      } else this.showRows();
       this.token = page.continue;
       this.complete = page.complete;
       this.ended();
@@ -173,12 +252,14 @@ export class List {
 
   /** Shows the end of the list. */
   ended() {
+    const { length } = this.items;
     if (this.token) {
-      fill(this.foot, `${counted(this.count, "event")} shown. `, this.more);
+      const which = this.isNewestFirst() ? "" : ", the last seen of the range, sorted";
+      fill(this.foot, `${counted(length, "event")} shown${which}. `, this.more);
       return;
     }
-    const end = this.count === 0 ? "No event in this range matches."
-      : `${counted(this.count, "event")}: all of this range.`;
+    const end = length === 0 ? "No event in this range matches."
+      : `${counted(length, "event")}: all of this range.`;
     fill(this.foot, this.complete ? end : `${end} Not all were read; narrow the range.`);
   }
 
@@ -186,11 +267,16 @@ export class List {
   row(item) {
     const { utc, day } = this.asked ?? { utc: false, day: 0 };
     const warning = item.type === "Warning";
-    const where = item.object.namespace || item.namespace;
+    const where = whereOf(item);
+    const object = shortObject(item.object);
+    const cut = Math.max(0, object.length - TAIL);
+    const time = (/** @type {"last"|"first"} */ at, /** @type {string} */ name) =>
+      el("td", { class: name, title: `${dateTime(item[at], utc)}, `
+        + `${ago(item[at], this.on.now())}` }, shortTime(item[at], utc, day));
     const open = () => this.on.open(item);
-    const row = el("tr", { class: warning ? "warning" : "", onclick: open },
-      el("td", { class: "time", title: `${dateTime(item.last, utc)}, `
-        + `${ago(item.last, this.on.now())}` }, shortTime(item.last, utc, day)),
+    const row = el("tr", { class: warning ? "warning" : "", onclick: open,
+      onpointerenter: () => this.on.over(item), onpointerleave: () => this.on.over(null) },
+      time("last", "time"), time("first", "first"),
       el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
       el("td", { class: "reason", title: item.reason },
         el("button", { type: "button", class: "plain", "data-event": eventKey(item),
@@ -199,10 +285,10 @@ export class List {
             open();
           } }, item.reason || "(no reason)")),
       el("td", { class: "object", title: `${item.object.kind} ${item.object.name}` },
-        shortObject(item.object)),
+        el("div", {}, el("span", {}, object.slice(0, cut)), el("span", {}, object.slice(cut)))),
       el("td", { class: "namespace", title: where }, where),
       el("td", { class: "cluster", title: item.cluster }, item.cluster),
-      el("td", { class: "count" }, item.count > 1 ? `×${number(item.count)}` : ""),
+      el("td", { class: "count" }, countOf(item)),
       el("td", { class: "message", title: item.message }, item.message),
       el("td", { class: "source", title: item.source }, item.source));
     return row;
@@ -219,6 +305,12 @@ export class List {
     next?.querySelector("button")?.focus();
   }
 }
+
+/** @param {Item} item */
+const whereOf = (item) => item.object.namespace || item.namespace;
+
+/** @param {Item} item */
+const countOf = ({ count }) => (count > 1 ? `×${number(count)}` : "");
 
 /** @param {Item} item */
 const eventKey = ({ cluster, namespace, name }) => [cluster, namespace, name].join("/");

@@ -34,11 +34,17 @@ export function startLogin(entered) {
     }
   });
   return {
-    /** @param {string} message What the server said: some are entered by a link alone. */
-    open(message) {
+    /** @param {string} message What the server said: some are entered by a link alone.
+     * @param {boolean} lost Whether there was a session. */
+    open(message, lost) {
       if (dialog.open) return;
       const byLink = message.startsWith("open the link");
-      problem.textContent = byLink ? `${message[0].toUpperCase()}${message.slice(1)}.` : "";
+      const used = !lost && " A link that was used shows its session in the browser that used it.";
+      const said = `${message[0]?.toUpperCase() ?? ""}${message.slice(1)}.`;
+      problem.textContent = [
+        lost && "The session is over: the server was restarted, it expired, or you logged out.",
+        byLink ? `${said}${used || ""}` : lost && "Log in again.",
+      ].filter(Boolean).join(" ");
       byId("login-fields").hidden = byLink;
       byId("login-text").hidden = byLink;
       dialog.showModal();

@@ -1,30 +1,33 @@
 // Starts the page and joins its parts: a change of the view is drawn at once from what is there,
 // then loaded finer.
 
-import { byId, el, fill, save } from "./dom.js";
+import { byId, fill, save } from "./dom.js";
+import { tellEmpty } from "./empty.js";
 import { FilterBar } from "./filters.js";
 import { Foot } from "./foot.js";
 import { watchGestures } from "./gestures.js";
 import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
 import { Known } from "./known.js";
-import { fit, Lanes, shownLane, shownMark } from "./lanes.js";
+import { Lanes, shownLane, shownMark } from "./lanes.js";
 import { List, listed } from "./list.js";
 import { Live } from "./live.js";
 import { Loader } from "./loader.js";
 import { startLogin } from "./login.js";
+import { Minimap } from "./minimap.js";
 import { notify } from "./notices.js";
+import { startOrder } from "./order.js";
 import { paintAxis, toTime, toX } from "./paint.js";
 import { Panel } from "./panel.js";
 import { pictureAsSvg } from "./picture.js";
 import { Rates } from "./rates.js";
 import { startSplitter } from "./splitter.js";
-import { canvasSurface } from "./surface.js";
+import { canvasSurface, fit } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
-import { dateTime, HOUR, SECOND, shortTime } from "./time.js";
+import { dateTime, HOUR, MINUTE, SECOND } from "./time.js";
 import { notFollowed } from "./summary.js";
 import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
-import { hasFilters, noFilters, readAddress, Store } from "./view.js";
+import { readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Shown} Shown */
@@ -33,6 +36,8 @@ import { hasFilters, noFilters, readAddress, Store } from "./view.js";
 
 /** Windows narrower than this have labels above the marks. */
 const NARROW = 720;
+/** What is shown before and after a moment. */
+const AROUND = 5 * MINUTE;
 /** A moving range is loaded at this interval even if the stream is silent. */
 const REFRESH = 30 * SECOND;
 
@@ -54,7 +59,7 @@ const clusters = () => known.clusters.length > 1;
 const login = startLogin(() => void start());
 const loader = new Loader(store, { loaded, login: (message) => {
   live.stop();
-  login.open(message);
+  login.open(message, picture !== null);
 } });
 const filterBar = new FilterBar(store);
 const rates = new Rates((from, to) => store.setRange(from, to, true),
@@ -63,7 +68,11 @@ const rates = new Rates((from, to) => store.setRange(from, to, true),
 const open = (shown) => store.set({ shown }, true);
 const lanes = new Lanes((lane) => open(shownLane(lane)));
 const list = new List({
-  open: ({ cluster, namespace, name }) => open({ is: "event", cluster, namespace, name }),
+  open({ cluster, namespace, name, object }) {
+    lanes.show(lanes.find(cluster, object));
+    open({ is: "event", cluster, namespace, name });
+  },
+  over: (item) => lanes.light(item ? lanes.find(item.cluster, item.object) : undefined),
   filter: (key, value) => store.addFilter(key, value),
   all: () => store.set({ shown: null }, true),
   newer: () => void list.show(store.view, store.range(), clusters(), false),
@@ -77,6 +86,9 @@ const list = new List({
 const panel = new Panel(store, known, {
   failed: (error, again) => loader.failed(error, "panel", again),
   settled: () => loader.succeeded("panel"),
+  pins: lanes.pins,
+  draw,
+  zoom: zoomTo,
 });
 const live = new Live({
   change(change) {
@@ -92,6 +104,8 @@ const live = new Live({
   restart: () => void loader.load(true),
   lost: (error) => loader.failed(error, "live", () => live.again()),
 });
+startOrder(store);
+const minimap = new Minimap(store, known);
 const openHelp = startHelp();
 const header = new Header(store, known, { svg: saveSvg, help: openHelp, all: showAll });
 const foot = new Foot(store, known, { all: showAll, first: openFirst });
@@ -116,6 +130,7 @@ function drawNow() {
   const unknown = silent === null ? [] : [{ from: silent + store.ahead, to: now }];
   lanes.draw(s, store.view, now, unknown);
   rates.draw(s);
+  minimap.draw(s.width);
   drawAxis(s);
   header.show(came, silent === null ? notFollowed(picture).label : "No answer");
   if (picture && !measured) {
@@ -139,12 +154,13 @@ function loaded(loadedNow, again) {
   picture = loadedNow;
   store.ahead = picture.now - Date.now();
   if (store.view.last !== null) came = 0;
-  lanes.setPicture(picture, clusters());
+  lanes.setPicture(picture, { clusters: clusters(), by: store.view.by, again });
   lanes.select(store.view.shown);
   rates.setPicture(picture, store.view.by, scale(), gutter);
+  minimap.setPicture(picture);
   filterBar.learn(picture);
   foot.show(picture);
-  tellEmpty(picture);
+  tellEmpty(picture, store, known, { all: showAll, isShown: (p) => p === picture });
   void list.show(store.view, store.range(), clusters(), again);
   void panel.show(store.view.shown, store.range());
   if (document.visibilityState === "visible") live.follow(picture.position, store.view.filters);
@@ -155,43 +171,8 @@ function loaded(loadedNow, again) {
 
 /** Opens the event of a first warning, and shows its lane. @param {FirstWarning} first */
 function openFirst({ cluster, namespace, name, kind, object, objectNamespace }) {
-  const row = lanes.rows.find(({ lane }) => lane.cluster === cluster && lane.kind === kind
-    && lane.name === object && lane.namespace === objectNamespace);
-  if (row) {
-    lanes.setCurrent(row);
-    lanes.reveal(row);
-  }
+  lanes.show(lanes.find(cluster, { kind, namespace: objectNamespace, name: object }));
   open({ is: "event", cluster, namespace, name });
-}
-
-/** Advice if there are no events. @param {Picture} p */
-function tellEmpty(p) {
-  const box = byId("empty");
-  const empty = p.lanes.length === 0;
-  box.hidden = !empty;
-  if (!empty) return;
-  const { clusters: before } = known;
-  void known.renew().then(() => {
-    if (known.clusters !== before && picture === p) tellEmpty(p);
-  });
-  const { view } = store;
-  const newest = known.newest();
-  const filtered = hasFilters(view.filters);
-  const [from, to] = store.range();
-  const where = `between ${dateTime(from, view.utc)} and ${shortTime(to, view.utc, from)}`;
-  fill(box,
-    el("p", {}, view.skip > 0 ? "No more objects." : filtered
-      ? `No event ${where} matches the filters.`
-      : newest === 0 ? `No events yet.${notFollowed(p).text ? ""
-        : " They appear here as they happen."}`
-        : `No events ${where}.`),
-    el("div", { class: "actions" },
-      filtered && el("button", { type: "button",
-        onclick: () => store.setFilters(noFilters()) }, "Clear the filters"),
-      newest > 0 && (newest < from || newest > to) && el("button", { type: "button",
-        onclick: () => store.setRange(newest - HOUR, newest + HOUR / 30, true) },
-      `Go to the newest, ${dateTime(newest, view.utc)}`),
-      newest > 0 && el("button", { type: "button", onclick: showAll }, "Show all there is")));
 }
 
 /** Shows the range of all events, unless the reader has moved elsewhere meanwhile. */
@@ -215,7 +196,7 @@ store.listeners.push((view, before, still) => {
   }
   const ranged = view.last !== before.last || view.from !== before.from || view.to !== before.to;
   const other = view.filters !== before.filters || view.by !== before.by
-    || view.skip !== before.skip;
+    || view.skip !== before.skip || view.sort !== before.sort || view.group !== before.group;
   if (view.filters !== before.filters) filterBar.showChips();
   if (ranged) notify("range", null);
   if (view.skip !== before.skip) lanes.box.scrollTop = 0;
@@ -255,9 +236,9 @@ function hoverTime(x) {
     inside ? dateTime(toTime(x, scale()), store.view.utc) : "");
 }
 
-/** @param {number} from @param {number} to */
+/** Zooms to a span, with what is around it. @param {number} from @param {number} to */
 function zoomTo(from, to) {
-  const edge = Math.max((to - from) * 0.1, SECOND);
+  const edge = Math.max((to - from) * 0.1, to - from < AROUND ? AROUND : SECOND);
   store.setRange(from - edge, to + edge, true);
 }
 
@@ -321,9 +302,9 @@ watchGestures(rates.box, {
   },
 }, { mouse: false }); // a mouse's drag there is uPlot's
 
-/** @param {number} by */
-function stepMark(by) {
-  const mark = lanes.step(by, scale());
+/** Goes to another mark, and says which it is.
+ * @param {import("./types.js").Mark|null} mark */
+function tellMark(mark) {
   const row = lanes.currentRow();
   if (mark && row && picture) {
     const { title, lines } = describeMark(picture, mark, store.view.utc);
@@ -345,8 +326,10 @@ startKeys({
   d: () => store.pan(0.15),
   ArrowUp: () => lanes.move(-1),
   ArrowDown: () => lanes.move(1),
-  ArrowLeft: () => stepMark(-1),
-  ArrowRight: () => stepMark(1),
+  ArrowLeft: () => tellMark(lanes.step(-1, scale())),
+  ArrowRight: () => tellMark(lanes.step(1, scale())),
+  n: () => tellMark(lanes.stepWarning(1, scale())),
+  N: () => tellMark(lanes.stepWarning(-1, scale())),
   Enter: openCurrent,
   " ": () => lanes.toggle(),
   x: () => lanes.toggleAll(),
@@ -370,6 +353,8 @@ startKeys({
 
 /** Measures the drawing area, and draws before a new size is visible. */
 function resized() {
+  hoverTime(null); // the pointer is elsewhere now
+  showTip(null, 0, 0);
   const narrow = byId("picture").clientWidth < NARROW;
   document.body.classList.toggle("narrow", narrow);
   gutter = narrow ? 0 : byId("legend").offsetWidth;

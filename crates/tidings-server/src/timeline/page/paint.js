@@ -7,6 +7,7 @@ import { ticks } from "./time.js";
 /** @typedef {import("./types.js").Lane} Lane */
 /** @typedef {import("./surface.js").Surface} Surface */
 /** @typedef {import("./theme.js").Colours} Colours */
+/** @typedef {import("./marking.js").Marking} Marking */
 
 /**
  * Time to pixels.
@@ -18,6 +19,8 @@ import { ticks } from "./time.js";
 export const WIDE = { height: 22, middle: 11 };
 export const NARROW = { height: 38, middle: 27 };
 
+/** Pixels of a letter of the words of marks, about. */
+const LETTER = 6.2;
 /** A mark of fewer pixels is drawn as a point. */
 const POINT = 7;
 
@@ -85,12 +88,13 @@ export function paintLife(s, scale, lane, y, c) {
 }
 
 /** One mark. @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
- * @param {boolean} picked @param {Colours} c */
-export function paintMark(s, scale, mark, y, picked, c) {
+ * @param {boolean} picked @param {Colours} c @param {Marking} is */
+export function paintMark(s, scale, mark, y, picked, c, is) {
   const [, from, to, warning] = mark;
   const [x0, x1] = clipped(from, to, scale);
   if (x1 < x0) return;
-  const colour = warning ? c.warning : c.normal;
+  const colour = is.colour(mark, c);
+  const form = is.form(mark);
   const size = radius(mark);
   const wide = x1 - x0 >= POINT;
   if (picked) s.rect(x0 - size - 4, y - 10, x1 - x0 + 2 * size + 8, 20, c.pick, 0.35, 4);
@@ -107,25 +111,45 @@ export function paintMark(s, scale, mark, y, picked, c) {
     if (wide && (end < scale.from || end > scale.to)) continue;
     const x = wide ? toX(end, scale) : Math.max(scale.left, Math.min(toX(end, scale),
       scale.left + scale.width));
-    if (warning) s.diamond(x, y, size + 1.5, colour, c.edge);
+    if (form === "warning") s.diamond(x, y, size + 1.5, colour, c.edge);
+    else if (form === "change") s.triangle(x, y, size + 1, colour, c.page);
     else s.circle(x, y, size, colour, c.page);
   }
 }
 
-/** The number of a mark's events, in its middle, if it overlaps no other number.
- * @param {Surface} s @param {Scale} scale @param {Mark} mark @param {number} y
- * @param {[number, number][]} taken What has a label already, in pixels. @param {Colours} c */
-export function paintCount(s, scale, mark, y, taken, c) {
-  const [, from, to, , occurrences, events] = mark;
-  if (events < 2 && occurrences < 2) return;
-  const label = events > 1 ? `${events}` : `×${occurrences}`;
-  const [x0, x1] = clipped(from, to, scale);
-  const half = label.length * 3.5 + 4;
-  const x = (x0 + x1) / 2;
-  if (x1 - x0 < 2 * half + 22) return;
-  if (taken.some(([left, right]) => x + half > left && x - half < right)) return;
-  taken.push([x - half, x + half]);
-  s.text(label, x, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
+/** What marks are, written where there is room: in the middle of a bar, or right of a point; of a
+ * bar with little room, the number alone.
+ * @param {Surface} s @param {Scale} scale @param {Mark[]} marks @param {number} y
+ * @param {Colours} c @param {Marking} is @param {number|null} end Of an object that is gone. */
+export function paintWords(s, scale, marks, y, c, is, end) {
+  const spans = marks.map((mark) => clipped(mark[1], mark[2], scale)).filter(([a, b]) => b >= a);
+  /** @type {[number, number][]} What has words already. */
+  const taken = end === null ? [] : [[toX(end, scale) + 5, toX(end, scale) + 16]];
+  /** @param {number} from @param {number} to */
+  const isFree = (from, to) => !taken.some(([a, b]) => to > a && from < b);
+  for (const mark of [...marks].sort((a, b) => b[3] - a[3] || b[4] - a[4])) {
+    const [x0, x1] = clipped(mark[1], mark[2], scale);
+    if (x1 < x0) continue;
+    const words = is.words(mark);
+    if (x1 - x0 < POINT) {
+      const [from, to] = [x1 + 10, x1 + 16 + words.length * LETTER];
+      const ends = to > scale.left + scale.width || words === "";
+      if (ends || !isFree(from, to) || spans.some(([a, b]) => b > x1 + 1 && a < to + 8)) continue;
+      taken.push([from, to]);
+      s.rect(from - 2, y - 6, to - from - 2, 12, c.page, 0.85);
+      s.text(words, from, y + 0.5, c.faint, { size: 10 });
+      continue;
+    }
+    const often = words.slice(words.lastIndexOf(" ") + 1);
+    for (const text of [words, mark[4] > 1 || mark[5] > 1 ? often : ""]) {
+      const half = (text.length * LETTER) / 2 + 4;
+      const x = (x0 + x1) / 2;
+      if (text === "" || x1 - x0 < 2 * half + 22 || !isFree(x - half, x + half)) continue;
+      taken.push([x - half, x + half]);
+      s.text(text, x, y + 0.5, c.ink, { size: 10, align: "center", weight: 600 });
+      break;
+    }
+  }
 }
 
 /** The radius of a point, a little larger for more occurrences. @param {Mark} mark */

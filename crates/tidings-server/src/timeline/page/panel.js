@@ -1,6 +1,7 @@
 // The side panel: one object, or one event, as a sentence, then in detail.
 
 import { ApiError, get, isAbort, isFinal } from "./api.js";
+import { beforeView, pinsOf } from "./before.js";
 import { leftOut, objectCommands } from "./commands.js";
 import { append, byId, copy, el, fill, isSelected, visible } from "./dom.js";
 import { shortObject } from "./kinds.js";
@@ -18,13 +19,17 @@ import { toYaml } from "./yaml.js";
 
 /** Maximum characters shown of a raw event; all of it can be copied. */
 const RAW = 100_000;
+/** Lines of a message that are shown at first. */
+const LINES = 12;
 /** Minimum milliseconds between two requests for an object while the range moves. */
 const AGAIN = 5 * SECOND;
 
 export class Panel {
   /** @param {Store} store @param {Known} known
-   * @param {{failed: (error: unknown, again: () => void) => void, settled: () => void}} on What
-   *   failed is tried again by who is told; it is settled if it succeeded or is wanted no more. */
+   * @param {{failed: (error: unknown, again: () => void) => void, settled: () => void,
+   *   pins: import("./pins.js").Pins, draw: () => void,
+   *   zoom: (from: number, to: number) => void}} on What failed is tried again by who is
+   *   told; it is settled if it succeeded or is wanted no more. */
   constructor(store, known, on) {
     this.store = store;
     this.known = known;
@@ -90,6 +95,7 @@ export class Panel {
     this.control?.abort();
     this.control = null;
     if (other) {
+      this.pin([]);
       this.fresh = true;
       this.failed = false;
       this.problem = "";
@@ -135,6 +141,12 @@ export class Panel {
         this.box.removeAttribute("aria-busy");
       }
     }
+  }
+
+  /** @param {import("./pins.js").Pin[]} pins */
+  pin(pins) {
+    this.on.pins.set(pins);
+    this.on.draw();
   }
 
   /** Shows an error, once. @param {Error} error */
@@ -225,8 +237,7 @@ export class Panel {
   zoomTo(items) {
     const from = Math.min(...items.map((item) => item.first));
     const to = Math.max(...items.map((item) => item.last));
-    const edge = Math.max((to - from) * 0.05, 2000);
-    this.store.setRange(from - edge, to + edge, true);
+    this.on.zoom(from, to);
   }
 
   /** @param {ObjectRef & {relation: string}} one @param {string} cluster */
@@ -237,21 +248,22 @@ export class Panel {
       el("button", { type: "button", class: "plain", onclick: open }, shortObject(one)));
   }
 
-  /** @param {Item} item @param {string} [why] @param {number} [at] When, if not last. */
-  entry(item, why, at = item.last) {
+  /** @param {Item} item */
+  entry(item) {
     const { utc } = this.store.view;
     const warning = item.type === "Warning";
-    const open = () => this.store.set({ shown: { is: "event", cluster: item.cluster,
-      namespace: item.namespace, name: item.name } }, true);
     return el("li", { class: warning ? "warning" : "" },
-      el("button", { type: "button", class: "plain", onclick: open },
-        el("span", { class: "time", title: dateTime(at, utc) },
-          shortTime(at, utc, this.store.now())),
+      el("button", { type: "button", class: "plain", onclick: () => this.open(item) },
+        el("span", { class: "time", title: dateTime(item.last, utc) },
+          shortTime(item.last, utc, this.store.now())),
         el("b", { class: "reason" }, warning ? "◆ " : "", item.reason || "(no reason)"),
-        item.count > 1 && el("span", { class: "count" }, `×${number(item.count)}`),
-        why !== undefined && el("span", { class: "object" }, shortObject(item.object))),
-      why && el("div", { class: "why" }, why),
+        item.count > 1 && el("span", { class: "count" }, `×${number(item.count)}`)),
       el("div", { class: "message" }, item.message));
+  }
+
+  /** @param {Item} item */
+  open({ cluster, namespace, name }) {
+    this.store.set({ shown: { is: "event", cluster, namespace, name } }, true);
   }
 
   /** @param {Extract<Shown, {is: "event"}>} shown @param {AbortSignal} signal */
@@ -270,7 +282,7 @@ export class Panel {
     fill(this.title, item.reason || item.name);
     this.put(
       el("p", { class: "sentence" }, detail.sentence),
-      el("p", { class: "message" }, item.message),
+      ...messageView(item.message),
       el("div", { class: "actions" },
         of.name && el("button", { type: "button", onclick: () => this.store.set({
           shown: { is: "object", cluster, kind: of.kind, namespace: of.namespace, name: of.name },
@@ -281,20 +293,23 @@ export class Panel {
       this.facts([
         ["Object", of.name ? `${of.kind} ${of.name}` : ""], ["Namespace", item.namespace],
         ["Cluster", cluster],
+        ["Began", detail.began < item.first
+          ? `${dateTime(detail.began, utc)}, with similar events` : ""],
         ["First seen", `${dateTime(item.first, utc)} (${ago(item.first, now)})`],
         ["Last seen", `${dateTime(item.last, utc)} (${ago(item.last, now)})`],
         ["Count", number(item.count)], ["Source", item.source], ["Host", item.host],
         ["Action", item.action], ["Name", item.name],
       ]),
-      el("section", {}, el("h3", {}, "What changed before this"),
-        detail.before.length === 0
-          ? el("p", { class: "faint" }, "Nothing near it in time or in its family.")
-          : el("ol", { class: "items" },
-            ...detail.before.map(({ item: one, why, at }) => this.entry(one, why, at)))),
+      beforeView(detail, { utc, day: item.first, open: (one) => this.open(one),
+        over: (pin) => {
+          this.on.pins.over = pin;
+          this.on.draw();
+        } }),
       el("section", {}, el("h3", {}, "Versions"), ...versionsView(detail, utc, width)),
       el("section", {}, el("h3", {}, "As a command"),
         ...this.commands(objectCommands(object, null, this.known), shown)),
       this.raw(detail.raw));
+    this.pin(pinsOf(detail));
   }
 
   /** @param {[string, string][]} rows */
@@ -340,6 +355,19 @@ export class Panel {
     write();
     return el("section", {}, el("h3", {}, "As it was recorded"), forms, pre);
   }
+}
+
+/** A message with its lines; of a long one, the first lines and a button for the others.
+ * @param {string} message */
+function messageView(message) {
+  const lines = message.trimEnd().split("\n");
+  const text = el("p", { class: "message" }, lines.slice(0, LINES).join("\n"));
+  if (lines.length <= LINES) return [text];
+  const more = el("button", { type: "button", onclick() {
+    fill(text, message);
+    more.remove();
+  } }, `Show all ${number(lines.length)} lines`);
+  return [text, more];
 }
 
 /** @param {string|(() => string)} text @param {string} label */

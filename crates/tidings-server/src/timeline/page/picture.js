@@ -3,6 +3,7 @@
 import { paintAxis, paintGaps, paintGrid, paintNow, toX, WIDE } from "./paint.js";
 import { countsOf } from "./labels.js";
 import { paintRow } from "./lanes.js";
+import { marking } from "./marking.js";
 import { stacked } from "./rates.js";
 import { svgSurface } from "./surface.js";
 import { colours, seriesColour } from "./theme.js";
@@ -56,8 +57,9 @@ export function pictureAsSvg(picture, rows, view, [from, to], now) {
         value * unit, fill);
     });
   }
+  const is = marking(picture, view.by);
   rows.forEach((row, index) => {
-    paintRow(s, scale, row, top + index * WIDE.height + WIDE.middle, picture, view.shown, c);
+    paintRow(s, scale, row, top + index * WIDE.height + WIDE.middle, picture, view.shown, c, is);
   });
   paintNow(s, scale, now, HEAD, height - 16, c);
   return text();

@@ -32,13 +32,17 @@ export function notFollowed(picture) {
   };
 }
 
+/** @type {Record<import("./types.js").View["sort"], string>} */
+const ORDERS = { trouble: "most trouble first", first: "by first seen", latest: "last seen first",
+  name: "by name" };
+
 /** What is not drawn comes first, since what is at the end may have no room.
  * @param {Picture} picture @param {number} skip @param {number|null} known Events that there are at
- *   any time, if more than are in the range. */
-export function summary({ lanes, more, read, total, complete, gaps }, skip, known) {
+ *   any time, if more than are in the range. @param {import("./types.js").View["sort"]} sort */
+export function summary({ lanes, more, read, total, complete, gaps }, skip, known, sort) {
   const all = more.next + more.lanes;
   const objects = skip > 0 || more.lanes > 0
-    ? `Objects ${number(skip + 1)}–${number(more.next)} of ${number(all)}, most warnings first`
+    ? `Objects ${number(skip + 1)}–${number(more.next)} of ${number(all)}, ${ORDERS[sort]}`
     : counted(all, "object");
   return [
     more.events > 0 && `${counted(more.events, "event")} not drawn: zoom in`,

@@ -9,6 +9,7 @@ import { visible } from "./dom.js";
  *   round?: number) => void} rect
  * @property {(x: number, y: number, r: number, fill: string, edge?: string) => void} circle
  * @property {(x: number, y: number, r: number, fill: string, edge?: string) => void} diamond
+ * @property {(x: number, y: number, r: number, fill: string, edge?: string) => void} triangle
  * @property {(x0: number, y0: number, x1: number, y1: number, colour: string, width?: number,
  *   dash?: number[]) => void} line
  * @property {(x: number, y: number, w: number, h: number, colour: string) => void} hatch
@@ -52,6 +53,14 @@ export function canvasSurface(ctx, font) {
       ctx.lineTo(x + r, y);
       ctx.lineTo(x, y + r);
       ctx.lineTo(x - r, y);
+      ctx.closePath();
+      ink(fill, edge);
+    },
+    triangle(x, y, r, fill, edge) {
+      ctx.beginPath();
+      ctx.moveTo(x, y - r);
+      ctx.lineTo(x + r, y + r * 0.8);
+      ctx.lineTo(x - r, y + r * 0.8);
       ctx.closePath();
       ink(fill, edge);
     },
@@ -117,6 +126,11 @@ export function svgSurface(width, height, font) {
     parent.append(node);
     return node;
   };
+  /** @param {number[][]} points @param {string} fill @param {string} [stroke] */
+  const polygon = (points, fill, stroke) => {
+    const text = points.map((p) => p.map((n) => n.toFixed(1)).join(",")).join(" ");
+    add("polygon", { points: text, fill, stroke });
+  };
   return {
     surface: {
       rect(x, y, w, h, fill, alpha, round) {
@@ -124,9 +138,10 @@ export function svgSurface(width, height, font) {
       },
       circle: (x, y, r, fill, stroke) => void add("circle", { cx: x, cy: y, r, fill, stroke }),
       diamond(x, y, r, fill, stroke) {
-        const points = [[x, y - r], [x + r, y], [x, y + r], [x - r, y]];
-        const text = points.map((p) => p.map((n) => n.toFixed(1)).join(",")).join(" ");
-        add("polygon", { points: text, fill, stroke });
+        polygon([[x, y - r], [x + r, y], [x, y + r], [x - r, y]], fill, stroke);
+      },
+      triangle(x, y, r, fill, stroke) {
+        polygon([[x, y - r], [x + r, y + r * 0.8], [x - r, y + r * 0.8]], fill, stroke);
       },
       line(x0, y0, x1, y1, stroke, width, dash) {
         add("line", { x1: x0, y1: y0, x2: x1, y2: y1, stroke, "stroke-width": width,
@@ -172,4 +187,19 @@ function shorten(said, size, most) {
   if (most === undefined) return text;
   const letters = Math.max(1, Math.floor(most / (size * 0.55)));
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+}
+
+/** Gives a canvas its size in CSS pixels, sharp on any display. Setting a size clears it, so it is
+ * only set if it changed. @param {HTMLCanvasElement} canvas
+ * @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
+export function fit(canvas, context, width, height) {
+  const ratio = Math.min(window.devicePixelRatio || 1, 3);
+  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
 }

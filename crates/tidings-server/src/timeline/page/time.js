@@ -43,10 +43,12 @@ export function dayTime(ms, utc, year) {
   return `${day} ${dateTime(ms, utc).slice(11)}`;
 }
 
-/** "2 h 10 min": two units at most. @param {number} ms */
+/** "2 h 10 min": two units at most; from a year on, whole years. @param {number} ms */
 export function duration(ms) {
   const s = Math.round(Math.abs(ms) / SECOND);
   if (s < 60) return `${s} s`;
+  const years = Math.floor((s * SECOND) / (365 * DAY));
+  if (years > 0) return counted(years, "year");
   const steps = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"], [SECOND, "s"]];
   const parts = [];
   let rest = s * SECOND;
@@ -103,6 +105,19 @@ export function parseTime(text, utc) {
     ? Date.UTC(y, mo - 1, d, h, mi, s, fraction)
     : new Date(y, mo - 1, d, h, mi, s, fraction).getTime();
   return Number.isFinite(ms) ? ms : null;
+}
+
+/** A time as `parseTime` reads it, or relative to now: "now", "-2h", "now-90m"; or the time of a
+ * day: "18:05". @param {string} text @param {boolean} utc @param {number} now
+ * @param {number} day A time of that day. */
+export function parseMoment(text, utc, now, day) {
+  const t = text.trim().toLowerCase();
+  const [, before] = /^(?:now)?\s*-\s*(\S+)$/.exec(t) ?? [];
+  const length = before === undefined ? null : parseLength(before);
+  if (t === "now") return now;
+  if (length !== null) return now - length;
+  return /^\d\d?:\d\d(:\d\d)?$/.test(t)
+    ? parseTime(`${dateTime(day, utc).slice(0, 10)} ${t}`, utc) : parseTime(t, utc);
 }
 
 const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";

@@ -17,6 +17,8 @@ export function describeMark(picture, mark, utc) {
   const several = events > 1;
   const title = `${warning ? "◆ Warning" : "●"} ${what}${several ? " and others" : ""}`;
   const lines = [`${lane.kind} ${lane.name}`];
+  const { message } = picture.events[mark[7]] ?? {};
+  if (message) lines.push(message);
   if (several) lines.push(`${counted(events, "event")}, ${counted(occurrences, "occurrence")}`);
   else if (occurrences > 1) lines.push(`${number(occurrences)} times`);
   lines.push(to - from >= 1000

@@ -6,8 +6,8 @@
  *   reason: string, message: string, first: number, last: number, count: number,
  *   object: ObjectRef, source: string, host: string, action: string}} Item
  * @typedef {{events: number|null, versions: number, bytes: number, since: number|null}} Kept
- * @typedef {{name: string, from: number|null, to: number|null, events: number|null,
- *   kept: Kept|null, live: boolean, namespaces: string[]|null}} Cluster
+ * @typedef {{name: string, from: number|null, to: number|null, fromIsExact?: boolean,
+ *   events: number|null, kept: Kept|null, live: boolean, namespaces: string[]|null}} Cluster
  * @typedef {{version: string, now: number, user: string, login: "token"|"code",
  *   clusters: Cluster[]}} Overview
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
@@ -30,7 +30,8 @@
  *   firsts: {exact: boolean, warnings: FirstWarning[]}, rates: Rates, gaps: Gap[],
  *   following?: Following[],
  *   lanes: Lane[],
- *   marks: Mark[], reasons: string[], events: {namespace: string, name: string}[],
+ *   marks: Mark[], reasons: string[], changes: number[],
+ *   events: {namespace: string, name: string, message?: string}[],
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
  * @typedef {{sentence: string, items: Item[],
@@ -41,8 +42,11 @@
  * @typedef {{from: number, to: number, bins: number[], begun: number, versions: number,
  *   more: boolean}} Repeats
  * @typedef {{item: Item, raw: unknown, sentence: string, versions: Version[],
- *   versionsMore: boolean, repeats?: Repeats,
- *   before: {item: Item, why: string, at: number}[]}} EventDetail
+ *   versionsMore: boolean, repeats?: Repeats, began: number, before: Neighbour[],
+ *   same: {objects: number, more: boolean, items: Item[]}}} EventDetail
+ * @typedef {{item: Item, why: string, at: number, birth: boolean,
+ *   reasons: {namespace: string, name: string, reason: string, warning: boolean, count: number,
+ *   first: number, last: number}[]}} Neighbour
  * @typedef {{position: string, items: Item[], more: number, gone: number}} Change
  */
 
@@ -58,6 +62,7 @@
  * The whole state of the view; all of it is in the address.
  * `last` is the length of a moving range that ends now; without it, `from` and `to` are the range.
  * @typedef {{last: number|null, from: number, to: number, by: "type"|"reason", filters: Filters,
+ *   sort: "trouble"|"first"|"latest"|"name", group: "owner"|"namespace"|"node",
  *   shown: Shown|null, utc: boolean, skip: number}} View
  */
 

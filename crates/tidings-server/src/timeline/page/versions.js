@@ -2,7 +2,7 @@
 // of all versions; of more than come with an event, the server has counted them.
 
 import { el } from "./dom.js";
-import { fit } from "./lanes.js";
+import { fit } from "./surface.js";
 import { paintAxis } from "./paint.js";
 import { canvasSurface } from "./surface.js";
 import { colours } from "./theme.js";

@@ -42,6 +42,8 @@ export function readAddress(search) {
       from: fixed ? from : 0,
       to: fixed ? to : 0,
       by: params.get("by") === "reason" ? "reason" : "type",
+      sort: one(params.get("sort"), ["trouble", "first", "latest", "name"]),
+      group: one(params.get("group"), ["owner", "namespace", "node"]),
       filters,
       shown: readShown(params.get("show") ?? ""),
       utc: params.get("zone") === "utc",
@@ -51,6 +53,10 @@ export function readAddress(search) {
   };
 }
 
+/** A value that is known, or the first one. @template {string} T
+ * @param {string|null} value @param {[T, ...T[]]} known @returns {T} */
+const one = (value, known) => known.find((it) => it === value) ?? known[0];
+
 /** The address of a view, from the question mark. @param {View} view */
 export function writeAddress(view) {
   /** @type {[string, string][]} */
@@ -58,6 +64,8 @@ export function writeAddress(view) {
   if (view.last !== null) pairs.push(["last", lengthText(view.last)]);
   else pairs.push(["from", instant(view.from)], ["to", instant(view.to)]);
   if (view.by !== "type") pairs.push(["by", view.by]);
+  if (view.sort !== "trouble") pairs.push(["sort", view.sort]);
+  if (view.group !== "owner") pairs.push(["group", view.group]);
   for (const key of FILTER_KEYS) for (const value of view.filters[key]) pairs.push([key, value]);
   if (view.skip > 0) pairs.push(["skip", String(view.skip)]);
   if (view.shown) pairs.push(["show", writeShown(view.shown)]);

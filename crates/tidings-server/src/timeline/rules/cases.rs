@@ -2,6 +2,8 @@
 
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use tidings_api::codec::Api;
+use tidings_api::codec::json::Reading;
 use tidings_api::codec::stored::StoredEvent;
 
 use super::seen::Seen;
@@ -58,6 +60,19 @@ impl Case {
         }
     }
 
+    /// An event as the core API serves it.
+    pub(crate) fn json(text: &str) -> Self {
+        let value: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        let read = tidings_api::codec::read_event(Api::Core, value, &mut Reading::default());
+        let mut event = read.expect("an event").1;
+        event
+            .metadata
+            .get_or_insert_default()
+            .managed_fields
+            .clear();
+        Self::of(0, event)
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Event)) -> Self {
         change(&mut self.event);
         Self::of(self.cluster, self.event)
@@ -76,6 +91,14 @@ impl Case {
         self.with(|event| {
             event.count = Some(count);
             event.first_timestamp = Some(time(since));
+        })
+    }
+
+    /// Sets the namespace of the event and its object.
+    pub(crate) fn namespace(self, namespace: &str) -> Self {
+        self.with(|event| {
+            event.metadata.get_or_insert_default().namespace = Some(namespace.into());
+            event.involved_object.get_or_insert_default().namespace = Some(namespace.into());
         })
     }
 

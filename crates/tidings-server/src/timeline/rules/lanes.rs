@@ -1,5 +1,9 @@
 //! Lanes of a view: one for each object, with the members of a family together.
 //!
+//! The lanes with the most trouble come first. Trouble is the number of occurrences of warnings,
+//! and of changes of nodes that end what runs on them. An object's trouble counts as its logarithm,
+//! so that many objects in trouble outweigh one that complains without end; a family has the sum.
+//!
 //! Owned objects are found by what events say and by names ([`tidings_core::possible_owners`]).
 //! Owners are always of another kind than what they own, and these kinds have an order, so there
 //! are no circles.
@@ -9,7 +13,68 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use tidings_core::{possible_owners, told_of};
 
+use super::before::host;
+use super::changes::is_trouble;
 use super::seen::{Object, Seen};
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sort {
+    #[default]
+    Trouble,
+    /// By when an object was first seen.
+    First,
+    /// The object last seen comes first.
+    Latest,
+    Name,
+}
+
+/// What lanes are put together by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Group {
+    #[default]
+    Owner,
+    /// Families below their namespace.
+    Namespace,
+    /// Pods below their node, and not below their owners.
+    Node,
+}
+
+impl Sort {
+    /// The order with a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "trouble" => Self::Trouble,
+            "first" => Self::First,
+            "latest" => Self::Latest,
+            "name" => Self::Name,
+            _ => return None,
+        })
+    }
+
+    /// The place of what has these sums: least first.
+    fn key(self, sums: &Sums, score: u64) -> (Reverse<u64>, i64, Reverse<u64>, Reverse<i64>) {
+        let plain = (Reverse(0), 0, Reverse(0), Reverse(0));
+        match self {
+            Self::Trouble => (Reverse(score), 0, Reverse(sums.events), Reverse(sums.last)),
+            Self::First => (plain.0, sums.first, plain.2, plain.3),
+            Self::Latest => (plain.0, 0, plain.2, Reverse(sums.last)),
+            Self::Name => plain,
+        }
+    }
+}
+
+impl Group {
+    /// The group with a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "owner" => Self::Owner,
+            "namespace" => Self::Namespace,
+            "node" => Self::Node,
+            _ => return None,
+        })
+    }
+}
 
 /// One object with its events.
 #[derive(Clone, Debug)]
@@ -39,6 +104,9 @@ pub(crate) struct Sums {
     pub(crate) warnings: u64,
     /// The occurrences of all events, as their counts say.
     pub(crate) occurrences: u64,
+    /// The occurrences of what troubles something.
+    #[serde(skip)]
+    pub(crate) trouble: u64,
     pub(crate) first: i64,
     pub(crate) last: i64,
 }
@@ -50,6 +118,7 @@ impl Sums {
         events: 0,
         warnings: 0,
         occurrences: 0,
+        trouble: 0,
         first: i64::MAX,
         last: i64::MIN,
     };
@@ -59,6 +128,7 @@ impl Sums {
         self.events += other.events;
         self.warnings += other.warnings;
         self.occurrences = self.occurrences.saturating_add(other.occurrences);
+        self.trouble = self.trouble.saturating_add(other.trouble);
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
     }
@@ -76,10 +146,15 @@ pub(crate) struct Lanes<'a> {
     pub(crate) more: usize,
 }
 
-/// Makes the lanes of events, those with the most warnings first: at most `max` after the skipped
-/// ones, each with its owners, even if these were skipped. Families are together, the most troubled
-/// one first. An owned object comes below its owner, in the order in which objects were first seen.
-pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'a> {
+/// Makes the lanes of events: at most `max` after the skipped ones, each with its owners, even if
+/// these were skipped. Families are together. An owned object comes below its owner; by trouble,
+/// owned objects are in the order in which they were first seen.
+pub(crate) fn lanes<'a>(
+    events: &[Seen<'a>],
+    (sort, group): (Sort, Group),
+    skip: usize,
+    max: usize,
+) -> Lanes<'a> {
     let mut found: Vec<Lane<'a>> = Vec::new();
     let mut by_object = Objects::default();
     let several = of_several_uids(events);
@@ -93,7 +168,7 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
         let lane = *by_uid.entry((object, uid)).or_insert_with(|| {
             found.push(Lane {
                 has_namesake,
-                ..lane(event)
+                ..Lane::of(object)
             });
             by_object.entry(object).or_default().push(found.len() - 1);
             found.len() - 1
@@ -104,12 +179,85 @@ pub(crate) fn lanes<'a>(events: &[Seen<'a>], skip: usize, max: usize) -> Lanes<'
         }
     }
     find_owners(events, &of_events, &by_object, &mut found);
+    match group {
+        Group::Owner => {}
+        Group::Namespace => put_into_namespaces(&mut by_object, &mut found),
+        Group::Node => put_on_nodes(events, &of_events, &mut by_object, &mut found),
+    }
     add_up(&mut found);
-    let (drawn, next) = choose(&found, skip, max);
+    let scores: Vec<u64> = found.iter().map(score).collect();
+    let (drawn, next) = choose(&found, &scores, sort, skip, max);
     Lanes {
         next,
         more: found.len() - next,
-        ..arrange(&found, drawn, &of_events)
+        ..arrange(&found, &scores, sort, drawn, &of_events)
+    }
+}
+
+/// The weight of an object's trouble, in thousandths of a power of two. A node carries many pods.
+fn score(lane: &Lane<'_>) -> u64 {
+    let weight = if lane.object.kind == "Node" { 3.0 } else { 1.0 };
+    // A logarithm of 64 bits is at most 64.
+    ((lane.own.trouble as f64 + 1.0).log2() * weight * 1000.0) as u64
+}
+
+/// The lane of a group: of the object itself if that has events, or one without.
+fn lane_of_group<'a>(
+    object: Object<'a>,
+    by_object: &mut Objects<'a>,
+    lanes: &mut Vec<Lane<'a>>,
+) -> usize {
+    let of_object = by_object.entry(object).or_default();
+    if let Some(lane) = of_object.first() {
+        return *lane;
+    }
+    of_object.push(lanes.len());
+    lanes.push(Lane::of(object));
+    lanes.len() - 1
+}
+
+fn put_into_namespaces<'a>(by_object: &mut Objects<'a>, lanes: &mut Vec<Lane<'a>>) {
+    for at in 0..lanes.len() {
+        let Some(lane) = lanes.get(at).filter(|lane| lane.parent.is_none()) else {
+            continue;
+        };
+        let object = lane.object;
+        if object.namespace.is_empty() || object.kind == "Namespace" {
+            continue;
+        }
+        let namespace = Object {
+            namespace: "",
+            kind: "Namespace",
+            name: object.namespace,
+            ..object
+        };
+        let parent = lane_of_group(namespace, by_object, lanes);
+        if let Some(lane) = lanes.get_mut(at) {
+            lane.parent = Some(parent);
+        }
+    }
+}
+
+fn put_on_nodes<'a>(
+    events: &[Seen<'a>],
+    of_events: &[usize],
+    by_object: &mut Objects<'a>,
+    lanes: &mut Vec<Lane<'a>>,
+) {
+    for (event, lane) in events.iter().zip(of_events) {
+        let Some(node) = host(&event.brief).filter(|_| event.brief.kind == "Pod") else {
+            continue;
+        };
+        let node = Object {
+            namespace: "",
+            kind: "Node",
+            name: node,
+            ..event.object()
+        };
+        let parent = lane_of_group(node, by_object, lanes);
+        if let Some(lane) = lanes.get_mut(*lane) {
+            lane.parent = Some(parent);
+        }
     }
 }
 
@@ -139,16 +287,19 @@ fn lane_at(lanes: &[Lane<'_>], of_object: &[usize], at: i64) -> Option<usize> {
         .copied()
 }
 
-fn lane<'a>(event: &Seen<'a>) -> Lane<'a> {
-    Lane {
-        object: event.object(),
-        uid: "",
-        has_namesake: false,
-        parent: None,
-        depth: 0,
-        gone: false,
-        own: Sums::NONE,
-        family: Sums::NONE,
+impl<'a> Lane<'a> {
+    /// The lane of an object without events.
+    fn of(object: Object<'a>) -> Self {
+        Self {
+            object,
+            uid: "",
+            has_namesake: false,
+            parent: None,
+            depth: 0,
+            gone: false,
+            own: Sums::NONE,
+            family: Sums::NONE,
+        }
     }
 }
 
@@ -160,6 +311,11 @@ fn add<'a>(lane: &mut Lane<'a>, event: &Seen<'a>) {
         events: event.events,
         warnings: if event.is_warning() { event.events } else { 0 },
         occurrences: brief.count,
+        trouble: if event.is_warning() || is_trouble(brief.kind, brief.reason) {
+            brief.count
+        } else {
+            0
+        },
         first: brief.first,
         last: brief.last,
     });
@@ -238,16 +394,17 @@ const TOLD_EARLY: i64 = 2_000;
 const TOLD_LATE: i64 = 60_000;
 
 /// The lanes to draw, by index, unordered, and the number of these and the skipped ones.
-fn choose(lanes: &[Lane<'_>], skip: usize, max: usize) -> (Vec<usize>, usize) {
+fn choose(
+    lanes: &[Lane<'_>],
+    scores: &[u64],
+    sort: Sort,
+    skip: usize,
+    max: usize,
+) -> (Vec<usize>, usize) {
     let mut ranked: Vec<usize> = (0..lanes.len()).collect();
     let rank = |at: &usize| {
-        let lane = lanes.get(*at);
-        lane.map(|lane| {
-            (
-                Reverse((lane.own.warnings, lane.own.events, lane.own.last)),
-                (lane.object, lane.uid),
-            )
-        })
+        let (lane, score) = (lanes.get(*at)?, scores.get(*at)?);
+        Some((sort.key(&lane.own, *score), name_of(lane)))
     };
     ranked.sort_by_cached_key(rank);
     let mut places = vec![Place::Later; lanes.len()];
@@ -298,10 +455,21 @@ enum Place {
     Later,
 }
 
+/// What decides between lanes, and in the order by name.
+fn name_of<'a>(lane: &Lane<'a>) -> (&'a str, Object<'a>, &'a str) {
+    (lane.object.name, lane.object, lane.uid)
+}
+
 /// Sorts the lanes to draw.
-fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> Lanes<'a> {
+fn arrange<'a>(
+    found: &[Lane<'a>],
+    scores: &[u64],
+    sort: Sort,
+    drawn: Vec<usize>,
+    of_events: &[usize],
+) -> Lanes<'a> {
     let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
-    let mut troubles: HashMap<usize, (u64, u64)> = HashMap::default();
+    let mut of_families: HashMap<usize, u64> = HashMap::default();
     for at in drawn {
         let Some(lane) = found.get(at) else { continue };
         owned.entry(lane.parent).or_default().push(at);
@@ -309,21 +477,18 @@ fn arrange<'a>(found: &[Lane<'a>], drawn: Vec<usize>, of_events: &[usize]) -> La
         while let Some(parent) = found.get(root).and_then(|lane| lane.parent) {
             root = parent;
         }
-        let trouble = troubles.entry(root).or_default();
-        trouble.0 += lane.own.warnings;
-        trouble.1 += lane.own.events;
+        let score = scores.get(at).copied().unwrap_or_default();
+        *of_families.entry(root).or_default() += score;
     }
     for (parent, lanes) in &mut owned {
         lanes.sort_by_cached_key(|at| {
-            let trouble = match parent {
-                None => troubles.get(at).copied().unwrap_or_default(),
-                Some(_) => (0, 0),
+            let lane = found.get(*at)?;
+            let score = of_families.get(at).copied().unwrap_or_default();
+            let order = match (parent, sort) {
+                (Some(_), Sort::Trouble) => Sort::First,
+                _ => sort,
             };
-            let lane = found.get(*at);
-            (
-                Reverse(trouble),
-                lane.map(|lane| (lane.own.first, lane.object, lane.uid)),
-            )
+            Some((order.key(&lane.family, score), name_of(lane)))
         });
     }
     let mut places = vec![None; found.len()];
@@ -368,6 +533,8 @@ mod tests {
     use super::super::cases::{Case, seen};
     use super::*;
 
+    const PLAIN: (Sort, Group) = (Sort::Trouble, Group::Owner);
+
     fn drawn(lanes: &Lanes<'_>) -> Vec<String> {
         let text = |lane: &Lane<'_>| {
             let gone = if lane.gone { " gone" } else { "" };
@@ -379,6 +546,72 @@ mod tests {
             )
         };
         lanes.drawn.iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_order_is_by_trouble_or_as_it_is_chosen() {
+        let mut cases = vec![
+            Case::new("Pod", "loop-9", "BackOff", 900)
+                .times(10_000, 50)
+                .warning(),
+            Case::new("Pod", "two", "Unhealthy", 100).warning(),
+            Case::new("Pod", "two", "Unhealthy", 101).warning(),
+            Case::new("Node", "node-1", "NodeNotReady", 200).times(2, 150),
+        ];
+        for at in 0..50 {
+            cases.push(Case::new("Pod", "calm", "Completed", 300 + at));
+        }
+        let events = seen(&cases);
+        for (sort, expected) in [
+            (Sort::Trouble, ["loop-9", "node-1", "two", "calm"]),
+            (Sort::First, ["loop-9", "two", "node-1", "calm"]),
+            (Sort::Latest, ["loop-9", "calm", "node-1", "two"]),
+            (Sort::Name, ["calm", "loop-9", "node-1", "two"]),
+        ] {
+            let found = lanes(&events, (sort, Group::Owner), 0, 300);
+            let names = found.drawn.iter().map(|lane| lane.object.name);
+            assert_eq!(names.collect::<Vec<_>>(), expected, "{sort:?}");
+            // What comes first is drawn if there is no room for all.
+            let found = lanes(&events, (sort, Group::Owner), 0, 2);
+            let names = found.drawn.iter().map(|lane| lane.object.name);
+            assert_eq!(names.collect::<Vec<_>>(), expected[..2], "{sort:?}");
+        }
+    }
+
+    #[test]
+    fn lanes_are_put_together_by_namespace_or_node() {
+        let mut cases = rollout();
+        cases.push(Case::new("Pod", "px-5d567cc74c-s4ckh", "Pulled", 103).host("node-1"));
+        cases.push(Case::new("Pod", "px-779d9c594d-bghfk", "Pulled", 302).host("node-2"));
+        cases.push(Case::new("Pod", "etcd-0", "Pulled", 302).namespace("kube-system"));
+        let events = seen(&cases);
+        let owners = drawn(&lanes(&events, PLAIN, 0, 300));
+        let by_namespace = lanes(&events, (Sort::Name, Group::Namespace), 0, 300);
+        assert_eq!(by_namespace.drawn.len(), owners.len() + 2);
+        let roots = by_namespace.drawn.iter().filter(|lane| lane.depth == 0);
+        let roots: Vec<_> = roots
+            .map(|lane| (lane.object.kind, lane.object.name, lane.own.events))
+            .collect();
+        assert_eq!(
+            roots,
+            [
+                ("Namespace", "kube-system", 0),
+                ("Node", "node-1", 1),
+                ("Namespace", "shop", 0)
+            ]
+        );
+        let by_node = lanes(&events, (Sort::Name, Group::Node), 0, 300);
+        let text = drawn(&by_node);
+        for (pod, node) in [("s4ckh", "Node/node-1 0/1"), ("bghfk", "Node/node-2 0/0")] {
+            let pod = text.iter().position(|line| line.contains(pod)).unwrap();
+            assert!(text[pod].starts_with("  Pod/"), "{text:?}");
+            assert_eq!(text[pod - 1], node, "{text:?}");
+        }
+        for lanes in [by_namespace, by_node] {
+            let sums = lanes.drawn.iter().filter(|lane| lane.depth == 0);
+            let sums = sums.map(|lane| lane.family.events);
+            assert_eq!(sums.sum::<u64>(), cases.len() as u64);
+        }
     }
 
     /// A roll-out from the project's captured events, and a job and a node beside it.
@@ -413,7 +646,7 @@ mod tests {
     #[test]
     fn families_are_together_and_the_most_troubled_one_is_first() {
         let cases = rollout();
-        let found = lanes(&seen(&cases), 0, 300);
+        let found = lanes(&seen(&cases), PLAIN, 0, 300);
         let others = [
             // The job's replica set has no events.
             "  Pod/px-779d9c594d-bghfk 0/1",
@@ -452,8 +685,8 @@ mod tests {
                 })
                 .collect();
             let events = seen(&cases);
-            let all = lanes(&events, 0, 300);
-            let drawn = lanes(&events, 0, max).drawn;
+            let all = lanes(&events, PLAIN, 0, 300);
+            let drawn = lanes(&events, PLAIN, 0, max).drawn;
             for lane in &drawn {
                 let whole = all.drawn.iter().position(|one| one.object == lane.object);
                 let is_below = |at: &Option<usize>| {
@@ -472,6 +705,13 @@ mod tests {
                     events: of_family.len() as u64,
                     warnings: of_family.iter().filter(|(event, _)| event.is_warning()).count() as u64,
                     occurrences: briefs().map(|brief| brief.count).sum(),
+                    trouble: of_family
+                        .iter()
+                        .filter(|(event, _)| {
+                            event.is_warning() || is_trouble(event.brief.kind, event.brief.reason)
+                        })
+                        .map(|(event, _)| event.brief.count)
+                        .sum(),
                     first: briefs().map(|brief| brief.first).min().unwrap(),
                     last: briefs().map(|brief| brief.last).max().unwrap(),
                 };
@@ -483,12 +723,12 @@ mod tests {
     #[test]
     fn warnings_are_drawn_first_and_with_their_owners() {
         let cases = rollout();
-        let found = lanes(&seen(&cases), 0, 3);
+        let found = lanes(&seen(&cases), PLAIN, 0, 3);
         assert_eq!(drawn(&found), TROUBLED);
         assert_eq!(found.more, 4);
         assert_eq!(found.of_events.iter().flatten().count(), 7);
-        assert_eq!(lanes(&seen(&cases), 0, 0).more, 7);
-        assert!(lanes(&[], 0, 300).drawn.is_empty());
+        assert_eq!(lanes(&seen(&cases), PLAIN, 0, 0).more, 7);
+        assert!(lanes(&[], PLAIN, 0, 300).drawn.is_empty());
     }
 
     #[test]
@@ -498,7 +738,7 @@ mod tests {
         let mut pages = Vec::new();
         let mut skip = 0;
         loop {
-            let page = lanes(&events, skip, 3);
+            let page = lanes(&events, PLAIN, skip, 3);
             pages.push(drawn(&page));
             assert_eq!(page.next + page.more, 7);
             skip = page.next;
@@ -515,7 +755,7 @@ mod tests {
         ];
         assert_eq!(pages, expected);
         // Skips more lanes than there are.
-        let found = lanes(&events, 100, 3);
+        let found = lanes(&events, PLAIN, 100, 3);
         assert_eq!((found.drawn.len(), found.next, found.more), (0, 7, 0));
     }
 
@@ -526,7 +766,7 @@ mod tests {
             case.cluster = 1;
         }
         cases.extend(rollout());
-        let found = lanes(&seen(&cases), 0, 300);
+        let found = lanes(&seen(&cases), PLAIN, 0, 300);
         assert_eq!(found.drawn.len(), 14);
         for lane in &found.drawn {
             let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
@@ -555,7 +795,7 @@ mod tests {
             Case::new("Node", "node-1", "NodeReady", 10).uid("node-1"),
             Case::new("Node", "node-1", "Starting", 11).uid("dddd"),
         ];
-        let found = lanes(&seen(&cases), 0, 300);
+        let found = lanes(&seen(&cases), PLAIN, 0, 300);
         let shown = found.drawn.iter().map(|lane| {
             let gone = if lane.gone { " gone" } else { "" };
             let apart = if lane.has_namesake { " apart" } else { "" };
@@ -567,15 +807,15 @@ mod tests {
         assert_eq!(
             shown.collect::<Vec<_>>(),
             [
+                "node-1 \"dddd\" 2",
                 "redis \"\" 1",
                 "redis-0 \"aaaa\" 2 gone apart",
                 "redis-0 \"bbbb\" 1 apart",
                 "redis-0 \"\" 1 apart",
-                "node-1 \"dddd\" 2",
                 "web-0 \"cccc\" 2",
             ]
         );
-        assert!(found.drawn[1..4].iter().all(|lane| lane.parent == Some(0)));
+        assert!(found.drawn[2..5].iter().all(|lane| lane.parent == Some(1)));
     }
 
     #[test]
@@ -587,7 +827,7 @@ mod tests {
             Case::new("Pod", "web-1", "Started", 20),
             Case::new("Pod", "web-2", "Killing", 10).message("Stopping container web"),
         ];
-        let found = lanes(&seen(&cases), 0, 300);
+        let found = lanes(&seen(&cases), PLAIN, 0, 300);
         let gone = found.drawn.iter().filter(|lane| lane.gone);
         let gone: Vec<_> = gone.map(|lane| lane.object.name).collect();
         assert_eq!(gone, ["web-2"]);

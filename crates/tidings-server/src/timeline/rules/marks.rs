@@ -153,12 +153,12 @@ impl<'a> Reasons<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::cases::{Case, seen};
-    use super::super::lanes::lanes;
+    use super::super::lanes::{Group, Sort, lanes};
     use super::*;
 
     fn of(cases: &[Case], range: (i64, i64), max: usize) -> Marks<'_> {
         let events = seen(cases);
-        let lanes = lanes(&events, 0, 300);
+        let lanes = lanes(&events, (Sort::Trouble, Group::Owner), 0, 300);
         marks(&events, &lanes.of_events, range, max)
     }
 

@@ -2,6 +2,7 @@
 //! the cost is that of sorting the events.
 
 pub(crate) mod before;
+pub(crate) mod changes;
 pub(crate) mod firsts;
 pub(crate) mod lanes;
 pub(crate) mod marks;

@@ -16,18 +16,32 @@ const OFTEN: i64 = 9;
 
 /// What an event says, in one sentence: `back-off of nginx in web-0: 412 times in 2 h 10 min, last
 /// 3 min ago, began 40 s after image nginx:1.29 was pulled`. `cause` is what matters most of what
-/// changed before, and when it did.
-pub(crate) fn of_event(event: &Seen<'_>, cause: Option<(&Seen<'_>, i64)>, now: i64) -> String {
+/// changed before, and when it did. `began` is when similar events before it began.
+pub(crate) fn of_event(
+    event: &Seen<'_>,
+    began: i64,
+    cause: Option<(&Seen<'_>, i64)>,
+    now: i64,
+) -> String {
     let brief = &event.brief;
     let mut sentence = format!("{}: ", what(event));
-    if brief.count > 1 {
+    let is_repeated = brief.count > 1;
+    if is_repeated {
         let over = words::long(brief.last.saturating_sub(brief.first));
         let times = words::many(brief.count, "time");
-        let _ = write!(sentence, "{times} in {over}, last ");
+        let _ = write!(sentence, "{times} in {over}");
+    }
+    if began < brief.first {
+        let earlier = words::long(brief.first.saturating_sub(began));
+        let after = if is_repeated { " after" } else { "after" };
+        let _ = write!(sentence, "{after} similar events of {earlier}");
+    }
+    if is_repeated || began < brief.first {
+        sentence += ", last ";
     }
     sentence += &ago(brief.last, now);
     if let Some((cause, at)) = cause {
-        let distance = words::long(brief.first.saturating_sub(at));
+        let distance = words::long(began.saturating_sub(at));
         let _ = write!(sentence, ", began {distance} after {}", told(cause));
     }
     sentence
@@ -251,7 +265,23 @@ mod tests {
             let events = seen(&cases);
             let cause = events.get(1);
             let cause = cause.map(|cause| (cause, cause.brief.first));
-            assert_eq!(of_event(&events[0], cause, 9_000_000), expected);
+            let began = events[0].brief.first;
+            assert_eq!(of_event(&events[0], began, cause, 9_000_000), expected);
+        }
+        for (event, expected) in [
+            (
+                back_off(),
+                "back-off of nginx in web-0: 412 times in 2 h 10 min after similar events of \
+                 5 min, last 3 min 20 s ago",
+            ),
+            (
+                Case::new("Pod", "web-0", "Unhealthy", 1000),
+                "Unhealthy of pod web-0: after similar events of 5 min, last 2 h 13 min ago",
+            ),
+        ] {
+            let cases = [event];
+            let found = of_event(&seen(&cases)[0], 700_000, None, 9_000_000);
+            assert_eq!(found, expected);
         }
     }
 

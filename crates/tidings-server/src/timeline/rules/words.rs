@@ -1,10 +1,13 @@
 //! Times and numbers in words.
 
-/// A duration in its two largest units: `2 h 10 min`.
+/// A duration in its two largest units: `2 h 10 min`. From a year on, in whole years.
 pub(super) fn long(millis: i64) -> String {
     let seconds = millis.max(0) / 1000;
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, hours) = (hours / 24, hours % 24);
+    if days >= 365 {
+        return many((days / 365).unsigned_abs(), "year");
+    }
     let units = [
         (days, "d"),
         (hours, "h"),
@@ -43,6 +46,9 @@ mod tests {
             (7801, "2 h 10 min"),
             (7205, "2 h"),
             (90_000, "1 d 1 h"),
+            (364 * 86_400, "364 d"),
+            (365 * 86_400, "1 year"),
+            (1478 * 86_400, "4 years"),
         ] {
             assert_eq!(long(seconds * 1000), expected);
         }
