@@ -167,7 +167,7 @@ const ROOMS: [House; 12] = [
                     ],
                 ),
                 ("completions", &["commands/completions.rs"]),
-                ("coverage", &["commands/coverage.rs"]),
+                ("coverage", &["commands/coverage.rs", "commands/coverage/"]),
                 ("describe", &["commands/describe.rs"]),
                 ("events", &["commands/events.rs"]),
                 ("export", &["commands/export.rs", "commands/export/"]),

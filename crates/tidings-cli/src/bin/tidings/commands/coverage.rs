@@ -1,13 +1,17 @@
 //! `tidings coverage`: for which periods an archive has a cluster's events, and where versions may
 //! be missing.
 
+mod plan;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
 use tidings_cli::table::{Cell, Column, Screen, Table};
+use tidings_cli::times::duration_of_seconds;
 use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
 use tidings_store::UnixMillis;
 
@@ -37,6 +41,7 @@ const BEHIND: SignedDuration = SignedDuration::from_mins(5);
   tidings coverage --kubeconfig ./archive/kubeconfig
   tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -o json
   tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -n shop
+  tidings coverage --kubeconfig ./archive/kubeconfig --plan 90d
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -47,6 +52,9 @@ pub(crate) struct Args {
     /// events of the namespace needs no other permission for this
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new().try_map(namespace))]
     namespace: Option<String>,
+    /// Show what each cluster will take if its events are kept for this long, by what was seen
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["output", "namespace"], value_parser = duration_of_seconds)]
+    plan: Option<Duration>,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -77,6 +85,12 @@ async fn show(args: Args) -> Result<u8, CommandError> {
     let (found, notes) = readable(all)?;
     for note in notes {
         tell(&note);
+    }
+    if let Some(kept_for) = args.plan {
+        let (screen, mut out) = args.color.output();
+        plan::print(&found, kept_for, screen, &mut out)?;
+        out.flush()?;
+        return Ok(DONE);
     }
     match args.output {
         Form::Json => {
