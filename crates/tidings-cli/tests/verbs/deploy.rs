@@ -300,13 +300,15 @@ fn metrics(expression: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
-    let dashboard: Value = serde_json::from_str(&read("grafana/tidings.json")).unwrap();
     let mut named = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let found = metrics(target["expr"].as_str().unwrap());
-            assert!(!found.is_empty(), "{target}");
-            named.extend(found);
+    for file in ["grafana/tidings.json", "grafana/tidings-archive.json"] {
+        let dashboard: Value = serde_json::from_str(&read(file)).unwrap();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let found = metrics(target["expr"].as_str().unwrap());
+                assert!(!found.is_empty(), "{target}");
+                named.extend(found);
+            }
         }
     }
     let alerts: Value = serde_saphyr::from_str(&read("prometheus/alerts.yaml")).unwrap();
