@@ -17,8 +17,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use crate::clocks::Clocks;
 use crate::follow::follower::Rules;
 use crate::history::ClusterHistory;
+use crate::keep::bounds;
 use crate::keep::continued::{self, Continued, Continues, new_identity};
 use crate::keep::expiry::{self, Expiry};
+use crate::keep::feed::ClusterFeed;
 use crate::keep::import::{self, ImportError, Imported};
 use crate::keep::journal::Journal;
 use crate::keep::keeper::{KeepError, KeepFor, Keeper};
@@ -34,8 +36,10 @@ use crate::keep::unsealed::Unsealed;
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 
-/// The interval in which the quota is checked.
+/// The interval in which the quota and the bounds of cursors are checked.
 const LOOK: Duration = Duration::from_secs(30);
+/// Entries of the feed for a cursor that is behind take at most this part of the quota.
+const CURSOR_SHARE: u64 = 8;
 
 /// How a cluster is followed.
 #[derive(Clone)]
@@ -202,8 +206,8 @@ struct Retaining {
 
 impl Retaining {
     async fn run(self) {
-        // Both at once: on a full disk the rules cannot be applied until the quota has made room.
-        tokio::join!(self.apply_rules(), self.keep_quota());
+        // All at once: on a full disk the rules cannot be applied until the quota has made room.
+        tokio::join!(self.apply_rules(), self.keep_quota(), self.bound_cursors());
     }
 
     async fn apply_rules(&self) {
@@ -237,6 +241,18 @@ impl Retaining {
                 }
             };
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Moves cursors of the feed that are too far behind, which would keep entries for ever.
+    async fn bound_cursors(&self) {
+        let quota = self.quota.map(|quota| quota / CURSOR_SHARE);
+        let bytes_max = quota.map_or(bounds::BYTES_MAX, |max| max.min(bounds::BYTES_MAX));
+        loop {
+            if let Err(error) = self.keeper.journal.bound(&self.keeper, bytes_max).await {
+                tracing::warn!(cluster = self.name, %error, "the bounds of cursors are not kept yet");
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -386,7 +402,8 @@ impl Cluster {
     /// Lets the cluster continue an archive on object storage where it ends. What is sealed there
     /// is not sealed again, and the folder's own versions are sealed after it. A folder that was
     /// not followed yet begins at that position. A folder that sealed elsewhere is not changed.
-    /// Until the archive names this store, this may be repeated. Following begins later.
+    /// Until the archive names this store, this may be repeated. Following begins later, and no
+    /// cursor of the feed may be open.
     ///
     /// # Errors
     /// Errors of the store. Nothing was changed.
@@ -496,6 +513,13 @@ impl Cluster {
     /// while it is held. Needs a tokio runtime.
     pub async fn counted_history(&self) -> ClusterHistory {
         self.history().counting().await
+    }
+
+    /// Returns the feed: new versions in their order, for consumers with named cursors.
+    pub fn feed(&self) -> ClusterFeed {
+        ClusterFeed {
+            keeper: Arc::clone(&self.keeper),
+        }
     }
 
     /// Returns the versions that wait to be sealed, if the options say that they do.

@@ -44,6 +44,8 @@
 //!   version is kept. After that, the last version of each event that still exists is kept, and a
 //!   [`Gap`](tidings_history::Gap) states when versions may be missing, and why.
 //! - Memory does not grow with the number of events at the source.
+//! - A consumer with a named cursor of the [feed](Cluster::feed) gets every version at least once,
+//!   or a count of those that it lost.
 //!
 //! # Limits
 //!
@@ -75,6 +77,7 @@ pub use clocks::Clocks;
 pub use history::ClusterHistory;
 pub use keep::commits::Commit;
 pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
+pub use keep::feed::ClusterFeed;
 pub use keep::import::{ImportError, Imported};
 pub use keep::journal::NotSealed;
 pub use keep::keeper::KeepFor;

@@ -4,7 +4,7 @@
 //! archive has the versions of a cluster, with each [`Gap`] in which some may be missing, and how
 //! long events are kept ([`Retention`]). [`Following`] is the state of following the cluster now.
 //! [`History`] is the contract of whoever keeps all of this: an archive on a disk, or one on object
-//! storage.
+//! storage. [`Feed`] is the ordered log of new versions, which consumers read by durable cursors.
 //!
 //! Types with serde's traits are answers of an archive's API, and the lines of its exports: a
 //! server writes them, and clients read what it wrote into the same types. The crate has no input
@@ -23,6 +23,7 @@
 mod answer;
 mod coverage;
 mod export;
+mod feed;
 mod following;
 mod gap;
 mod history;
@@ -33,6 +34,10 @@ mod wire;
 pub use answer::{Answer, ClusterPath, Clusters, Count, Counts};
 pub use coverage::{Counted, Coverage, Followed, OverQuota, Progress, SealedTime, Totals};
 pub use export::{EXPORT_FORM, ExportHead, ExportLine, Exported};
+pub use feed::{
+    Batch, CURSORS_MAX, Cursor, CursorName, CursorStatus, Feed, FeedError, IN_FLIGHT_MAX, Limits,
+    Offset, STATE_LEN_MAX, Skip, Start,
+};
 pub use following::{Following, Taken};
 pub use gap::{Cause, Gap, StoredGap, stored_gaps};
 pub use history::{

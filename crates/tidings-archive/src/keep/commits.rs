@@ -128,7 +128,7 @@ impl Unsealed {
         let Some(archive) = archive else {
             let noted = ListRequest::prefix(keys::COMMITS).limit(1);
             let has_noted = !self.keeper.store.list(noted).await?.records.is_empty();
-            return Ok(!has_noted && newest.sealed_through <= self.given().await?);
+            return Ok(!has_noted && newest.sealed_through <= self.keeper.journal.given());
         };
         let noted = Commits::read(&*self.keeper.store, archive).await?;
         Ok(noted.is_some_and(|noted| {

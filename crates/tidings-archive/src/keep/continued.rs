@@ -10,12 +10,12 @@
 
 use bytes::Bytes;
 use tidings_history::{Cause, Gap};
-use tidings_store::{NewRecord, ReadError, Store, Write};
+use tidings_store::{NewRecord, Store, Write};
 
 use super::commits::{Commit, Commits};
 use super::coverage::positions;
 use super::keeper::{KeepError, Keeper};
-use super::own::{json, parse};
+use super::own::json;
 use super::position::{Position, gap};
 use super::sealed_before::SealedBefore;
 use super::{gaps, keys};
@@ -79,10 +79,7 @@ pub(crate) async fn begin(
     let is_again = before.is_some_and(|before| before.writer == continued.writer);
     let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
     let has_mark = mark.is_some();
-    let given: u64 = mark
-        .map_or(Ok(0), |mark| parse(&mark.value))
-        .map_err(ReadError::Fault)?;
-    if given > 0 && !is_restored && !is_again {
+    if keeper.journal.given() > 0 && !is_restored && !is_again {
         return Ok(Continues::HasSealed);
     }
     let mut sealed = SealedBefore::new(
@@ -137,7 +134,7 @@ pub(crate) async fn begin(
         let record = NewRecord::new(identity.clone());
         writes.push(Write::put(keys::IDENTITY, record));
     }
-    let journal = keeper.journal.as_ref().filter(|_| has_lost);
+    let journal = Some(&keeper.journal).filter(|journal| has_lost && journal.is_sealed());
     if journal.is_some() && has_mark {
         writes.push(Write::delete(Bytes::from_static(keys::SEALED)));
     }

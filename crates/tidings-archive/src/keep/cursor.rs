@@ -7,7 +7,7 @@
 //! folder, and the stored cursor is not believed.
 
 use serde::{Deserialize, Serialize};
-use tidings_store::{Fault, ReadError, Record, Revision};
+use tidings_store::{Fault, ReadError, Record};
 
 use super::own::parse;
 
@@ -21,6 +21,8 @@ pub(super) struct Cursor {
     pub(super) first: u64,
     /// Entries before this one are sealed.
     pub(super) sealed: u64,
+    /// Entries before this one were given to be sealed.
+    pub(super) given: u64,
     /// Whether a seal is under way that moved the cursor.
     is_moving: bool,
 }
@@ -29,45 +31,65 @@ pub(super) struct Cursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stored {
     form: u32,
-    sealer: StoredCursor,
+    /// `None` if the cluster is not sealed.
+    sealer: Option<StoredCursor>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredCursor {
     first: u64,
     through: u64,
+    /// Folders that were sealed before there were named cursors do not have it: it is the mark.
+    #[serde(default)]
+    given: Option<u64>,
 }
 
 impl Cursor {
+    /// The cursor of a feed that is not sealed. It needs no entries.
+    pub(super) const NONE: Self = Self::at(u64::MAX);
+
     /// The cursor of a feed whose entries begin at a number.
-    pub(super) fn at(number: u64) -> Self {
+    pub(super) const fn at(number: u64) -> Self {
         Self {
             first: number,
             sealed: number,
+            given: number,
             is_moving: false,
         }
     }
 
+    pub(super) fn with_given(self, given: u64) -> Self {
+        Self { given, ..self }
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
     /// Reads the stored cursor; `None` if it was not written with the present mark.
-    pub(super) fn read(stored: &Record, mark: Revision) -> Result<Option<Self>, ReadError> {
+    pub(super) fn read(stored: &Record, mark: &Record) -> Result<Option<Self>, ReadError> {
+        let given = parse(&mark.value)?;
         let Stored { form, sealer } = parse(&stored.value)?;
         if form != FORM {
             let what = format!("the feed has the form {form}, known is {FORM}");
             return Err(Fault::Corrupt(what).into());
         }
-        let cursor = Self {
+        let cursor = sealer.map_or(Self::NONE, |sealer| Self {
+            first: sealer.first,
             sealed: sealer.through,
-            ..Self::at(sealer.first)
-        };
-        Ok((stored.revision == mark + 1).then_some(cursor))
+            given: sealer.given.unwrap_or(given),
+            is_moving: false,
+        });
+        Ok((stored.revision == mark.revision + 1).then_some(cursor))
     }
 
     /// Returns the form in which it is stored.
     pub(super) fn stored(self) -> Stored {
-        let sealer = StoredCursor {
+        let sealer = (!self.is_none()).then_some(StoredCursor {
             first: self.first,
             through: self.sealed,
-        };
+            given: Some(self.given),
+        });
         Stored { form: FORM, sealer }
     }
 

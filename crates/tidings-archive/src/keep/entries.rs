@@ -1,19 +1,25 @@
-//! Reads the entries of the feed, moves and stores the sealer's cursor, and deletes entries.
+//! Reads the entries of the feed, stores cursors, and deletes the entries that none of them needs.
+
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tidings_history::CursorName;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
     Expected, Fault, ListRequest, NewRecord, ReadError, Record, Store, Write, WriteError,
 };
 
+use super::consumers::{Amount, Consumer, Stored};
 use super::cursor::LastStored;
 use super::error::KeepError;
-use super::journal::{Item, Journal};
+use super::journal::{Item, Journal, amount};
 use super::keys;
 use super::own::{json, parse};
 
 /// Number of entries that are read at once.
 const ENTRIES_READ: usize = 500;
+/// Number of records of gaps that are deleted at once.
+const PAGE: usize = 100;
 
 impl Journal {
     /// Moves the sealer's cursor, stores it, and deletes the entries that may be.
@@ -42,18 +48,39 @@ impl Journal {
         Ok(stored?)
     }
 
-    /// Stores the cursor, and a mark of at least a number, unless both are stored already.
-    pub(super) async fn store(&self, store: &EmbeddedStore, mark: u64) -> Result<(), WriteError> {
+    /// Entries before this one were given to be sealed; 0 if the cluster is not sealed.
+    pub(super) fn given(&self) -> u64 {
+        let cursor = *self.cursor();
+        if cursor.is_none() { 0 } else { cursor.given }
+    }
+
+    /// Stores that the entries before a number were given to be sealed, with the cursor.
+    pub(super) async fn store(&self, store: &EmbeddedStore, given: u64) -> Result<(), WriteError> {
         let mut last = self.stored.lock().await;
-        let mark = mark.max(last.mark);
-        let cursor = self.cursor().stored();
-        if (last.mark, last.cursor) == (mark, Some(cursor)) {
+        {
+            let mut cursor = self.cursor();
+            cursor.given = cursor.given.max(given);
+        }
+        self.write_with(store, &mut last, given, Vec::new()).await
+    }
+
+    /// Does some writes in one commit with the sealer's cursor and a mark of at least a number,
+    /// unless these are stored already.
+    pub(super) async fn write_with(
+        &self,
+        store: &EmbeddedStore,
+        last: &mut LastStored,
+        mark: u64,
+        mut writes: Vec<Write>,
+    ) -> Result<(), WriteError> {
+        let (mark, cursor) = (mark.max(last.mark), self.cursor().stored());
+        if (last.mark, last.cursor) != (mark, Some(cursor)) {
+            writes.push(Write::put(keys::SEALED, NewRecord::new(json(&mark))));
+            writes.push(Write::put(keys::FEED, NewRecord::new(json(&cursor))));
+        }
+        if writes.is_empty() {
             return Ok(());
         }
-        let writes = vec![
-            Write::put(keys::SEALED, NewRecord::new(json(&mark))),
-            Write::put(keys::FEED, NewRecord::new(json(&cursor))),
-        ];
         store.write_all(writes).await?;
         *last = LastStored {
             mark,
@@ -62,23 +89,96 @@ impl Journal {
         Ok(())
     }
 
-    /// Deletes the entries that are no longer needed.
+    /// Entries before this one are needed by no cursor.
+    fn floor(&self) -> u64 {
+        // A cursor that is added meanwhile begins at this number or later.
+        let next = self.next();
+        let consumers = self.consumers.lock();
+        let named = consumers.values().map(|consumer| consumer.stored.through);
+        let named = named.min().unwrap_or(u64::MAX);
+        next.min(named).min(self.cursor().floor())
+    }
+
+    /// Deletes the entries that no cursor needs, with their gaps.
     pub(super) async fn trim(&self, store: &EmbeddedStore) -> Result<(), KeepError> {
-        let floor = self.cursor().floor();
+        let floor = self.floor();
+        if floor == self.trimmed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         loop {
             let page = entries(store, None).await?;
             let over = page.iter().filter(|(number, _)| *number < floor);
             let deletes = over.map(|(_, entry)| {
                 Write::delete(entry.key.clone()).expecting(Expected::At(entry.revision))
             });
-            let deletes: Vec<_> = deletes.collect();
+            let mut deletes: Vec<_> = deletes.collect();
+            let request = ListRequest::prefix(keys::FEED_GAPS).limit(PAGE);
+            let gaps = store.list(request).await?.records.into_iter();
+            let gaps = gaps.filter(|gaps| gaps.key < keys::feed_gaps(floor));
+            deletes.extend(gaps.map(|gaps| Write::delete(gaps.key)));
             if deletes.is_empty() {
+                self.trimmed.store(floor, Ordering::Relaxed);
                 return Ok(());
             }
             match store.write_all(deletes).await {
                 // An error: one of the entries expired.
                 Ok(_) | Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sets the cursors when the journal is opened, and stores them if they changed.
+    pub(super) async fn set_consumers(
+        &self,
+        store: &EmbeddedStore,
+        cursors: Vec<(CursorName, Stored)>,
+        is_stored: bool,
+    ) -> Result<(), KeepError> {
+        let Some(first) = cursors.iter().map(|(_, stored)| stored.through).min() else {
+            return Ok(());
+        };
+        if !is_stored {
+            let mut last = self.stored.lock().await;
+            let writes = cursors.iter().map(|(name, stored)| stored.write(name));
+            self.write_with(store, &mut last, 0, writes.collect())
+                .await?;
+        }
+        let consumers = cursors.into_iter().map(|(name, stored)| {
+            let consumer = Consumer {
+                stored,
+                holder: None,
+                passed: Amount::default(),
+            };
+            (name, consumer)
+        });
+        let mut consumers: Vec<_> = consumers.collect();
+        let all = self.backlog(store, first).await?;
+        for (_, consumer) in &mut consumers {
+            let backlog = self.backlog(store, consumer.stored.through).await?;
+            consumer.passed = all.minus(backlog);
+        }
+        self.add_amount(all);
+        *self.consumers.lock() = consumers.into_iter().collect();
+        Ok(())
+    }
+
+    /// Returns the amount of the entries from a number on.
+    pub(super) async fn backlog(
+        &self,
+        store: &EmbeddedStore,
+        from: u64,
+    ) -> Result<Amount, ReadError> {
+        let mut all = Amount::default();
+        let mut after = keys::before(from);
+        loop {
+            let page = entries(store, after).await?;
+            let Some((_, last)) = page.last() else {
+                return Ok(all);
+            };
+            after = Some(last.key.clone());
+            for (_, entry) in &page {
+                all = all.plus(amount(&items(&entry.value)?, entry.value.len()));
             }
         }
     }
@@ -92,7 +192,7 @@ pub(super) async fn count(
     to: u64,
 ) -> Result<(u64, u64), ReadError> {
     let (mut versions, mut end) = (0, 0);
-    let mut after = from.checked_sub(1).map(keys::unsealed);
+    let mut after = keys::before(from);
     loop {
         let page = entries(store, after).await?;
         let Some((_, last)) = page.last() else {

@@ -7,12 +7,12 @@
 //! moves to a later place, and is not skipped.
 
 use bytes::Bytes;
-use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Exported};
+use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Exported, Version};
 use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store, UnixMillis};
 
 use super::keeper::Keeper;
 use super::{coverage, exchange, keys};
-use crate::version::record::Record;
+use crate::version::record::{Gone, Record};
 
 /// Bytes of lines at which a page ends, after the record that reaches them.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -24,7 +24,7 @@ const DELETED: &str = "deleted";
 
 /// The place where a page begins.
 #[derive(Clone, Debug)]
-enum Place {
+pub(super) enum Place {
     /// After the mark of a deleted event.
     Deleted(String),
     /// At a record of the event with this key.
@@ -32,7 +32,13 @@ enum Place {
 }
 
 impl Place {
-    fn parse(text: &str) -> Option<Self> {
+    /// The first record of the first event.
+    pub(super) const FIRST: Self = Self::Event {
+        number: 0,
+        key: String::new(),
+    };
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let (number, key) = text.split_once('/')?;
         if number == DELETED {
             return Some(Self::Deleted(key.to_owned()));
@@ -72,45 +78,77 @@ pub(crate) async fn head(
     Ok(line)
 }
 
+/// What is done with a record of an event: its key, its versions, oldest first, and the event's end
+/// if it is the newest record. Returns whether that was enough.
+pub(super) type Take<'a> =
+    &'a mut (dyn FnMut(&str, Vec<Version>, Option<Gone>) -> Result<bool, String> + Send);
+
+/// Reads the records of all events from a place on, until one is enough. Returns the place behind
+/// it.
+pub(super) async fn walk(
+    keeper: &Keeper,
+    place: Place,
+    take: Take<'_>,
+) -> Result<Option<Place>, ReadError> {
+    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+    if let Place::Event { number, key } = place
+        && !key.is_empty()
+    {
+        after = Bytes::from(key);
+        if let Some(found) = keeper.store.get(after.clone()).await?
+            && let Some(more) = event(keeper, &found, number, take).await?
+        {
+            return Ok(Some(more));
+        }
+    }
+    loop {
+        let request = ListRequest::default().after(after).limit(EVENTS_READ);
+        let found = keeper.store.list(request).await?;
+        let Some(last) = found.records.last() else {
+            return Ok(None);
+        };
+        after = last.key.clone();
+        for found in &found.records {
+            let more = event(keeper, found, 0, take).await?;
+            if more.is_some() {
+                return Ok(more);
+            }
+        }
+    }
+}
+
 /// Returns a page. The first page has no place. `None` if the text is not a place.
 pub(crate) async fn page(
     keeper: &Keeper,
     place: Option<&str>,
 ) -> Result<Option<Exported>, ReadError> {
     let mut page = Exported::default();
-    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
     let place = match place.map(Place::parse) {
         None => Place::Deleted(String::new()),
         Some(Some(place)) => place,
         Some(None) => return Ok(None),
     };
-    match place {
-        Place::Deleted(id) => page.more = deleted(keeper, &id, &mut page.lines).await?,
-        Place::Event { number, key } => {
-            after = Bytes::from(key);
-            if let Some(found) = keeper.store.get(after.clone()).await? {
-                page.more = event(keeper, &found, number, &mut page.lines).await?;
-            }
-        }
+    if let Place::Deleted(id) = &place {
+        page.more = deleted(keeper, id, &mut page.lines).await?;
     }
     if page.more.is_some() {
         return Ok(Some(page));
     }
-    loop {
-        let request = ListRequest::default().after(after).limit(EVENTS_READ);
-        let found = keeper.store.list(request).await?;
-        let Some(last) = found.records.last() else {
-            ExportLine::Complete {}.write(&mut page.lines);
-            return Ok(Some(page));
-        };
-        after = last.key.clone();
-        for found in &found.records {
-            page.more = event(keeper, found, 0, &mut page.lines).await?;
-            if page.more.is_some() {
-                return Ok(Some(page));
-            }
+    let lines = &mut page.lines;
+    let mut take = |key: &str, versions: Vec<Version>, gone: Option<Gone>| {
+        for version in &versions {
+            exchange::write_version(key, version, lines)?;
         }
+        if let (Some(gone), Some(newest)) = (gone, versions.last()) {
+            exchange::write_end(key, &newest.uid, gone, lines);
+        }
+        Ok(lines.len() >= PAGE_BYTES_MAX)
+    };
+    match walk(keeper, place, &mut take).await? {
+        Some(more) => page.more = Some(more.to_string()),
+        None => ExportLine::Complete {}.write(&mut page.lines),
     }
+    Ok(Some(page))
 }
 
 /// Appends the events that were deleted here, after the mark of one of them. Returns the place of
@@ -142,14 +180,13 @@ async fn deleted(
     }
 }
 
-/// Appends an event's versions, from one of its records on. Returns the place where the page ends,
-/// if it does.
+/// Takes an event's records from one on. Returns the place behind the one that was enough.
 async fn event(
     keeper: &Keeper,
     found: &Stored,
     from: u64,
-    lines: &mut Vec<u8>,
-) -> Result<Option<String>, ReadError> {
+    take: Take<'_>,
+) -> Result<Option<Place>, ReadError> {
     let key = String::from_utf8_lossy(&found.key);
     let damaged = |why: String| ReadError::from(Fault::Corrupt(format!("{key}: {why}")));
     let newest = Record::decode(&found.value).map_err(|why| damaged(why.to_string()))?;
@@ -167,21 +204,12 @@ async fn event(
             &chunk
         };
         let versions: Result<Vec<_>, _> = record.versions().collect();
-        let versions = versions.map_err(|why| damaged(why.to_string()))?;
-        for version in versions.iter().rev() {
-            exchange::write_version(&key, version, lines).map_err(damaged)?;
-        }
-        if number == newest.chunks
-            && let Some(gone) = newest.gone
-        {
-            exchange::write_end(&key, &newest.newest.uid, gone, lines);
-        }
-        if lines.len() >= PAGE_BYTES_MAX {
-            let place = Place::Event {
-                number: number + 1,
-                key: key.into_owned(),
-            };
-            return Ok(Some(place.to_string()));
+        let mut versions = versions.map_err(|why| damaged(why.to_string()))?;
+        versions.reverse();
+        let gone = newest.gone.filter(|_| number == newest.chunks);
+        if take(&key, versions, gone).map_err(damaged)? {
+            let (number, key) = (number + 1, key.into_owned());
+            return Ok(Some(Place::Event { number, key }));
         }
     }
     Ok(None)

@@ -1,17 +1,19 @@
 //! The journal of versions that are yet to be sealed: what its entries name, and how they are
 //! numbered. `unsealed.rs` reads it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidings_history::Version;
+use tidings_history::{CursorName, Gap, StoredGap, Version};
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{Fault, NewRecord, UnixMillis, Write, WriteError};
-use tokio::sync::{RwLock, RwLockReadGuard};
+use tokio::sync::{RwLock, RwLockReadGuard, watch};
 
+use super::consumers::{Amount, Consumer};
 use super::cursor::{Cursor, LastStored};
 use super::keys;
 use super::own::json;
@@ -21,6 +23,9 @@ use crate::version::record::Record;
 const ENTRY_MAX: usize = 500;
 /// Time in milliseconds for which an entry is kept longer than the versions that it names.
 const LONGER_MILLIS: i64 = 60_000;
+/// Minimum time in milliseconds for which an entry is kept for a named cursor, so that what the
+/// cursor skips is counted: much longer than a cursor may be behind.
+const COUNTED_MILLIS: i64 = 30 * 24 * 3_600_000;
 
 /// Versions of one record that are to be sealed: the key and uid of the event, the number of the
 /// record among the event's records, and the first and last of the versions, by epoch and number.
@@ -56,7 +61,8 @@ impl Item {
     }
 }
 
-/// The journal of a cluster that is or was sealed.
+/// The journal of a cluster. It gets entries while something reads them: a sealer or a named
+/// cursor.
 pub(crate) struct Journal {
     /// The number of the next entry.
     pub(super) next: AtomicU64,
@@ -67,8 +73,18 @@ pub(crate) struct Journal {
     cursor: Mutex<Cursor>,
     /// The lock is held while the cursor is stored.
     pub(super) stored: tokio::sync::Mutex<LastStored>,
-    /// The mark at opening. Entries before it may be sealed already.
+    /// Entries before this one were given to be sealed when the journal was opened.
     pub(super) maybe_sealed: u64,
+    /// The named cursors. The lock is not held across an await.
+    pub(super) consumers: parking_lot::Mutex<BTreeMap<CursorName, Consumer>>,
+    /// What was added since the journal was opened, with what was there.
+    added: parking_lot::Mutex<Amount>,
+    /// Entries before this one are deleted.
+    pub(super) trimmed: AtomicU64,
+    /// The number of the next handle of a named cursor.
+    pub(super) handles: AtomicU64,
+    /// Notified when entries were added.
+    pub(super) news: watch::Sender<()>,
     /// Why the last attempt to seal failed, if it did.
     failure: Mutex<Option<NotSealed>>,
     /// Bytes of the archive's newest manifest; 0 if that is not known.
@@ -94,7 +110,12 @@ impl Journal {
             waiting: AtomicU64::new(0),
             cursor: Mutex::new(cursor),
             stored: tokio::sync::Mutex::new(LastStored::of(mark)),
-            maybe_sealed: mark,
+            maybe_sealed: if cursor.is_none() { 0 } else { cursor.given },
+            consumers: parking_lot::Mutex::default(),
+            added: parking_lot::Mutex::default(),
+            trimmed: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+            news: watch::Sender::new(()),
             failure: Mutex::default(),
             manifest_bytes: AtomicU64::new(0),
         }
@@ -105,37 +126,79 @@ impl Journal {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The number of the next entry.
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// What was added.
+    pub(super) fn added(&self) -> Amount {
+        *self.added.lock()
+    }
+
+    /// Counts as added what was there at opening.
+    pub(super) fn add_amount(&self, amount: Amount) {
+        let mut added = self.added.lock();
+        *added = added.plus(amount);
+    }
+
+    /// Whether the cluster is or was sealed.
+    pub(super) fn is_sealed(&self) -> bool {
+        !self.cursor().is_none()
+    }
+
     /// The sealer's cursor. The lock is not held across an await.
     pub(super) fn cursor(&self) -> MutexGuard<'_, Cursor> {
         self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The numbers of the entries that a commit has. No state of the journal is read while it is held.
-pub(super) struct Numbered<'a> {
-    _gate: RwLockReadGuard<'a, ()>,
+/// What a commit adds to the journal.
+#[derive(Debug)]
+pub(super) struct Added {
     entries: Range<u64>,
+    /// Versions that wait to be sealed.
     versions: u64,
+    amount: Amount,
     expires_at: Option<UnixMillis>,
 }
 
+/// The entries that a commit has. No state of the journal is read while it is held.
+pub(super) struct Numbered<'a> {
+    _gate: RwLockReadGuard<'a, ()>,
+    added: Added,
+}
+
+impl Numbered<'_> {
+    /// Whether there are entries.
+    pub(super) fn is_some(&self) -> bool {
+        !self.added.entries.is_empty()
+    }
+}
+
 impl Journal {
-    /// Adds the journal's entries to some writes. What is returned is held until these are written.
+    /// Adds the journal's entries to some writes, if somebody reads them. What is returned is held
+    /// until these are written.
     pub(super) async fn tell(
         &self,
-        items: &[Item],
+        (items, gaps): (&[Item], &[Gap]),
         end: Option<UnixMillis>,
         now: UnixMillis,
         writes: &mut Vec<Write>,
     ) -> Numbered<'_> {
         let gate = self.gate.read().await;
-        let is_kept = end.is_some_and(|end| end > now);
+        let has_cursors = !self.consumers.lock().is_empty();
+        let is_kept = end.is_some_and(|end| end > now) && (has_cursors || self.is_sealed());
         let items = if is_kept { items } else { &[] };
+        let gaps = if has_cursors { gaps } else { &[] };
+        let mut expires_at = end.map(expiry);
+        if has_cursors {
+            let counted = UnixMillis(now.0.saturating_add(COUNTED_MILLIS));
+            expires_at = Some(expires_at.unwrap_or(counted).max(counted));
+        }
         Numbered {
             _gate: gate,
-            entries: self.add(items, end, writes),
-            versions: items.len() as u64,
-            expires_at: end.map(expiry),
+            added: self.add(items, gaps, expires_at, writes),
         }
     }
 
@@ -147,18 +210,22 @@ impl Journal {
         refused: Numbered<'_>,
         why: &WriteError,
     ) {
-        let Range { start, end } = refused.entries;
+        let Range { start, end } = refused.added.entries;
         if start == end || matches!(why, WriteError::Fault(Fault::Unknown(_))) {
             return;
         }
-        self.count_less(refused.versions);
+        self.count_less(refused.added.versions);
+        {
+            let mut added = self.added.lock();
+            *added = added.minus(refused.added.amount);
+        }
         let order = Ordering::Relaxed;
         if self.next.compare_exchange(end, start, order, order).is_ok() {
             return;
         }
         let empty = (start..end).map(|number| {
             let mut record = NewRecord::new(json::<[Item]>(&[]));
-            record.expires_at = refused.expires_at;
+            record.expires_at = refused.added.expires_at;
             Write::put(keys::unsealed(number), record)
         });
         if let Err(error) = store.write_all(empty.collect()).await {
@@ -182,29 +249,57 @@ impl Journal {
         Write::put(keys::unerased(id), record)
     }
 
-    /// Adds entries with these items, and returns their numbers.
+    /// Adds entries with these items; first an empty one for gaps, if there are any.
     pub(super) fn add(
         &self,
         items: &[Item],
-        end: Option<UnixMillis>,
+        gaps: &[Gap],
+        expires_at: Option<UnixMillis>,
         writes: &mut Vec<Write>,
-    ) -> Range<u64> {
-        let entries = items.chunks(ENTRY_MAX);
+    ) -> Added {
+        let mut entries: Vec<&[Item]> = items.chunks(ENTRY_MAX).collect();
+        if !gaps.is_empty() {
+            entries.insert(0, &[]);
+        }
         let number = entries.len() as u64;
         let start = self.next.fetch_add(number, Ordering::Relaxed);
-        self.waiting
-            .fetch_add(items.len() as u64, Ordering::Relaxed);
-        for (number, items) in (start..).zip(entries) {
-            let mut record = NewRecord::new(json(&items));
-            record.expires_at = end.map(expiry);
-            writes.push(Write::put(keys::unsealed(number), record));
+        let versions = items.len() as u64;
+        self.waiting.fetch_add(versions, Ordering::Relaxed);
+        let mut put = |key, value| {
+            let mut record = NewRecord::new(value);
+            record.expires_at = expires_at;
+            writes.push(Write::put(key, record));
+        };
+        if !gaps.is_empty() {
+            let gaps: Vec<_> = gaps.iter().map(StoredGap::from).collect();
+            put(keys::feed_gaps(start), json(&gaps));
         }
-        start..start + number
+        let mut total = Amount::default();
+        for (number, items) in (start..).zip(entries) {
+            let value = json(items);
+            total = total.plus(amount(items, value.len()));
+            put(keys::unsealed(number), value);
+        }
+        self.add_amount(total);
+        Added {
+            entries: start..start + number,
+            versions,
+            amount: total,
+            expires_at,
+        }
+    }
+}
+
+/// What an entry with these items and this length adds to a backlog.
+pub(super) fn amount(items: &[Item], bytes: usize) -> Amount {
+    Amount {
+        versions: items.iter().filter(|item| item.is_version()).count() as u64,
+        bytes: bytes as u64,
     }
 }
 
 /// When an entry expires whose versions do.
-fn expiry(end: UnixMillis) -> UnixMillis {
+pub(super) fn expiry(end: UnixMillis) -> UnixMillis {
     UnixMillis(end.0.saturating_add(LONGER_MILLIS))
 }
 
@@ -217,6 +312,11 @@ impl Item {
             return Self(key, uid, record, epoch, 0, to);
         }
         Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
+    }
+
+    /// Whether it names one version, as those of new versions do.
+    pub(super) fn is_version(&self) -> bool {
+        self.3 != ANY_EPOCH && self.4 == self.5
     }
 
     pub(super) fn has(&self, version: &Version) -> bool {

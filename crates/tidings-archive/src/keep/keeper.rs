@@ -22,6 +22,7 @@ use tidings_store::{
 };
 use tokio::sync::Notify;
 
+use super::cursor::Cursor;
 pub(crate) use super::error::KeepError;
 use super::gaps;
 use super::index::index;
@@ -102,8 +103,8 @@ pub(crate) struct Keeper {
     pub(crate) lasted: Lasted,
     /// Notified when there are ends to be found.
     pub(crate) unswept: Notify,
-    /// The journal of versions that are yet to be sealed, if the cluster is sealed.
-    pub(crate) journal: Option<Journal>,
+    /// The journal of new versions, which are yet to be sealed or delivered.
+    pub(crate) journal: Journal,
     /// What was sealed before the store began.
     sealed_before: RwLock<Option<Arc<SealedBefore>>>,
     keep_for: KeepFor,
@@ -159,6 +160,8 @@ pub(super) struct Batch {
     sealed_before: Option<Arc<SealedBefore>>,
     /// The new versions, as items for the journal.
     pub(super) unsealed: Vec<Item>,
+    /// The new gaps, for the journal.
+    new_gaps: Vec<Gap>,
     versions: u64,
     seen_before: u64,
     ends: u64,
@@ -180,7 +183,7 @@ impl Keeper {
             counters: Counters::default(),
             lasted: Lasted::default(),
             unswept: Notify::new(),
-            journal: None,
+            journal: Journal::new(0, Cursor::NONE, 0),
             sealed_before: RwLock::default(),
             keep_for,
             in_force: OnceLock::new(),
@@ -267,6 +270,7 @@ impl Keeper {
             let reached = if is_last {
                 let gaps = batch.gaps(with.gap);
                 writes.extend(gaps::write(&*self.store, &gaps).await?);
+                batch.new_gaps = gaps;
                 if let Some(unswept) = &unswept {
                     let record = NewRecord::new(json(unswept));
                     writes.push(Write::put(keys::unswept(namespace), record));
@@ -339,17 +343,14 @@ impl Keeper {
         let without = batch.without_chunks.iter().cloned();
         let chunks = self.deletes_of_chunks(without, room).await?;
         writes.extend(chunks.writes);
-        let numbered = match &self.journal {
-            Some(journal) => {
-                let (now, end) = (self.clock.now(), batch.latest_end());
-                let numbered = journal.tell(&batch.unsealed, end, now, &mut writes);
-                Some((journal, numbered.await))
-            }
-            None => None,
-        };
+        let (now, end) = (self.clock.now(), batch.latest_end());
+        let told = (&*batch.unsealed, &*batch.new_gaps);
+        let numbered = self.journal.tell(told, end, now, &mut writes).await;
         let written = self.store.write_all(writes).await;
-        if let (Some((journal, numbered)), Err(error)) = (numbered, &written) {
-            journal.take_back(&self.store, numbered, error).await;
+        match &written {
+            Ok(_) if numbered.is_some() => self.journal.news.send_modify(|()| {}),
+            Ok(_) => {}
+            Err(error) => self.journal.take_back(&self.store, numbered, error).await,
         }
         match written {
             Ok(revisions) => {
@@ -600,8 +601,8 @@ impl Keeper {
     /// Returns the note that is written when an event is deleted here, if versions of the cluster
     /// were sealed: sealed files may have some of this event's.
     pub(super) fn erase(&self, id: &[u8], key: &Bytes, uid: &str) -> Option<Write> {
-        self.journal.as_ref()?;
-        Some(Journal::erase(id, key, uid))
+        let is_sealed = self.journal.is_sealed();
+        is_sealed.then(|| Journal::erase(id, key, uid))
     }
 
     pub(super) async fn slot<'a>(

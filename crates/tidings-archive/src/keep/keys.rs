@@ -197,6 +197,27 @@ pub(crate) fn unsealed_number(key: &[u8]) -> Result<u64, Fault> {
     Ok(number)
 }
 
+/// The key after which the entries from a number on are.
+pub(crate) fn before(number: u64) -> Option<Bytes> {
+    number.checked_sub(1).map(unsealed)
+}
+
+/// The prefix of the named cursors of the feed.
+pub(crate) const CURSORS: &[u8] = b"\0cursor/";
+
+/// The key of a named cursor.
+pub(crate) fn cursor(name: &str) -> Bytes {
+    format!("\0cursor/{name}").into()
+}
+
+/// The prefix of gaps that were noted after an entry of the feed.
+pub(crate) const FEED_GAPS: &[u8] = b"\0feed-gaps/";
+
+/// The key of the gaps that have an entry's number. The entry is empty.
+pub(crate) fn feed_gaps(number: u64) -> Bytes {
+    format!("\0feed-gaps/{number:016x}").into()
+}
+
 /// The prefix of notes about events that were deleted here, and may still be in sealed files.
 pub(crate) const UNERASED: &[u8] = b"\0unerased/";
 

@@ -1,8 +1,10 @@
 //! What an archive keeps of one cluster, in a store of its own: events under their keys, and the
 //! archive's own records.
 
+pub(crate) mod bounds;
 mod chunks;
 pub(crate) mod commits;
+mod consumers;
 pub(crate) mod continued;
 pub(crate) mod coverage;
 mod cursor;
@@ -15,6 +17,9 @@ mod exchange_tests;
 pub(crate) mod expiry;
 pub(crate) mod export;
 mod fair_share;
+pub(crate) mod feed;
+#[cfg(test)]
+mod feed_tests;
 pub(crate) mod gaps;
 pub(crate) mod import;
 mod index;

@@ -351,13 +351,7 @@ async fn on_a_full_disk_nothing_is_kept_and_whatever_makes_room_is_done() {
     let error = unsealed.sealed(u64::MAX).await.unwrap_err();
     assert!(matches!(error, JournalError::NotGiven { .. }), "{error}");
     assert_eq!(unsealed.waiting(), Some(1000));
-    let next = unsealed
-        .keeper
-        .journal
-        .as_ref()
-        .unwrap()
-        .next
-        .load(Ordering::Relaxed);
+    let next = unsealed.keeper.journal.next.load(Ordering::Relaxed);
     // The cursor moves in memory. Each attempt to store it fails.
     let no_space = JournalError::Write(WriteError::Fault(Fault::NoSpace)).to_string();
     for _ in 0..2 {

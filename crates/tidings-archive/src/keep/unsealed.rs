@@ -16,11 +16,12 @@ use bytes::Bytes;
 use tidings_history::{Gap, Version};
 use tidings_store::{ListRequest, ReadError, Store, UnixMillis, WRITES_MAX, WriteError};
 
+use super::consumers;
 use super::coverage::positions;
 use super::cursor::{Cursor, LastStored};
 use super::entries::{count, entries, items};
 use super::gaps;
-use super::journal::{ANY_EPOCH, Item, Journal, NotSealed};
+use super::journal::{ANY_EPOCH, Item, Journal, NotSealed, expiry};
 use super::keeper::{KeepError, Keeper};
 use super::keys;
 use super::own::parse;
@@ -29,6 +30,8 @@ use crate::version::record::Record;
 
 /// Number of events that are put into a new journal at once.
 const PAGE: usize = 100;
+/// Maximum number of items of an entry that are read to find its time.
+const LOOKS: usize = 8;
 /// Versions to be sealed together.
 #[derive(Clone, Debug, Default)]
 pub struct Part {
@@ -50,38 +53,56 @@ pub struct Part {
 impl Journal {
     /// Opens the journal of a store, if it has one or is to be sealed. A new journal gets
     /// everything that is kept.
-    pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Option<Self>, KeepError> {
+    pub(crate) async fn open(keeper: &Keeper, seal: bool) -> Result<Self, KeepError> {
         let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
-        if mark.is_none() && !seal {
-            return Ok(None);
-        }
-        let Some(mark) = mark else {
-            // Entries of an earlier attempt are not sealed.
-            let (_, end) = count(&keeper.store, 0, u64::MAX).await?;
-            let journal = Self::new(end, Cursor::at(end), 0);
-            journal.enlist(keeper).await?;
-            return Ok(Some(journal));
-        };
-        // What was given to be sealed before the process ended may be sealed.
-        let given = parse(&mark.value).map_err(ReadError::Fault)?;
         let stored = keeper.store.get(Bytes::from_static(keys::FEED)).await?;
-        let stored = stored.map(|stored| Cursor::read(&stored, mark.revision));
-        let cursor = if let Some(cursor) = stored.transpose()?.flatten() {
-            cursor
-        } else {
+        let mut cursors = consumers::read(&*keeper.store).await?;
+        let first = entries(&keeper.store, None).await?;
+        let first = first.first().map(|(number, _)| *number);
+        let (mut given, mut is_believed) = (0, true);
+        let mut cursor = Cursor::NONE;
+        if let Some(mark) = mark {
+            given = parse(&mark.value).map_err(ReadError::Fault)?;
+            let stored = stored.map(|stored| Cursor::read(&stored, &mark));
+            let stored = stored.transpose()?.flatten();
+            is_believed = stored.is_some();
             // Another program sealed, and deleted what it sealed: it may be any of these entries.
-            let first = entries(&keeper.store, None).await?;
-            Cursor::at(first.first().map_or(given, |(number, _)| *number))
-        };
-        let (waiting, end) = count(&keeper.store, cursor.sealed, u64::MAX).await?;
-        let journal = Self::new(end.max(given), cursor, given);
-        journal.waiting.store(waiting, Ordering::Relaxed);
-        Ok(Some(journal))
+            cursor = stored.unwrap_or(Cursor::at(first.unwrap_or(given)).with_given(given));
+        }
+        let from = if cursor.is_none() { 0 } else { cursor.sealed };
+        let (waiting, end) = count(&keeper.store, from, u64::MAX).await?;
+        let named = cursors.iter().map(|(_, stored)| stored.through);
+        let end = named.chain([given, end]).max().unwrap_or(0);
+        let is_new = cursor.is_none() && seal;
+        if is_new {
+            cursor = Cursor::at(end);
+        }
+        let journal = Self::new(end, cursor, given);
+        let is_sealed = journal.is_sealed() && !is_new;
+        journal
+            .waiting
+            .store(if is_sealed { waiting } else { 0 }, Ordering::Relaxed);
+        if !is_believed {
+            // It also deleted what named cursors had not reached, and may have begun anew.
+            for (_, stored) in &mut cursors {
+                stored.distrust(first.unwrap_or(end), keeper.now());
+            }
+        }
+        journal
+            .set_consumers(&keeper.store, cursors, is_believed)
+            .await?;
+        if is_new {
+            journal.enlist(keeper).await?;
+        }
+        if let Err(error) = journal.trim(&keeper.store).await {
+            tracing::debug!(%error, "entries of the feed are deleted later");
+        }
+        Ok(journal)
     }
 
     /// Puts everything that is kept into the journal again, after its mark was removed.
     pub(super) async fn begin_anew(&self, keeper: &Keeper) -> Result<(), KeepError> {
-        let next = self.next.load(Ordering::Relaxed);
+        let next = self.next();
         *self.cursor() = Cursor::at(next);
         self.waiting.store(0, Ordering::Relaxed);
         self.enlist(keeper).await
@@ -91,7 +112,9 @@ impl Journal {
     /// begun again, behind the entries that exist.
     async fn enlist(&self, keeper: &Keeper) -> Result<(), KeepError> {
         let first = self.cursor().sealed;
-        *self.stored.lock().await = LastStored::of(first);
+        // Nothing writes the mark meanwhile.
+        let mut last = self.stored.lock().await;
+        *last = LastStored::of(first);
         let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
         loop {
             let request = ListRequest::default().after(after).limit(PAGE);
@@ -106,13 +129,16 @@ impl Journal {
                 };
                 let all = (0..=newest.chunks).map(|number| Item::all(&found.key, &newest, number));
                 let mut writes = Vec::new();
-                self.add(&all.collect::<Vec<_>>(), found.expires_at, &mut writes);
+                let end = found.expires_at.map(expiry);
+                self.add(&all.collect::<Vec<_>>(), &[], end, &mut writes);
                 for writes in writes.chunks(WRITES_MAX) {
                     keeper.store.write_all(writes.to_vec()).await?;
                 }
             }
         }
-        self.store(&keeper.store, first).await?;
+        self.write_with(&keeper.store, &mut last, first, Vec::new())
+            .await?;
+        drop(last);
         self.trim(&keeper.store).await
     }
 }
@@ -175,39 +201,39 @@ pub struct Unsealed {
 }
 
 impl Unsealed {
+    /// The journal, if the cluster is or was sealed.
+    fn journal(&self) -> Option<&Journal> {
+        Some(&self.keeper.journal).filter(|journal| journal.is_sealed())
+    }
+
     /// Returns about how many versions wait to be sealed; `None` if the cluster was never sealed.
     pub fn waiting(&self) -> Option<u64> {
-        let journal = self.keeper.journal.as_ref()?;
+        let journal = self.journal()?;
         Some(journal.waiting.load(Ordering::Relaxed))
     }
 
     /// Returns why the last attempt to seal failed, if it did: see
     /// [`set_failure`](Self::set_failure).
     pub fn failure(&self) -> Option<NotSealed> {
-        let journal = self.keeper.journal.as_ref()?;
-        journal.failure().clone()
+        self.keeper.journal.failure().clone()
     }
 
     /// Sets why the last attempt to seal failed, or that it did not. This is reported until the
     /// next attempt.
     pub fn set_failure(&self, why: Option<NotSealed>) {
-        if let Some(journal) = &self.keeper.journal {
-            *journal.failure() = why;
-        }
+        *self.keeper.journal.failure() = why;
     }
 
     /// Returns the bytes of the newest manifest, which grows with the number of files; 0 if that is
     /// not known.
     pub fn manifest_bytes(&self) -> u64 {
-        let journal = self.keeper.journal.as_ref();
-        journal.map_or(0, |journal| journal.manifest_bytes.load(Ordering::Relaxed))
+        self.keeper.journal.manifest_bytes.load(Ordering::Relaxed)
     }
 
     /// Sets the bytes of the newest manifest.
     pub fn set_manifest_bytes(&self, bytes: u64) {
-        if let Some(journal) = &self.keeper.journal {
-            journal.manifest_bytes.store(bytes, Ordering::Relaxed);
-        }
+        let known = &self.keeper.journal.manifest_bytes;
+        known.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the longest time for which an event existed at the source after it was last seen, of
@@ -222,7 +248,7 @@ impl Unsealed {
     /// # Errors
     /// Errors of the store, which is also written to.
     pub async fn next(&self, bytes_max: usize) -> Result<Option<Part>, JournalError> {
-        let Some(journal) = &self.keeper.journal else {
+        let Some(journal) = self.journal() else {
             return Ok(None);
         };
         let from = journal.cursor().sealed;
@@ -250,13 +276,6 @@ impl Unsealed {
         Ok(Some(part))
     }
 
-    /// Returns the number before which all entries were given to be sealed.
-    pub(super) async fn given(&self) -> Result<u64, ReadError> {
-        let key = Bytes::from_static(keys::SEALED);
-        let mark = self.keeper.store.get(key).await?;
-        Ok(mark.map_or(Ok(0), |mark| parse(&mark.value))?)
-    }
-
     /// Returns positions as the archive on object storage has them.
     fn positions(&self, own: Vec<(String, Position)>) -> Vec<(String, Position)> {
         match self.keeper.sealed_before() {
@@ -274,8 +293,7 @@ impl Unsealed {
     /// Returns the first entry that is not known to be sealed. Earlier ones are sealed, or belong
     /// to another store. Zero if the cluster was never sealed.
     pub fn first(&self) -> u64 {
-        let journal = self.keeper.journal.as_ref();
-        journal.map_or(0, |journal| journal.cursor().sealed)
+        self.journal().map_or(0, |journal| journal.cursor().sealed)
     }
 
     /// Returns the versions of the entries from a number on, up to a number of bytes, and before
@@ -292,7 +310,7 @@ impl Unsealed {
         to: Option<u64>,
         bytes_max: usize,
     ) -> Result<Option<Part>, JournalError> {
-        let Some(journal) = &self.keeper.journal else {
+        let Some(journal) = self.journal() else {
             return Ok(None);
         };
         let before = *journal.cursor();
@@ -331,7 +349,7 @@ impl Unsealed {
             positions: positions(&self.keeper).await?,
             gaps: gaps::read(&*self.keeper.store).await?,
             counted: journal.waiting.load(Ordering::Relaxed),
-            end: journal.next.load(Ordering::Relaxed),
+            end: journal.next(),
         })
     }
 
@@ -345,7 +363,7 @@ impl Unsealed {
         bytes_max: usize,
     ) -> Result<Filling, JournalError> {
         let mut filling = Filling::default();
-        let mut after = from.checked_sub(1).map(keys::unsealed);
+        let mut after = keys::before(from);
         loop {
             let page = entries(&self.keeper.store, after).await?;
             let Some((_, last)) = page.last() else {
@@ -381,61 +399,23 @@ impl Unsealed {
         number_of_items: u64,
         part: &mut Part,
     ) -> Result<usize, JournalError> {
-        let id = keys::id(&item.1, item.0.as_bytes());
-        let newest = self.newest(item).await?;
-        let sealed_before = self.keeper.sealed_before();
-        let epochs = sealed_before.as_ref().map_or(0, |before| before.epochs);
-        let namespace = item
-            .0
-            .split_once('/')
-            .map_or("", |(namespace, _)| namespace);
-        let mut found = 0_u64;
-        let mut bytes = 0;
-        // If the event was renamed, its newest version may be in the record after the item's.
-        let last = item.2 + u64::from(item.3 != ANY_EPOCH);
-        for number in item.2..=last {
-            let record = match &newest {
-                Some(newest) if newest.chunks == number => Some(newest.clone()),
-                _ => {
-                    let chunk = self.keeper.store.get(keys::chunk(&id, number)).await?;
-                    chunk.and_then(|chunk| Record::decode(&chunk.value).ok())
-                }
-            };
-            let mut is_whole = false;
-            let versions = record.iter().flat_map(Record::versions).flatten();
-            for mut version in versions.filter(|version| item.has(version)) {
-                is_whole |= version.number == item.5;
-                found += 1;
-                let (epoch, number) = version.order();
-                let is_sealed = sealed_before.as_ref();
-                if is_sealed.is_some_and(|it| it.has(namespace, &item.1, epoch, number)) {
-                    continue;
-                }
-                bytes += version.event.len();
-                version.epoch = epoch.saturating_add(epochs);
-                part.versions.push(version);
-            }
-            if is_whole {
-                break;
-            }
-        }
+        let versions = self.keeper.versions_of(item).await?;
         // An item names one version, or all of a record.
-        part.gone += number_of_items.saturating_sub(found);
-        Ok(bytes)
-    }
-
-    /// Returns the record with an event's newest version, whatever name it has.
-    async fn newest(&self, item: &Item) -> Result<Option<Record>, JournalError> {
-        let (namespace, name) = item.0.split_once('/').unwrap_or_default();
-        let names = std::iter::once(name.to_owned());
-        for name in names.chain(keys::elder_names(name, &item.1)) {
-            let found = self.keeper.store.get(keys::event(namespace, &name)).await?;
-            let record = found.and_then(|found| Record::decode(&found.value).ok());
-            if let Some(record) = record.filter(|record| *record.newest.uid == *item.1) {
-                return Ok(Some(record));
+        part.gone += number_of_items.saturating_sub(versions.len() as u64);
+        let sealed_before = self.keeper.sealed_before();
+        let namespace = keys::namespace(item.0.as_bytes());
+        let mut bytes = 0;
+        for mut version in versions {
+            let (epoch, number) = version.order();
+            let before = sealed_before.as_ref();
+            if before.is_some_and(|before| before.has(&namespace, &item.1, epoch, number)) {
+                continue;
             }
+            bytes += version.event.len();
+            self.keeper.in_archive(&mut version);
+            part.versions.push(version);
         }
-        Ok(None)
+        Ok(bytes)
     }
 
     /// Moves the sealer's cursor: everything before a number is sealed. A seal calls this for each
@@ -445,10 +425,10 @@ impl Unsealed {
     /// # Errors
     /// Errors of the store. The cursor stays if there were never such entries.
     pub async fn sealed(&self, through: u64) -> Result<(), JournalError> {
-        let Some(journal) = &self.keeper.journal else {
+        let Some(journal) = self.journal() else {
             return Ok(());
         };
-        let given = journal.next.load(Ordering::Relaxed);
+        let given = journal.next();
         if through > given {
             return Err(JournalError::NotGiven { through, given });
         }
@@ -456,9 +436,68 @@ impl Unsealed {
     }
 }
 
+impl Keeper {
+    /// Reads the versions that an item names and that still exist.
+    pub(super) async fn versions_of(&self, item: &Item) -> Result<Vec<Version>, ReadError> {
+        let id = keys::id(&item.1, item.0.as_bytes());
+        let newest = self.newest_of(item).await?;
+        let mut found = Vec::new();
+        // If the event was renamed, its newest version may be in the record after the item's.
+        let last = item.2 + u64::from(item.3 != ANY_EPOCH);
+        for number in item.2..=last {
+            let chunk;
+            let record = match &newest {
+                Some(newest) if newest.chunks == number => Some(newest),
+                _ => {
+                    let stored = self.store.get(keys::chunk(&id, number)).await?;
+                    chunk = stored.and_then(|stored| Record::decode(&stored.value).ok());
+                    chunk.as_ref()
+                }
+            };
+            let versions = record.into_iter().flat_map(Record::versions).flatten();
+            found.extend(versions.filter(|version| item.has(version)));
+            if found.iter().any(|version| version.number == item.5) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the record with an event's newest version, whatever name it has.
+    async fn newest_of(&self, item: &Item) -> Result<Option<Record>, ReadError> {
+        let (namespace, name) = item.0.split_once('/').unwrap_or_default();
+        let names = std::iter::once(name.to_owned());
+        for name in names.chain(keys::elder_names(name, &item.1)) {
+            let found = self.store.get(keys::event(namespace, &name)).await?;
+            let record = found.and_then(|found| Record::decode(&found.value).ok());
+            if let Some(record) = record.filter(|record| *record.newest.uid == *item.1) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives a version the epoch that it has in an archive which this store continues.
+    pub(super) fn in_archive(&self, version: &mut Version) {
+        let epochs = self.sealed_before().map_or(0, |before| before.epochs);
+        version.epoch = version.epoch.saturating_add(epochs);
+    }
+
+    /// Returns when the first version of an entry that is still there was observed, in milliseconds
+    /// since 1970.
+    pub(super) async fn time_of(&self, items: &[Item]) -> Result<Option<i64>, ReadError> {
+        for item in items.iter().filter(|item| item.is_version()).take(LOOKS) {
+            if let Some(version) = self.versions_of(item).await?.first() {
+                return Ok(Some(version.observed_at.0));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Joins items of the same record, so that each record is read once. Returns them with the number
 /// of items that each stands for.
-fn together(items: Vec<Item>) -> Vec<(Item, u64)> {
+pub(super) fn together(items: Vec<Item>) -> Vec<(Item, u64)> {
     let mut records = BTreeMap::<_, (u64, u64, u64)>::new();
     for Item(key, uid, record, epoch, from, to) in items {
         let range = records

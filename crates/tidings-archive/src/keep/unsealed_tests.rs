@@ -322,7 +322,7 @@ impl World {
         let mark = store.get(Bytes::from_static(keys::SEALED)).await.unwrap();
         if seal != Formerly::No && mark.is_some() {
             delete(self.through).await;
-            *self.keeper.journal.as_ref().unwrap().cursor() = Cursor::at(self.through);
+            *self.keeper.journal.cursor() = Cursor::at(self.through);
             let part = self.unsealed().next(bytes).await.unwrap();
             if let Some(part) = part {
                 let mark = NewRecord::new(part.through.to_string());
@@ -661,17 +661,17 @@ async fn a_refused_commit_takes_no_number() {
         let (key, uid) = ("shop/event-0".to_owned(), "uid-0-0".to_owned());
         Item(key, uid, 0, 0, number, number)
     });
-    let journal = keeper.journal.as_ref().unwrap();
+    let journal = &keeper.journal;
     let (now, refused) = (UnixMillis(START), WriteError::NotFound);
     let end = Some(UnixMillis(START + 1000));
     for is_followed in [false, true] {
         let before = journal.next.load(Ordering::Relaxed);
         let mut writes = Vec::new();
         let items = [item(7), item(8)];
-        let one = journal.tell(&items, end, now, &mut writes).await;
+        let one = journal.tell((&items, &[]), end, now, &mut writes).await;
         if is_followed {
             let mut writes = Vec::new();
-            drop(journal.tell(&[item(1)], end, now, &mut writes).await);
+            drop(journal.tell((&[item(1)], &[]), end, now, &mut writes).await);
             keeper.store.write_all(writes).await.unwrap();
         }
         journal.take_back(&keeper.store, one, &refused).await;
