@@ -4,4 +4,5 @@
 
 mod follow;
 mod numbers;
+mod sink;
 mod support;
