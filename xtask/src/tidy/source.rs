@@ -24,10 +24,10 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
                 .path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if path.is_dir() {
-                if !matches!(
-                    &*name,
-                    ".git" | "target" | "corpus" | "artifacts" | "coverage"
-                ) {
+                // What cargo-fuzz writes beside its targets.
+                let is_of_fuzzing = folder.ends_with("fuzz")
+                    && matches!(&*name, "corpus" | "artifacts" | "coverage");
+                if !is_of_fuzzing && !matches!(&*name, ".git" | "target") {
                     folders.push(path);
                 }
             } else if is_checked(&name) {

@@ -1,6 +1,7 @@
 //! `tidings coverage`: for which periods an archive has a cluster's events, and where versions may
 //! be missing.
 
+mod cells;
 mod plan;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use jiff::{SignedDuration, Timestamp};
-use tidings_cli::table::{Cell, Column, Screen, Table};
+use tidings_cli::table::{Cell, Screen};
 use tidings_cli::times::duration_of_seconds;
 use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
 use tidings_store::UnixMillis;
@@ -21,6 +22,7 @@ use super::cluster::{
 };
 use super::terminal::{self, ColorFlag};
 use crate::clock;
+use cells::{UNKNOWN, bytes, life, number, table, text};
 
 /// Age of `complete until` above which a cluster is not followed properly. Normally it advances
 /// within about three minutes.
@@ -427,20 +429,6 @@ fn retention(retention: &Retention) -> String {
     format!("{lives} after an event was last observed{rules}{deleted}{applied}")
 }
 
-/// A duration in the form of the flags.
-fn life(seconds: u64) -> String {
-    if seconds == 0 {
-        return "0s".to_owned();
-    }
-    let mut left = seconds;
-    let parts = [(86_400, 'd'), (3600, 'h'), (60, 'm'), (1, 's')].map(|(unit, letter)| {
-        let number = left / unit;
-        left %= unit;
-        (number > 0).then(|| format!("{number}{letter}"))
-    });
-    parts.into_iter().flatten().collect()
-}
-
 /// A number of things and a verb: `1 event was`, `2 events were`.
 fn were(number: u64, what: &str) -> String {
     match number {
@@ -454,25 +442,6 @@ fn were(number: u64, what: &str) -> String {
 fn followed(coverage: &Coverage) -> impl Iterator<Item = Option<&Followed>> {
     let nothing = coverage.followed.is_empty().then_some(None);
     coverage.followed.iter().map(Some).chain(nothing)
-}
-
-fn table(
-    headings: &[&str],
-    rows: &[Vec<Cell>],
-    screen: Screen,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let columns = headings.iter().map(|name| match *name {
-        "CLUSTER" | "NAMESPACE" | "CAUSE" => Column::of_names(name),
-        name => Column::new(name),
-    });
-    Table::new(columns.collect(), screen).print(rows.iter().cloned(), out)
-}
-
-const UNKNOWN: &str = "<unknown>";
-
-fn text(text: &str) -> Cell {
-    Cell::new(if text.is_empty() { UNKNOWN } else { text })
 }
 
 fn namespace_of(namespace: &str) -> Cell {
@@ -498,21 +467,6 @@ fn cause(gap: &Gap) -> Cell {
             text(&format!("{cause} ({gaps} gaps, together {seconds} s)"))
         }
     }
-}
-
-fn number(number: Option<u64>) -> Cell {
-    number.map_or_else(|| text(UNKNOWN), |number| text(&number.to_string()))
-}
-
-/// A number of bytes in readable units.
-fn bytes(bytes: u64) -> Cell {
-    let text = match bytes {
-        0..=9_999 => format!("{bytes} B"),
-        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
-        10_000_000..=9_999_999_999 => format!("{} MB", bytes / 1_000_000),
-        _ => format!("{} GB", bytes / 1_000_000_000),
-    };
-    Cell::new(&text)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `tidings coverage --plan`: what a cluster's events will take if they are kept for a given time,
 //! by what they took so far.
 //!
-//! Invariant: the figures are extrapolated in a straight line, and nothing is extrapolated from less
-//! than an hour.
+//! Invariant: the figures are extrapolated in a straight line, and nothing is extrapolated from
+//! less than an hour.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tidings_cli::table::{Cell, Screen};
 use tidings_history::Coverage;
 use tidings_store::UnixMillis;
 
-use super::{UNKNOWN, bytes, number, table, text};
+use super::cells::{UNKNOWN, bytes, life, number, table, text};
 
 /// Shortest time from which a rate is taken.
 const SEEN_MIN: Duration = Duration::from_secs(60 * 60);
@@ -113,7 +113,7 @@ fn row(coverage: &Coverage, kept_for: Duration) -> Vec<Cell> {
     };
     vec![
         name,
-        text(&super::life(plan.seen.as_secs() / 3600 * 3600)),
+        text(&life(plan.seen.as_secs() / 3600 * 3600)),
         number(Some(plan.events_a_day)),
         number(Some(plan.versions_a_day)),
         bytes(plan.volume),
