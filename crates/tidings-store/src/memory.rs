@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub struct MemoryStore {
 struct State {
     revision: Revision,
     records: BTreeMap<Bytes, Entry>,
+    /// No record expires before.
+    none_expires_before: UnixMillis,
     expired: u64,
     confirmed: Confirmed,
     closed: bool,
@@ -76,6 +79,7 @@ impl MemoryStore {
             state: Mutex::new(State {
                 revision: REVISION_OF_NEW,
                 records: BTreeMap::new(),
+                none_expires_before: UnixMillis(i64::MAX),
                 expired: 0,
                 confirmed,
                 closed: false,
@@ -140,6 +144,9 @@ impl MemoryStore {
                 state.remove(&key, true, logged);
                 state.expired += 1;
             }
+            if let Some(expires_at) = new.expires_at {
+                state.none_expires_before = state.none_expires_before.min(expires_at);
+            }
             state.revision += 1;
             let record = Record {
                 key: key.clone(),
@@ -188,9 +195,9 @@ impl MemoryStore {
     fn read(&self, request: &ListRequest) -> Result<Page, ReadError> {
         let state = self.state()?;
         let now = self.clock.now();
-        let mut records = state.records.clone();
-        let revision = match request.at {
-            At::Latest => state.revision,
+        let mut past = BTreeMap::new();
+        let (records, revision) = match request.at {
+            At::Latest => (&state.records, state.revision),
             At::Exact(requested) if requested > state.revision => {
                 return Err(ReadError::Future {
                     requested,
@@ -203,6 +210,7 @@ impl MemoryStore {
                     .changes
                     .between(requested, state.revision)
                     .ok_or(ReadError::Compacted { requested, oldest })?;
+                past.clone_from(&state.records);
                 for Logged {
                     change,
                     previous_index,
@@ -211,23 +219,24 @@ impl MemoryStore {
                 {
                     match (change.previous().cloned(), previous_index) {
                         (Some(record), Some(index)) => {
-                            records.insert(change.key().clone(), Entry { record, index });
+                            past.insert(change.key().clone(), Entry { record, index });
                         }
                         _ => {
-                            records.remove(change.key());
+                            past.remove(change.key());
                         }
                     }
                 }
-                requested
+                (&past, requested)
             }
         };
-        let mut matching = records.into_values().filter(|entry| {
+        let after = request
+            .after
+            .clone()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = records.range((after, Bound::Unbounded));
+        let mut matching = behind.map(|(_, entry)| entry).filter(|entry| {
             entry.is_live(now)
                 && entry.record.key.starts_with(&request.prefix)
-                && request
-                    .after
-                    .as_ref()
-                    .is_none_or(|after| entry.record.key > after)
                 && request
                     .object
                     .as_ref()
@@ -239,7 +248,7 @@ impl MemoryStore {
             && let Some(entry) = matching.next()
         {
             room.fill(&entry.record);
-            records.push(entry.record);
+            records.push(entry.record.clone());
         }
         let remaining = matching.count() as u64;
         Ok(Page {
@@ -342,6 +351,10 @@ impl State {
     /// Writes the expiry of all records that have expired by the confirmed time, in the order of
     /// their revisions.
     fn expire(&mut self, confirmed: UnixMillis, logged: &mut Vec<Logged>) -> u64 {
+        // Every write comes here, and must not look at all records.
+        if confirmed < self.none_expires_before {
+            return 0;
+        }
         let mut due: Vec<_> = self
             .records
             .values()
@@ -352,6 +365,8 @@ impl State {
         for entry in &due {
             self.remove(&entry.record.key, true, logged);
         }
+        let expiries = self.records.values().filter_map(|it| it.record.expires_at);
+        self.none_expires_before = expiries.min().unwrap_or(UnixMillis(i64::MAX));
         self.expired += due.len() as u64;
         due.len() as u64
     }
