@@ -233,7 +233,7 @@ impl Event {
     /// The event's sort position; the last seen comes last.
     pub fn order(&self) -> Order<'_> {
         let key = (self.namespace(), self.name());
-        Order::new(self.last_seen(), self.revision(), key)
+        Order::new(self.times().seen(), self.revision(), key)
     }
 
     /// Whether the event is a warning: [`is_warning`].
@@ -261,8 +261,16 @@ impl Event {
 }
 
 /// Sorts events by when they were last seen, the latest at the end.
-pub fn sort(events: &mut [Event]) {
-    events.sort_by(|one, other| one.order().cmp(&other.order()));
+pub fn sort(events: &mut Vec<Event>) {
+    // Each order is found once, because reading an event's times is slow.
+    let mut orders: Vec<_> = events.iter().map(Event::order).zip(0..).collect();
+    orders.sort_unstable();
+    let places: Vec<usize> = orders.into_iter().map(|(_, place)| place).collect();
+    let mut left: Vec<_> = events.drain(..).map(Some).collect();
+    let sorted = places
+        .into_iter()
+        .filter_map(|place| left.get_mut(place)?.take());
+    events.extend(sorted);
 }
 
 #[cfg(test)]

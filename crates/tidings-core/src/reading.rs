@@ -4,7 +4,7 @@
 //! The command, the server, the archive, the timeline and Parquet files read events by these rules
 //! only. What is stored and sent does not change.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// The times of an event, all of which may be missing. Go's zero time (year 1) is a missing time.
 ///
@@ -47,6 +47,11 @@ impl<T: Copy> EventTimes<T> {
             .or(self.event_time)
             .or(self.creation_timestamp)
     }
+
+    /// [First](Self::first_seen) and [last](Self::last_seen) seen.
+    pub fn seen(&self) -> (Option<T>, Option<T>) {
+        (self.first_seen(), self.last_seen())
+    }
 }
 
 /// Whether a time is set: Go's zero time, the beginning of the year 1, is not.
@@ -81,13 +86,32 @@ pub fn name_clock(name: &str) -> Option<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into()).ok()
 }
 
+/// Maximum distance of a believed clock from the time in which its event was seen.
+pub const CLOCK_DISTANCE_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// The clock of a [name](name_clock), if it is near the event's times: at most
+/// [`CLOCK_DISTANCE_MAX`] before it was first seen or after it was last seen.
+///
+/// Other programs may end their names with 16 digits that are no clock, such as a hash.
+pub fn believed_clock(
+    name: &str,
+    (first_seen, last_seen): (Option<Timestamp>, Option<Timestamp>),
+) -> Option<Timestamp> {
+    let last = last_seen?;
+    let first = first_seen.unwrap_or(last).min(last);
+    name_clock(name).filter(|clock| {
+        first.duration_since(*clock) <= CLOCK_DISTANCE_MAX
+            && clock.duration_since(last) <= CLOCK_DISTANCE_MAX
+    })
+}
+
 /// The place of an event among others, earliest first.
 ///
 /// Events are ordered by the second in which they were last seen. Within a second, some times have
 /// a fraction (the scheduler's) and some have none (the kubelet's). So there the order is that of
-/// the clocks in client-go's [names](name_clock). An event without such a name is placed by its
-/// fraction; without one, it comes behind those that have any. Then the resourceVersion decides,
-/// and last the namespace and the name.
+/// the clocks in client-go's names, if they can be [believed](believed_clock). An event without such
+/// a clock is placed by its fraction; without one, it comes behind those that have any. Then the
+/// resourceVersion decides, and last the namespace and the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order<'a> {
     /// An event without any time comes first.
@@ -99,14 +123,16 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The place of the event `namespace/name` that was last seen then.
+    /// The place of the event `namespace/name` that was [first and last seen](EventTimes::seen) then.
     pub fn new(
-        last_seen: Option<Timestamp>,
+        seen: (Option<Timestamp>, Option<Timestamp>),
         resource_version: Option<u64>,
         (namespace, name): (&'a str, &'a str),
     ) -> Self {
+        let (_, last_seen) = seen;
         let own = last_seen.filter(|time| time.subsec_nanosecond() != 0);
-        let within = name_clock(name).or(own).map(Timestamp::as_nanosecond);
+        let clock = believed_clock(name, seen);
+        let within = clock.or(own).map(Timestamp::as_nanosecond);
         Self {
             second: last_seen.map(|time| time.as_nanosecond().div_euclid(1_000_000_000) as i64),
             within: within.unwrap_or(i128::MAX),
@@ -176,45 +202,95 @@ mod tests {
         format!("2026-11-28T13:42:{text}Z").parse().unwrap()
     }
 
-    /// Each row is in its order: name, seconds, resourceVersion.
+    /// The clock of a name, in nanoseconds from 13:42:56 on.
+    fn clock(nanoseconds: i128) -> String {
+        format!("{:016x}", time("56").as_nanosecond() + nanoseconds)
+    }
+
+    /// Each row is in its order: name, its clock in nanoseconds, seconds, resourceVersion.
     #[test]
     fn a_second_is_told_forwards() {
-        let tables: &[&[(&str, &str, u64)]] = &[
+        const DAY: i128 = 24 * 3600 * 1_000_000_000;
+        type Row = (&'static str, Option<i128>, &'static str, u64);
+        let tables: &[&[Row]] = &[
             // The scheduler writes microseconds, the kubelet seconds; the names have the clocks.
             &[
-                ("fast-0.18a2000000000001", "56.252501", 9),
-                ("fast-0.18a2000000000002", "56", 3),
-                ("fast-0.18a2000000000003", "56", 2),
-                ("fast-0.18a2000000000004", "56", 1),
-                ("fast-0.18a2000000000000", "57", 0),
+                ("fast-0", Some(1), "56.252501", 9),
+                ("fast-0", Some(2), "56", 3),
+                ("fast-0", Some(3), "56", 2),
+                ("fast-0", Some(4), "56", 1),
+                ("fast-0", Some(0), "57", 0),
             ],
             // Without clocks: whole seconds come behind fractions, by their resourceVersion.
             &[
-                ("a", "56.1", 9),
-                ("b", "56.252501", 3),
-                ("d", "56", 4),
-                ("c", "56", 5),
-                ("e", "57.000001", 1),
+                ("a", None, "56.1", 9),
+                ("b", None, "56.252501", 3),
+                ("d", None, "56", 4),
+                ("c", None, "56", 5),
+                ("e", None, "57.000001", 1),
             ],
             // A repeat that began earlier comes before what began within the second.
+            &[("p", Some(1), "56", 9), ("p", Some(9), "56.9", 1)],
+            // Digits that are no clock of these days decide nothing.
             &[
-                ("p.18a2000000000001", "56", 9),
-                ("p.18a2000000000009", "56.9", 1),
+                ("at most a day before", Some(-DAY), "56", 9),
+                ("a fraction", Some(-2 * DAY), "56.1", 7),
+                ("a fraction", Some(2 * DAY), "56.3", 8),
+                ("a day before and more", Some(-DAY - 1), "56", 2),
+                ("years behind", Some(3000 * DAY), "56", 3),
+                ("a day behind and more", Some(DAY + 1), "56", 4),
             ],
             // Equal in everything else: by name.
-            &[("a", "56", 1), ("b", "56", 1)],
+            &[("a", None, "56", 1), ("b", None, "56", 1)],
         ];
         for table in tables {
-            let order = |(name, at, version): &(&'static str, &str, u64)| {
-                Order::new(Some(time(at)), Some(*version), ("shop", name))
+            let named = |(name, nanoseconds, at, version): &Row| {
+                let name = match nanoseconds {
+                    Some(nanoseconds) => format!("{name}.{}", clock(*nanoseconds)),
+                    None => (*name).to_owned(),
+                };
+                (name, time(at), *version)
             };
-            let mut sorted = table.to_vec();
+            let expected: Vec<_> = table.iter().map(named).collect();
+            let mut sorted = expected.clone();
             sorted.reverse();
-            sorted.sort_by_key(order);
-            assert_eq!(sorted, *table);
+            let order = |one: &(String, Timestamp, u64), other: &(String, Timestamp, u64)| {
+                let [one, other] = [one, other].map(|(name, at, version)| {
+                    Order::new((Some(*at), Some(*at)), Some(*version), ("shop", name))
+                });
+                one.cmp(&other)
+            };
+            sorted.sort_by(order);
+            assert_eq!(sorted, expected);
         }
-        let none = Order::new(None, Some(9), ("", "x"));
-        assert!(none < Order::new(Some(time("00")), None, ("", "x")));
+        let none = Order::new((None, None), Some(9), ("", "x"));
+        let seen = (None, Some(time("00")));
+        assert!(none < Order::new(seen, None, ("", "x")));
+    }
+
+    #[test]
+    fn a_clock_is_believed_near_the_times_of_its_event() {
+        const HOUR: i128 = 3600 * 1_000_000_000;
+        let (first, last) = (time("56"), time("56") + SignedDuration::from_hours(72));
+        for (first, last, hours, is_believed) in [
+            (Some(first), Some(last), 0, true),
+            (Some(first), Some(last), -24, true),
+            (Some(first), Some(last), -25, false),
+            // It began and ended around this time.
+            (Some(first), Some(last), 36, true),
+            (Some(first), Some(last), 96, true),
+            (Some(first), Some(last), 97, false),
+            (None, Some(last), 36, false),
+            (None, Some(last), 48, true),
+            // The first time is after the last.
+            (Some(last), Some(first), 25, false),
+            (Some(first), None, 0, false),
+            (None, None, 0, false),
+        ] {
+            let name = format!("web-0.{}", clock(hours * HOUR));
+            let clock = believed_clock(&name, (first, last));
+            assert_eq!(clock.is_some(), is_believed, "{first:?} {last:?} {hours}");
+        }
     }
 
     #[test]

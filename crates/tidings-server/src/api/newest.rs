@@ -26,14 +26,13 @@ use jiff::Timestamp;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_api::codec;
 use tidings_api::codec::stored::StoredEvent;
-use tidings_core::reading::name_clock;
 use tidings_history::Numbers;
 use tidings_store::{
     ListRequest, NewestRequest, PAGE_BYTES_MAX, Place, ReadError, Record, Revision, UnixMillis,
 };
 
 use super::call::Call;
-use super::newest_order::{Beginning, Found, MORE, SECOND_MAX, Seconds, Within};
+use super::newest_order::{Beginning, Found, MORE, SECOND_MAX, Seconds, Seen, Within};
 use super::store_request::{indexed, key_prefix};
 use super::streamed::{self, Batches};
 use crate::api::server::ApiServer;
@@ -175,11 +174,8 @@ impl Newest {
         };
         self.revision = revision;
         for event in seconds.inexact(wanted) {
-            // A clock in the name decides, whatever the time.
-            if name_clock(&String::from_utf8_lossy(&event.key)).is_none()
-                && let Some(record) = self.read(&event.key, event.place.revision).await?
-            {
-                event.last_seen = last_seen(&record)?;
+            if let Some(record) = self.read(&event.key, event.place.revision).await? {
+                event.seen = seen(&record)?;
             }
         }
         let limit = if is_sealed { usize::MAX } else { request.limit };
@@ -224,15 +220,15 @@ impl Newest {
 
 /// An event that the store found.
 fn found(record: Record) -> Result<Found, Status> {
-    let last_seen = last_seen(&record)?;
-    let millis = last_seen.map_or(0, Timestamp::as_millisecond);
+    let seen = seen(&record)?;
+    let millis = seen.1.map_or(0, Timestamp::as_millisecond);
     Ok(Found {
         key: record.key.clone(),
         place: Place {
             last_seen: UnixMillis(millis),
             revision: record.revision,
         },
-        last_seen,
+        seen,
         record: Some(record),
     })
 }
@@ -241,19 +237,19 @@ fn found_without_record((key, place): (Bytes, Place)) -> Found {
     Found {
         key,
         place,
-        last_seen: Timestamp::from_millisecond(place.last_seen.0).ok(),
+        seen: (None, Timestamp::from_millisecond(place.last_seen.0).ok()),
         record: None,
     }
 }
 
-/// When the event in a record was last seen.
-fn last_seen(record: &Record) -> Result<Option<Timestamp>, Status> {
+/// When the event in a record was first and last seen.
+fn seen(record: &Record) -> Result<Seen, Status> {
     let stored = StoredEvent::open(&record.value, record.revision);
     let times = match stored.and_then(|stored| stored.times()) {
         Some(times) => times,
         None => codec::times(&Stored::decode(record.clone())?.event),
     };
-    Ok(times.last_seen())
+    Ok(times.seen())
 }
 
 impl Batches for Newest {

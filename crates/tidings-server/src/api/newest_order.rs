@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use tidings_core::reading::Order;
+use tidings_core::reading::{Order, believed_clock};
 use tidings_store::{Place, Record, Revision, UnixMillis};
 
 /// Maximum events of one second that are sorted together.
@@ -40,8 +40,8 @@ pub(crate) struct Within {
     pub(crate) taken: usize,
     /// The place of the one that the store has last.
     end: Place,
-    /// The one returned last: when it was last seen, its revision and its key.
-    last: (Option<Timestamp>, Revision, String),
+    /// The one returned last: when it was seen, its revision and its key.
+    last: (Seen, Revision, String),
 }
 
 impl Within {
@@ -82,12 +82,17 @@ impl Beginning {
         };
         let taken = taken.parse().ok().filter(|taken| *taken <= TAKEN_MAX)?;
         let end = place(parts.next()?, parts.next()?)?;
-        let last_seen = match parts.next()? {
-            "" => None,
-            nanos => Some(Timestamp::from_nanosecond(nanos.parse().ok()?).ok()?),
+        let time = |nanos: &str| match nanos {
+            "" => Some(None),
+            nanos => Timestamp::from_nanosecond(nanos.parse().ok()?)
+                .ok()
+                .map(Some),
         };
+        // Tokens had no first time before clocks of names were judged by it.
+        let seen = parts.next()?;
+        let (last_seen, first_seen) = seen.split_once(':').unwrap_or((seen, ""));
         let last = (
-            last_seen,
+            (time(first_seen)?, time(last_seen)?),
             parts.next()?.parse().ok()?,
             parts.next()?.to_owned(),
         );
@@ -101,10 +106,12 @@ impl Beginning {
         let Some(Within { taken, end, last }) = &self.within else {
             return format!("{TOKEN}{after}");
         };
-        let (last_seen, revision, key) = last;
+        let ((first_seen, last_seen), revision, key) = last;
         let last_seen = last_seen.map(|it| it.as_nanosecond().to_string());
-        let (end, last_seen) = (numbers(*end), last_seen.unwrap_or_default());
-        format!("{TOKEN}{after}.{taken}.{end}.{last_seen}.{revision}.{key}")
+        let first_seen = first_seen.map(|it| format!(":{}", it.as_nanosecond()));
+        let seen = last_seen.unwrap_or_default() + &first_seen.unwrap_or_default();
+        let end = numbers(*end);
+        format!("{TOKEN}{after}.{taken}.{end}.{seen}.{revision}.{key}")
     }
 }
 
@@ -119,13 +126,16 @@ fn numbers(place: Place) -> String {
     format!("{}.{}", place.last_seen.0, place.revision)
 }
 
+/// When an event was first and last seen.
+pub(crate) type Seen = (Option<Timestamp>, Option<Timestamp>);
+
 /// An event that the store found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) key: Bytes,
     pub(crate) place: Place,
-    /// When it was last seen; to the millisecond if it has no record here.
-    pub(crate) last_seen: Option<Timestamp>,
+    /// When it was seen. Without a record, only when it was last seen is known, to the millisecond.
+    pub(crate) seen: Seen,
     /// The record, if the store's page has it.
     pub(crate) record: Option<Record>,
 }
@@ -136,14 +146,14 @@ impl Found {
     }
 
     fn order(&self) -> Order<'_> {
-        order(self.last_seen, self.place.revision, &self.key)
+        order(self.seen, self.place.revision, &self.key)
     }
 }
 
-fn order(last_seen: Option<Timestamp>, revision: Revision, key: &[u8]) -> Order<'_> {
+fn order(seen: Seen, revision: Revision, key: &[u8]) -> Order<'_> {
     let key = str::from_utf8(key).unwrap_or_default();
     let key = key.split_once('/').unwrap_or(("", key));
-    Order::new(last_seen, Some(revision), key)
+    Order::new(seen, Some(revision), key)
 }
 
 /// Events that a store found, by the seconds in which they are sorted.
@@ -190,7 +200,8 @@ impl Seconds {
     }
 
     /// Of the events with which the first `wanted` are sorted: those whose place in their second
-    /// depends on a time that is not known exactly.
+    /// depends on a time that is not known exactly. A clock in the name decides if it is near the
+    /// time that is known.
     pub(crate) fn inexact(&mut self, wanted: usize) -> impl Iterator<Item = &mut Found> {
         let mut before = 0;
         let groups = self.groups.iter_mut().take_while(move |group| {
@@ -198,10 +209,11 @@ impl Seconds {
             before += group.len();
             is_wanted
         });
-        groups
-            .filter(|group| group.len() > 1)
-            .flatten()
-            .filter(|event| event.record.is_none())
+        let groups = groups.filter(|group| group.len() > 1);
+        groups.flatten().filter(|event| {
+            let name = String::from_utf8_lossy(&event.key);
+            event.record.is_none() && believed_clock(&name, event.seen).is_none()
+        })
     }
 
     /// The first `limit` events that were not returned before, the latest first, and where the next
@@ -233,7 +245,7 @@ impl Seconds {
                     taken,
                     end,
                     last: (
-                        last.last_seen,
+                        last.seen,
                         last.place.revision,
                         String::from_utf8_lossy(&last.key).into_owned(),
                     ),
@@ -261,22 +273,26 @@ mod tests {
     /// 2023-11-14T22:13:20Z
     const START: i64 = 1_700_000_000;
     const NANOS: i64 = 1_000_000_000;
+    const DAY: i64 = 86_400;
 
-    /// An event of one of three seconds. Its name has a clock of this second or an earlier one, or
-    /// none. Its time is a whole second, or has microseconds.
+    /// An event of one of three seconds. Its name has a clock of this second, of an earlier one or of
+    /// days before, or none. Its time is a whole second, or has microseconds. It may have begun days
+    /// before.
     fn events() -> impl Strategy<Value = Vec<Found>> {
         let clock = prop_oneof![
             Just(None),
             (0..9i64).prop_map(|micros| Some(micros * 1000)),
             (0..9i64).prop_map(|earlier| Some(-earlier * NANOS)),
+            (0..9i64).prop_map(|earlier| Some((-3 * DAY - earlier) * NANOS)),
         ];
+        let first = prop_oneof![Just(None), Just(Some(0)), Just(Some(3 * DAY))];
         let nanos = prop_oneof![Just(0), (0..3000i32).prop_map(|micros| micros * 1000)];
-        let event = (0..3i64, clock, nanos);
+        let event = (0..3i64, clock, nanos, first);
         prop::collection::vec(event, 0..40)
             .prop_shuffle()
             .prop_map(|events| {
                 let events = events.into_iter().zip(1..);
-                let events = events.map(|((second, clock, nanos), revision)| {
+                let events = events.map(|((second, clock, nanos, first), revision)| {
                     let second = START + second;
                     let suffix = match clock {
                         Some(nanos) => format!("{:016x}", second * NANOS + nanos),
@@ -289,7 +305,10 @@ mod tests {
                             last_seen: UnixMillis(at.as_millisecond()),
                             revision,
                         },
-                        last_seen: Some(at),
+                        seen: (
+                            first.map(|before| Timestamp::from_second(second - before).unwrap()),
+                            Some(at),
+                        ),
                         record: None,
                     }
                 });
@@ -367,7 +386,7 @@ mod tests {
                 last_seen: UnixMillis(START * 1000),
                 revision: number,
             },
-            last_seen: Timestamp::from_second(START).ok(),
+            seen: (None, Timestamp::from_second(START).ok()),
             record: None,
         };
         let all: Vec<Found> = (1..=2500).map(found).collect();
@@ -395,9 +414,12 @@ mod tests {
         ] {
             assert_eq!(Beginning::read(token), None, "{token}");
         }
-        let token = "newest.1.2.3.4.5.-6.7.shop/web.a.b";
-        assert_eq!(Beginning::read(token).unwrap().token(), token);
-        let token = "newest...3.4.5..7.shop/web";
-        assert_eq!(Beginning::read(token).unwrap().token(), token);
+        for token in [
+            "newest.1.2.3.4.5.-6.7.shop/web.a.b",
+            "newest.1.2.3.4.5.-6:-9.7.shop/web.a.b",
+            "newest...3.4.5..7.shop/web",
+        ] {
+            assert_eq!(Beginning::read(token).unwrap().token(), token);
+        }
     }
 }

@@ -18,8 +18,9 @@ fn order(event: &Value) -> Order<'_> {
         .as_str()
         .or(event["eventTime"].as_str());
     let version = metadata["resourceVersion"].as_str().unwrap();
+    let time = time.map(|time| time.parse().unwrap());
     Order::new(
-        time.map(|time| time.parse().unwrap()),
+        (time, time),
         version.parse().ok(),
         ("shop", metadata["name"].as_str().unwrap()),
     )

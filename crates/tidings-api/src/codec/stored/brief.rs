@@ -120,7 +120,9 @@ impl<'a> Brief<'a> {
             let nanos = SignedDuration::from_nanos(self.last_nanos.into());
             last.checked_add(nanos).ok()
         });
-        Order::new(last, Some(resource_version), (self.namespace, self.name))
+        let first = Timestamp::from_millisecond(self.first).ok();
+        let key = (self.namespace, self.name);
+        Order::new((first, last), Some(resource_version), key)
     }
 }
 

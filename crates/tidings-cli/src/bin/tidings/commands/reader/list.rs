@@ -461,7 +461,7 @@ fn is_expired(error: &kube::Error) -> bool {
 
 /// Whether the earliest of the requested last events was seen in the second that was `reached`.
 /// More events of that second may be unread, and come before it.
-fn is_within_second(events: &mut [Event], last: usize, reached: Option<Timestamp>) -> bool {
+fn is_within_second(events: &mut Vec<Event>, last: usize, reached: Option<Timestamp>) -> bool {
     event::sort(events);
     let earliest = events.len().checked_sub(last).and_then(|at| events.get(at));
     let second = |time: Timestamp| time.as_nanosecond().div_euclid(1_000_000_000);

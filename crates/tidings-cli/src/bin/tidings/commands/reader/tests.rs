@@ -563,7 +563,7 @@ async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
     let page = |events: Vec<Value>, next: &str| json!({"metadata": {"resourceVersion": "9", "continue": next}, "kind": "EventList", "items": events});
     let pages = || {
         let fractions = (1..=3).map(|number| {
-            let name = format!("web-{number}.18a200000000000{number}");
+            let name = format!("web-{number}.18998b05f21bb40{number}");
             event(&name, &format!("26.25{}", 4 - number))
         });
         vec![
@@ -576,8 +576,8 @@ async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
             ),
             page(
                 vec![
-                    event("web-4.18a2000000000004", "26"),
-                    event("web-5.18a2000000000005", "26"),
+                    event("web-4.18998b05f21bb404", "26"),
+                    event("web-5.18998b05f21bb405", "26"),
                     event("old", "25"),
                 ],
                 "further",
@@ -595,7 +595,7 @@ async fn the_last_few_are_those_of_the_order_in_which_events_are_told() {
         let names: Vec<_> = listed.iter().map(Event::name).collect();
         assert_eq!(
             names,
-            ["web-4.18a2000000000004", "web-5.18a2000000000005", "late"]
+            ["web-4.18998b05f21bb404", "web-5.18998b05f21bb405", "late"]
         );
         assert_eq!(asked.lock().unwrap()[..2], ["", "more"]);
     }
