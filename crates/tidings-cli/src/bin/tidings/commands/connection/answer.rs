@@ -22,6 +22,12 @@ const SAID_CHARS_MAX: usize = 200;
 /// Maximum characters shown of a header.
 const HEADER_CHARS_MAX: usize = 100;
 
+/// The reason of the Status that is made of another server's error.
+///
+/// An API server never writes it: its own reasons say what they mean, or are empty. client-go takes a
+/// 409 with an empty one for `AlreadyExists`.
+pub(crate) const OF_OTHERS: &str = "Unknown";
+
 /// An answer that does not come from an API server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stranger {
@@ -146,9 +152,8 @@ async fn refusal(answer: Response<Body>) -> Response<Body> {
     } else {
         format!("{}: {said}", head.status)
     };
-    // With a reason, because client-go takes a 409 without one for AlreadyExists.
     let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unknown",
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": OF_OTHERS,
         "message": message, "code": head.status.as_u16(),
     });
     head.headers.remove(CONTENT_LENGTH);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::super::cluster::{
     STRANGER_HINT, UNAUTHORIZED_HINT, UNREACHABLE_HINT, one_line, with_sources,
 };
-use super::super::connection::answer::{Stranger, check_created};
+use super::super::connection::answer::{OF_OTHERS, Stranger, check_created};
 use kube::Client;
 use kube::core::Status;
 use kube::core::params::PostParams;
@@ -68,7 +68,6 @@ pub(crate) fn with_timeouts(
     request_timeout: Option<Duration>,
 ) -> kube::Config {
     config.read_timeout = request_timeout;
-    config.reset_reader_on_write = true;
     config
 }
 
@@ -201,7 +200,9 @@ impl Creator {
                     };
                 }
                 RetryClass::AlreadyExists => return Outcome::AlreadyThere,
-                RetryClass::Transient { retry_after } if tries < tries_max => {
+                RetryClass::Transient { retry_after }
+                    if tries < tries_max && !is_conflict_of_others(&error) =>
+                {
                     may_be_ours |= error.may_have_been_written();
                     tokio::time::sleep(self.retries.wait(tries, retry_after, random())).await;
                 }
@@ -264,6 +265,12 @@ fn write_error(failure: &kube::Error) -> WriteError {
         ..StatusFailure::default()
     };
     WriteError::status(answer, status.message.clone())
+}
+
+/// Whether it is a 409 that no API server answered, such as a proxy's page. It does not pass, unlike
+/// a conflict within an API server.
+fn is_conflict_of_others(error: &WriteError) -> bool {
+    matches!(&error.kind, WriteErrorKind::Status(it) if it.code == 409 && it.reason == OF_OTHERS)
 }
 
 fn answered(status: &Status) -> Outcome {
@@ -374,7 +381,7 @@ mod tests {
             message: "said so".to_owned(),
             fields: vec!["reason".to_owned()],
         };
-        let cases: [(&'static [Answer], Outcome, usize); 10] = [
+        let cases: [(&'static [Answer], Outcome, usize); 11] = [
             (&[CREATED], Outcome::Created, 1),
             (
                 &[Some((503, "")), Some((429, "")), None, CREATED],
@@ -388,9 +395,10 @@ mod tests {
             (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
             (&[Some((403, "Forbidden"))], refused(403, "Forbidden"), 1),
             // A page in place of an API server's answer, and a success that is none.
+            (&[Some((409, OF_OTHERS))], refused(409, OF_OTHERS), 1),
             (
-                &[Some((409, "Unknown"))],
-                refused(409, "Unknown"),
+                &[Some((409, "Conflict"))],
+                refused(409, "Conflict"),
                 TRIES as usize,
             ),
             (&[Some((200, "Invalid"))], refused(200, "Invalid"), 1),
