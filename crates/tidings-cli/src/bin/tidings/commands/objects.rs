@@ -192,15 +192,20 @@ async fn family(
         .buffered(MEMBERS.len());
     let mut candidates = Vec::new();
     let mut unknown = Vec::new();
+    let mut has_events_only = true;
     while let Some((kind, objects)) = lists.next().await {
         match objects {
-            Ok(objects) => candidates.extend(objects.into_iter().map(|metadata| Candidate {
-                kind: kind.kind.clone(),
-                metadata,
-            })),
+            Ok(objects) => {
+                has_events_only = false;
+                candidates.extend(objects.into_iter().map(|metadata| Candidate {
+                    kind: kind.kind.clone(),
+                    metadata,
+                }));
+            }
             // A server that serves only events does not serve other objects; one that refuses to
             // list them may still have events about them.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {
+                has_events_only &= status.code == 404;
                 unknown.push(kind.plural);
             }
             Err(error) => {
@@ -212,7 +217,13 @@ async fn family(
             }
         }
     }
-    if !unknown.is_empty() {
+    if has_events_only {
+        // Captures, archives and other servers of events.
+        tell(&format!(
+            "there are only events here, no objects: those that {}/{name} owns are recognised by name",
+            kind.kind
+        ));
+    } else if !unknown.is_empty() {
         tell(&format!(
             "cannot list {}: those of {kind}/{name} are recognised by name only",
             unknown.join(", "),
