@@ -15,7 +15,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
+use lzma_rust2::XzReader;
 
 use super::record::{Found, Place};
 use super::scan::{Scanner, read_nested};
@@ -38,18 +40,54 @@ const COMPRESSIONS_MAX: usize = 2;
 const FOLDERS_MAX: usize = 64;
 /// Maximum window of zstd, as a power of two; it is zstd's own limit.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// Maximum memory of xz, in KiB. `xz -9` needs 65 MiB.
+const XZ_KIB_MAX: u32 = 160 << 10;
 /// Maximum length of a member's name in an extended header, in bytes.
 const NAME_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes from which every file format can be recognised.
 const LOOK: usize = 512;
-const GZIP: &[u8] = b"\x1f\x8b";
-const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
-/// The beginning of a frame that zstd skips, without its first byte.
-const ZSTD_SKIPPED: &[u8] = b"\x2a\x4d\x18";
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 const TAR: &[u8] = b"ustar";
 const TAR_AT: usize = 257;
+
+/// A compressed format, by the first bytes of a file.
+#[derive(Clone, Copy, Debug)]
+enum Compression {
+    Gzip,
+    Zstd,
+    Xz,
+    Bzip2,
+}
+
+impl Compression {
+    fn of(beginning: &[u8]) -> Option<Self> {
+        match beginning {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            // The second one is a frame that zstd skips.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstd),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
+            // A block, or the end of an empty file.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, ..] => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    /// A reader of all members or frames of an input.
+    fn decoder<'r>(self, input: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
+        Ok(match self {
+            Self::Gzip => Box::new(Gzip(Some(GzDecoder::new(input)))),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(input)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
+            Self::Xz => Box::new(XzReader::new_mem_limit(input, true, XZ_KIB_MAX)),
+            Self::Bzip2 => Box::new(MultiBzDecoder::new(input)),
+        })
+    }
+}
 
 /// A bound that ends the reading of an input.
 #[derive(Debug, thiserror::Error)]
@@ -306,28 +344,18 @@ impl Reading<'_> {
         let mut input = BufReader::with_capacity(64 << 10, input);
         let mut beginning = Vec::new();
         (&mut input).take(LOOK as u64).read_to_end(&mut beginning)?;
-        let is_gzip = beginning.starts_with(GZIP);
+        let compression = Compression::of(&beginning);
         let is_tar = beginning
             .get(TAR_AT..)
             .is_some_and(|it| it.starts_with(TAR));
         let whole = io::Cursor::new(beginning.clone()).chain(input);
-        let is_zstd = match beginning.as_slice() {
-            [0x50..=0x5f, rest @ ..] => rest.starts_with(ZSTD_SKIPPED),
-            beginning => beginning.starts_with(ZSTD),
-        };
-        if is_gzip || is_zstd {
+        if let Some(compression) = compression {
             let mut depth = depth;
             depth.compressions += 1;
             if depth.compressions > COMPRESSIONS_MAX {
                 return Err(io::Error::other("compressed more often than is read"));
             }
-            let input: Box<dyn Read + '_> = if is_gzip {
-                Box::new(Gzip(Some(GzDecoder::new(whole))))
-            } else {
-                let mut decoder = zstd::stream::read::Decoder::new(whole)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Box::new(decoder)
-            };
+            let input = compression.decoder(whole)?;
             let input = Expanded {
                 input,
                 counts: self.counts,

@@ -2,11 +2,11 @@
 //! clock.
 //!
 //! [`read`] takes a stream and [`read_path`] a file or a folder. First, bytes become text: gzip,
-//! zstd, tar and zip are unpacked, and UTF-16 is decoded. Then events are found in the text as JSON
-//! or YAML objects of core/v1, events.k8s.io or Kubernetes' internal types. They may be single
-//! objects, in lists under any key, in watch events, or in lines of an event router or a logger.
-//! There may be several, with other text around them. Each event is found once, with its place or
-//! with the reason why it cannot be read.
+//! zstd, xz, bzip2, tar and zip are unpacked, and UTF-16 is decoded. Then events are found in the
+//! text as JSON or YAML objects of core/v1, events.k8s.io or Kubernetes' internal types. They may be
+//! single objects, in lists under any key, in watch events, in lines of an event router or a logger,
+//! or quoted in klog's lines. There may be several, with other text around them. Each event is found
+//! once, with its place or with the reason why it cannot be read.
 //!
 //! Invariants:
 //! - an event keeps every field and value, except for the changes in its notes, the metadata that
@@ -17,6 +17,7 @@
 //! - time is linear in the decompressed bytes, which are bounded, too.
 
 mod bundle;
+mod escaped;
 mod event;
 mod internal;
 mod mend;

@@ -114,7 +114,9 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                         self.is_rest_missed = is_whole && (is_first || self.is_rest_missed);
                         return Ok(());
                     }
-                    self.at.pass();
+                    if !self.escaped()? {
+                        self.at.pass();
+                    }
                 }
                 None if is_end => return Ok(()),
                 None => self.window.release(self.at.at),

@@ -8,9 +8,7 @@ use super::shape::Shape;
 const KINDS_MAX: usize = 8;
 
 /// Compressed formats and archives that are not read, by their first bytes.
-const PACKED: [(&[u8], &str); 5] = [
-    (b"\xfd7zXZ\0", "an xz file: decompress it first"),
-    (b"BZh", "a bzip2 file: decompress it first"),
+const PACKED: [(&[u8], &str); 3] = [
     (b"\x04\x22\x4d\x18", "an lz4 file: decompress it first"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first"),
     (b"Rar!", "a RAR archive: unpack it first"),

@@ -186,7 +186,8 @@ impl<'t> Sink<'t> {
         }
     }
 
-    fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
+    /// Takes the events within a text that was found within another one.
+    pub(super) fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
         self.outer_line = Some(line);
         self.is_mended = is_mended;
         let result = (self.read_nested)(text, self);

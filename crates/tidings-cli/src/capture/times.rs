@@ -67,7 +67,7 @@ fn normalize_field(
         _ => "",
     };
     let Some(moment) = moment(text) else {
-        if !text.starts_with("0001-01-01T00:00:00") {
+        if !(text.starts_with("0001-01-01T00:00:00") || text.starts_with("0001-01-01 00:00:00")) {
             note(notes, Note::TimeLost);
         }
         *value = Value::Null;
@@ -81,13 +81,26 @@ fn normalize_field(
     true
 }
 
-/// The moment of an RFC 3339 text; `None` for Go's zero time, which means unset.
+/// The moment of a text in RFC 3339 or as Go prints times; `None` for Go's zero time, which means
+/// unset.
 fn moment(text: &str) -> Option<Moment> {
+    let printed = printed_by_go(text);
+    let text = printed.as_deref().unwrap_or(text);
     let moment = match text.parse::<Timestamp>() {
         Ok(time) => Moment::from(time),
         Err(_) => last_day(text)?,
     };
     (!moment.is_zero()).then_some(moment)
+}
+
+/// The RFC 3339 form of a time as Go's `Time.String` prints it: `2026-01-02 03:04:05.7 +0100 CET`,
+/// perhaps with a reading of the monotonic clock behind it.
+fn printed_by_go(text: &str) -> Option<String> {
+    let mut words = text.split(' ');
+    let (day, time, offset) = (words.next()?, words.next()?, words.next()?);
+    let is_offset = offset.len() == 5 && offset.starts_with(['+', '-']);
+    let (hours, minutes) = offset.split_at_checked(3).filter(|_| is_offset)?;
+    Some(format!("{day}T{time}{hours}:{minutes}"))
 }
 
 /// A moment on the last day of the year 9999, which is beyond jiff's timestamps.
@@ -172,6 +185,37 @@ mod tests {
                 json!("1969-12-31T23:59:59.999999Z"),
                 json!("1969-12-31T23:59:59.999999Z"),
                 &[],
+            ),
+            // As Go prints times, in dumps of internal types.
+            (
+                "eventTime",
+                json!("2026-01-02 03:04:05.123456 +0000 UTC"),
+                json!("2026-01-02T03:04:05.123456Z"),
+                &[],
+            ),
+            (
+                "lastTimestamp",
+                json!("2026-01-02 05:04:05 +0200 CEST m=+0.000000001"),
+                json!("2026-01-02T03:04:05Z"),
+                &[],
+            ),
+            (
+                "lastTimestamp",
+                json!("9999-12-31 23:59:59 +0000 UTC"),
+                json!("9999-12-31T23:59:59Z"),
+                &[],
+            ),
+            (
+                "firstTimestamp",
+                json!("0001-01-01 00:00:00 +0000 UTC"),
+                json!(null),
+                &[Note::NoTime],
+            ),
+            (
+                "firstTimestamp",
+                json!("2026-01-02 03:04:05 +00é0 UTC"),
+                json!(null),
+                &[Note::TimeLost, Note::NoTime],
             ),
             (
                 "eventTime",

@@ -92,7 +92,7 @@ impl<R: Read> Window<R> {
         &mut self,
         at: u64,
         max: usize,
-        is_end: impl Fn(u8) -> bool,
+        mut is_end: impl FnMut(u8) -> bool,
     ) -> io::Result<&[u8]> {
         let mut looked = 0;
         loop {

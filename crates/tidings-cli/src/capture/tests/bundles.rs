@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use bzip2::write::BzEncoder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -22,6 +23,19 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).expect("memory")
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let options = lzma_rust2::XzOptions::with_preset(1);
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).expect("memory");
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
+}
+
+fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(bytes).expect("memory");
+    encoder.finish().expect("memory")
 }
 
 /// A tar with a folder, and links that lead out of it.
@@ -113,6 +127,8 @@ fn a_bundle_is_read_as_it_was_sent() {
         tar(&members),
         gzip(&tar(&members)),
         zstd(&tar(&members)),
+        xz(&tar(&members)),
+        bzip2(&tar(&members)),
         zip(&members),
         gzip(&zip(&members)),
     ] {
@@ -242,13 +258,13 @@ fn what_is_damaged_keeps_nothing_else_from_being_read() {
     // What is packed in another way is named.
     let packed = [
         ("a.json", line("a").into_bytes()),
-        ("b.tar.xz", b"\xfd7zXZ\0\0\0".to_vec()),
+        ("b.tar.lz4", b"\x04\x22\x4d\x18\0".to_vec()),
     ];
     assert_eq!(
         summary(&tar(&packed)),
         [
             "a.json:1: n/a",
-            "b.tar.xz:1!! an xz file: decompress it first"
+            "b.tar.lz4:1!! an lz4 file: decompress it first"
         ]
     );
     // Blocks of a tape end with zeros.
@@ -261,6 +277,18 @@ fn what_is_damaged_keeps_nothing_else_from_being_read() {
         zstd(line("a").as_bytes()),
     ];
     assert_eq!(summary(&begun.concat()), ["1: n/a"]);
+    // Several streams, as xz and bzip2 append them.
+    for pack in [xz, bzip2] {
+        // So long that the first is read before the cut.
+        let first = line("a") + &" ".repeat(200 << 10);
+        let both = [pack(first.as_bytes()), pack(line("b").as_bytes())].concat();
+        assert_eq!(summary(&both), ["1: n/a", "1 event 2: n/b"]);
+        let cut = summary(&both[..both.len() - 40]);
+        assert!(
+            cut.len() == 2 && cut[0] == "1: n/a" && cut[1].contains("!! "),
+            "{cut:?}"
+        );
+    }
 }
 
 /// A stream of this many zeros.
@@ -288,9 +316,28 @@ fn what_expands_too_much_ends_with_an_error() {
     };
     let too_much =
         format!("it expands to more than {RATIO_MAX} times its size: the rest is not read");
-    let bomb = packed_zeros(4 * FREE);
     let expected = [format!("1!! {too_much}")];
-    assert_eq!(summary(&bomb), expected);
+    let text = vec![0; 4 * FREE as usize];
+    for bomb in [packed_zeros(4 * FREE), zstd(&text), xz(&text), bzip2(&text)] {
+        assert_eq!(summary(&bomb), expected);
+    }
+    // An xz stream whose header asks for a window of 4 GiB.
+    let mut wide = xz(line("a").as_bytes());
+    let at = wide[12..]
+        .iter()
+        .position(|byte| *byte == 0x21)
+        .expect("a filter")
+        + 12;
+    wide[at + 2] = 40;
+    let header = 12..12 + (usize::from(wide[12]) + 1) * 4 - 4;
+    let mut check = flate2::Crc::new();
+    check.update(&wide[header.clone()]);
+    wide[header.end..header.end + 4].copy_from_slice(&check.sum().to_le_bytes());
+    let found = summary(&wide);
+    assert!(
+        found.len() == 1 && found[0].contains("!! needed memory too big"),
+        "{found:?}"
+    );
     // The bound holds however the bytes are divided.
     let quarter = packed_zeros(FREE / 4);
     let names: Vec<_> = (0..16).map(|number| number.to_string()).collect();

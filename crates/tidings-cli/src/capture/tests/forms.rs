@@ -131,6 +131,46 @@ fn what_is_put_around_events_is_seen_through() {
     );
 }
 
+/// `kubectl -v=9` writes answers so.
+#[test]
+fn events_that_klog_quoted_are_read() {
+    let body = |text: &str| {
+        // Go quotes as JSON does, but for characters that this text has not.
+        let quoted = Value::from(text).to_string();
+        format!("I0216 11:02:03.1 410 round_trippers.go:1] \"Response Body\" body={quoted}")
+    };
+    let events =
+        json!({"kind": "EventList", "apiVersion": "v1", "items": [value("a"), value("b")]})
+            .to_string();
+    let both = ["1: n/a", "1 event 2: n/b"];
+    check(body(&events), &both);
+    check(body(&format!("{events}\n")) + " status=200\n", &both);
+    check(
+        format!("{}\n{}", body(&events), line("c")),
+        &["1: n/a", "1 event 2: n/b", "2: n/c"],
+    );
+    // Two of them on a line, and an answer without events.
+    let more = body("{\"kind\":\"APIGroupList\",\"groups\":[]}") + " " + &body(&line("a"));
+    check(more, &["1: n/a"]);
+    let event = event(body(&line("a")).as_bytes());
+    assert_eq!(event, value("a"));
+    // Cut off by kubectl, or by the end of the file.
+    let cut = events.find("\"name\":\"b").expect("a name");
+    let lost = "1 event 2! not JSON: ";
+    for text in [
+        body(&format!("{} [truncated 12 chars]", &events[..cut])),
+        body(&events)[..body(&events).find("name\\\":\\\"b").expect("a name")].to_owned(),
+    ] {
+        let found = summary(text.as_bytes());
+        assert!(
+            found.len() == 2 && found[0] == "1: n/a" && found[1].starts_with(lost),
+            "{found:?} from {text}"
+        );
+    }
+    // Quoted text in quoted text is no event.
+    check(body(&body(&line("a"))), &["= text of something else"]);
+}
+
 /// The line of the first event of a printed object; 1 if it is within a string.
 fn line_of(text: &str) -> usize {
     let is_event = |line: &str| line.ends_with("\"object\": {") || line.ends_with("\"event\": {");
@@ -371,7 +411,8 @@ fn what_is_no_event_is_said_to_be_what_it_is() {
         ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n".to_owned(), "other objects: Pod (1)"),
         ("LAST SEEN   TYPE     REASON   OBJECT\n5m   Normal   Pulled   pod/web\n".to_owned(), "a table, as printed for people; -o json and -o yaml print events"),
         ("<!doctype html><html>".to_owned(), "a page of HTML"),
-        ("BZh91AY".to_owned(), "a bzip2 file: decompress it first"),
+        ("7z\u{bc}".to_owned(), "text of something else"),
+        ("Rar!".to_owned(), "a RAR archive: unpack it first"),
         ("7".to_owned(), "text of something else"),
         ("\n\n<!-- saved -->\n<html>".to_owned(), "a page of HTML"),
         ("LASTSEEN   FIRSTSEEN   COUNT   NAME\n1m   2m   3   a\n".to_owned(), "a table, as printed for people; -o json and -o yaml print events"),
