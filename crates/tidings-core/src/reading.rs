@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 /// ```
 /// use tidings_core::reading::EventTimes;
 ///
-/// let times = EventTimes { first_timestamp: Some(10), last_timestamp: Some(70), ..Default::default() };
-/// assert_eq!((times.first_seen(), times.last_seen()), (Some(10), Some(70)));
+/// let times = EventTimes { first_timestamp: Some(10), last_timestamp: Some(70),
+/// ..Default::default() }; assert_eq!((times.first_seen(), times.last_seen()), (Some(10),
+/// Some(70)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventTimes<T> {
@@ -109,9 +110,9 @@ pub fn believed_clock(
 ///
 /// Events are ordered by the second in which they were last seen. Within a second, some times have
 /// a fraction (the scheduler's) and some have none (the kubelet's). So there the order is that of
-/// the clocks in client-go's names, if they can be [believed](believed_clock). An event without such
-/// a clock is placed by its fraction; without one, it comes behind those that have any. Then the
-/// resourceVersion decides, and last the namespace and the name.
+/// the clocks in client-go's names, if they can be [believed](believed_clock). An event without
+/// such a clock is placed by its fraction; without one, it comes behind those that have any. Then
+/// the resourceVersion decides, and last the namespace and the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order<'a> {
     /// An event without any time comes first.
@@ -123,7 +124,8 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// The place of the event `namespace/name` that was [first and last seen](EventTimes::seen) then.
+    /// The place of the event `namespace/name` that was [first and last seen](EventTimes::seen)
+    /// then.
     pub fn new(
         seen: (Option<Timestamp>, Option<Timestamp>),
         resource_version: Option<u64>,

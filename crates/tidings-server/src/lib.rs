@@ -108,7 +108,6 @@ pub use auth::{
     ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
 };
 pub use flow::pass_through::{PassThrough, PassThroughError, PassThroughOptions};
-pub use flow::trust::{ServerVerifier, TrustError};
 pub use http::duration::parse_go_duration;
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;

@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 /// Our crates, each with those of our crates that it may use. Tests may use any.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
+    ("tidings-connect", &[]),
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
     ("tidings-store", &[]),
@@ -14,6 +15,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
         "tidings-server",
         &[
             "tidings-api",
+            "tidings-connect",
             "tidings-core",
             "tidings-history",
             "tidings-store",
@@ -33,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
         &[
             "tidings-api",
             "tidings-archive",
+            "tidings-connect",
             "tidings-core",
             "tidings-history",
             "tidings-store",
@@ -43,6 +46,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
         &[
             "tidings",
             "tidings-archive",
+            "tidings-connect",
             "tidings-core",
             "tidings-history",
             "tidings-objects",
@@ -84,8 +88,8 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     (
         "hyper",
         &[
+            "tidings-connect",
             "tidings-server",
-            "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
             "tidings-testing",
@@ -94,9 +98,8 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
     (
         "hyper-util",
         &[
+            "tidings-connect",
             "tidings-server",
-            "tidings-objects",
-            "tidings-cli",
             "tidings-conformance",
             "tidings-bench",
             "tidings-testing",

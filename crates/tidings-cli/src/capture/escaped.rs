@@ -6,9 +6,9 @@ use super::record::RECORD_BYTES_MAX;
 use super::scan::Scanner;
 
 impl<R: Read> Scanner<'_, '_, R> {
-    /// Reads the events of a quoted text whose first brace is at the current position, and skips the
-    /// text; returns whether there is one. It ends at its closing quote, or where its line ends. At
-    /// most [`RECORD_BYTES_MAX`] bytes are read of it.
+    /// Reads the events of a quoted text whose first brace is at the current position, and skips
+    /// the text; returns whether there is one. It ends at its closing quote, or where its line
+    /// ends. At most [`RECORD_BYTES_MAX`] bytes are read of it.
     pub(super) fn escaped(&mut self) -> io::Result<bool> {
         let start = self.at.at;
         if self.is_nested || self.window.peek(start + 1, 2, |_| false)? != b"\\\"" {

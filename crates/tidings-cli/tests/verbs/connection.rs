@@ -593,11 +593,14 @@ async fn a_credential_program_is_run_once_and_gets_no_input_of_the_command() {
     }
 }
 
-/// The certificate that openssl req -x509 makes, and one whose authority is not named: only the
-/// serving certificate itself is trusted.
+/// The certificate that openssl req -x509 makes, one whose authority is not named, so that only the
+/// serving certificate itself is trusted, and authorities that Go refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_serving_certificate_is_its_own_authority() {
-    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa,
+        KeyPair, KeyUsagePurpose, date_time_ymd,
+    };
 
     let folder = tempfile::tempdir().unwrap();
     let params = |name: &str, is_ca: bool| {
@@ -607,13 +610,24 @@ async fn a_serving_certificate_is_its_own_authority() {
         }
         params
     };
-    let authority = KeyPair::generate().unwrap();
-    let authority = CertifiedIssuer::self_signed(params("ca", true), authority).unwrap();
     let own = KeyPair::generate().unwrap();
-    let signed = params("127.0.0.1", false)
-        .signed_by(&own, &authority)
-        .unwrap()
-        .pem();
+    // A leaf of an authority, and the authority.
+    let issued = |change: fn(&mut CertificateParams)| {
+        let mut authority = params("ca", true);
+        change(&mut authority);
+        let key = KeyPair::generate().unwrap();
+        let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
+        let leaf = params("127.0.0.1", false).signed_by(&own, &authority);
+        (leaf.unwrap().pem(), authority.pem())
+    };
+    let (signed, authority) = issued(|_| {});
+    let over = issued(|it| it.not_after = date_time_ymd(2020, 1, 1));
+    let to_come = issued(|it| it.not_before = date_time_ymd(4000, 1, 1));
+    let ca_false = issued(|it| it.is_ca = IsCa::ExplicitNoCa);
+    let no_constraints = issued(|it| it.is_ca = IsCa::NoCa);
+    let no_issuer = issued(|it| it.key_usages = vec![KeyUsagePurpose::DigitalSignature]);
+    let for_clients =
+        issued(|it| it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
     let ca_true = params("127.0.0.1", true).self_signed(&own).unwrap().pem();
     let other_name = params("other.example", true)
         .self_signed(&own)
@@ -623,11 +637,17 @@ async fn a_serving_certificate_is_its_own_authority() {
     let kubectl = programs::kubectl();
     for (what, serving, trusted, works) in [
         ("a leaf", &signed, &signed, true),
-        ("a leaf of an authority", &signed, &authority.pem(), true),
+        ("a leaf of an authority", &signed, &authority, true),
+        ("an authority that expired", &over.0, &over.1, false),
+        ("an authority of later", &to_come.0, &to_come.1, false),
+        ("CA:FALSE", &ca_false.0, &ca_false.1, false),
+        ("no CA", &no_constraints.0, &no_constraints.1, false),
+        ("no keyCertSign", &no_issuer.0, &no_issuer.1, false),
+        ("for clients", &for_clients.0, &for_clients.1, false),
         ("CA:TRUE", &ca_true, &ca_true, true),
         ("the same key", &ca_true, &twin, false),
         ("another name", &other_name, &other_name, false),
-        ("another authority", &ca_true, &authority.pem(), false),
+        ("another authority", &ca_true, &authority, false),
     ] {
         let data = tempfile::tempdir().unwrap();
         let [certificate, key] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));

@@ -275,9 +275,9 @@ mod tests {
     const NANOS: i64 = 1_000_000_000;
     const DAY: i64 = 86_400;
 
-    /// An event of one of three seconds. Its name has a clock of this second, of an earlier one or of
-    /// days before, or none. Its time is a whole second, or has microseconds. It may have begun days
-    /// before.
+    /// An event of one of three seconds. Its name has a clock of this second, of an earlier one or
+    /// of days before, or none. Its time is a whole second, or has microseconds. It may have begun
+    /// days before.
     fn events() -> impl Strategy<Value = Vec<Found>> {
         let clock = prop_oneof![
             Just(None),

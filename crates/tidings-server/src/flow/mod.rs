@@ -11,4 +11,3 @@ pub(crate) mod paced;
 pub(crate) mod pass_through;
 pub(crate) mod place_counters;
 pub(crate) mod places;
-pub(crate) mod trust;

@@ -8,25 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::builderstates::WantsProtocols1;
-use hyper_rustls::{
-    ConfigBuilderExt, FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder,
-};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::{Client, ResponseFuture};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+use tidings_connect::proxy::{Proxies, ProxyError};
+use tidings_connect::{Client, ClientOptions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use super::trust::ServerVerifier;
 
 /// Maximum time to connect to a cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +48,7 @@ const LONG_REQUESTS_MAX: usize = 1000;
 #[derive(Clone)]
 pub struct PassThrough {
     server: Uri,
-    clients: Clients,
+    client: Client<Body>,
     requests: Arc<Semaphore>,
     long_requests: Arc<Semaphore>,
 }
@@ -75,27 +64,10 @@ pub struct PassThroughOptions {
     /// The name that the server's certificate must have, which is also sent to it (SNI). `None`
     /// means the host of its address.
     pub server_name: Option<String>,
-    /// Address of a proxy to the server: `http://`, `https://` or `socks5://`. User and password in
-    /// it are used for the first two. As in other clients of Kubernetes, a proxy at `https://` is
-    /// verified by the same authorities and name as the API server.
+    /// Address of a proxy to the server: `http://`, `https://`, `socks5://` or `socks5h://`, with
+    /// the user and the password for it. As in other clients of Kubernetes, a proxy at `https://`
+    /// is verified by the same authorities and name as the API server.
     pub proxy: Option<Uri>,
-}
-
-/// One of the clients. The kind of connection is part of a client's type.
-#[derive(Clone)]
-enum Clients {
-    Direct(Secured<HttpConnector>),
-    Tunnel(Secured<Tunnel<HttpConnector>>),
-    SecureTunnel(Secured<Tunnel<HttpsConnector<HttpConnector>>>),
-    Socks(Secured<SocksV5<HttpConnector>>),
-}
-
-type Secured<C> = Client<HttpsConnector<C>, Body>;
-
-/// How a certificate is verified.
-struct Verified {
-    config: ClientConfig,
-    name: Option<ServerName<'static>>,
 }
 
 /// The interval of keep-alive probes, and the time for an answer.
@@ -133,12 +105,9 @@ pub enum PassThroughError {
         /// The given name.
         name: String,
     },
-    /// The address of the proxy to the cluster has a scheme that is not supported.
-    #[error("not a proxy at http://, https:// or socks5://, but at {scheme:?}")]
-    Proxy {
-        /// The scheme of its address. The rest is left out, because it may contain a password.
-        scheme: String,
-    },
+    /// The address of the proxy to the cluster cannot be used.
+    #[error(transparent)]
+    Proxy(ProxyError),
 }
 
 impl std::fmt::Debug for PassThroughOptions {
@@ -203,7 +172,7 @@ impl PassThrough {
         }
         Ok(Self {
             server,
-            clients: Clients::new(options, keep_alive)?,
+            client: client(options, keep_alive)?,
             requests: places(REQUESTS_MAX),
             long_requests: places(LONG_REQUESTS_MAX),
         })
@@ -245,7 +214,7 @@ impl PassThrough {
         *request.method_mut() = method;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        let answer = self.clients.request(request).await.map_err(|error| {
+        let answer = self.client.request(request).await.map_err(|error| {
             let why = chain(&error);
             if error.is_connect() {
                 PassError::Unreachable(why)
@@ -264,111 +233,33 @@ impl PassThrough {
     }
 }
 
-impl Clients {
-    fn new(options: &PassThroughOptions, keep_alive: KeepAlive) -> Result<Self, PassThroughError> {
-        let verified = Verified::new(options)?;
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        // For HTTP/1.1, where only TCP has keep-alive probes.
-        connector.set_keepalive(Some(keep_alive.every));
-        connector.set_keepalive_interval(Some(keep_alive.within));
-        let mut builder = Client::builder(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .http2_keep_alive_interval(keep_alive.every)
-            .http2_keep_alive_timeout(keep_alive.within)
-            .http1_max_buf_size(BUFFER_MAX)
-            .http2_initial_stream_window_size(WINDOW)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW)
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_MAX);
-        let Some(proxy) = &options.proxy else {
-            return Ok(Self::Direct(builder.build(verified.server(connector))));
-        };
-        match proxy.scheme_str() {
-            Some("http") => {
-                let connector = verified.server(tunnel(proxy, connector));
-                Ok(Self::Tunnel(builder.build(connector)))
-            }
-            Some("https") => {
-                let connector = verified.server(tunnel(proxy, verified.proxy(connector)));
-                Ok(Self::SecureTunnel(builder.build(connector)))
-            }
-            Some("socks5") => {
-                let connector = verified.server(SocksV5::new(proxy.clone(), connector));
-                Ok(Self::Socks(builder.build(connector)))
-            }
-            scheme => Err(PassThroughError::Proxy {
-                scheme: scheme.unwrap_or_default().to_owned(),
-            }),
-        }
-    }
-
-    fn request(&self, request: Request<Body>) -> ResponseFuture {
-        match self {
-            Self::Direct(client) => client.request(request),
-            Self::Tunnel(client) => client.request(request),
-            Self::SecureTunnel(client) => client.request(request),
-            Self::Socks(client) => client.request(request),
-        }
-    }
-}
-
-impl Verified {
-    fn new(options: &PassThroughOptions) -> Result<Self, PassThroughError> {
-        let name = |name: &String| {
-            ServerName::try_from(name.clone())
-                .map_err(|_| PassThroughError::ServerName { name: name.clone() })
-        };
-        Ok(Self {
-            config: trusting(options.authority_pem.as_deref())?,
-            name: options.server_name.as_ref().map(name).transpose()?,
-        })
-    }
-
-    fn server<C>(&self, connector: C) -> HttpsConnector<C> {
-        self.builder()
-            .enable_all_versions()
-            .wrap_connector(connector)
-    }
-
-    /// TLS to a proxy. A tunnel begins in HTTP/1.1, so only that may be negotiated.
-    fn proxy<C>(&self, connector: C) -> HttpsConnector<C> {
-        self.builder().enable_http1().wrap_connector(connector)
-    }
-
-    fn builder(&self) -> HttpsConnectorBuilder<WantsProtocols1> {
-        let builder = HttpsConnectorBuilder::new()
-            .with_tls_config(self.config.clone())
-            .https_only();
-        match &self.name {
-            Some(name) => {
-                builder.with_server_name_resolver(FixedServerNameResolver::new(name.clone()))
-            }
-            None => builder,
-        }
-    }
-}
-
-/// A tunnel through a proxy, with the user in the proxy's address if there is one.
-fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
-    let tunnel = Tunnel::new(proxy.clone(), connector);
-    match login(proxy) {
-        Some(login) => tunnel.with_auth(login),
-        None => tunnel,
-    }
-}
-
-fn login(proxy: &Uri) -> Option<HeaderValue> {
-    let (login, _) = proxy.authority()?.as_str().rsplit_once('@')?;
-    let (user, password) = login.split_once(':').unwrap_or((login, ""));
-    let mut login: Vec<u8> = percent_decode_str(user).collect();
-    login.push(b':');
-    login.extend(percent_decode_str(password));
-    HeaderValue::try_from(format!("Basic {}", STANDARD.encode(login))).ok()
+/// A client that connects as the options say.
+fn client(
+    options: &PassThroughOptions,
+    keep_alive: KeepAlive,
+) -> Result<Client<Body>, PassThroughError> {
+    let name = |name: &String| {
+        ServerName::try_from(name.clone())
+            .map_err(|_| PassThroughError::ServerName { name: name.clone() })
+    };
+    let mut connect = ClientOptions::new(tls(options.authority_pem.as_deref())?);
+    connect.server_name = options.server_name.as_ref().map(name).transpose()?;
+    connect.proxies = Proxies::Fixed(options.proxy.clone());
+    connect.has_http2 = true;
+    connect.connect_timeout = Some(CONNECT_TIMEOUT);
+    // For HTTP/1.1, where only TCP has keep-alive probes.
+    connect.tcp.set_keepalive(Some(keep_alive.every));
+    connect.tcp.set_keepalive_interval(Some(keep_alive.within));
+    connect
+        .http
+        .http2_keep_alive_interval(keep_alive.every)
+        .http2_keep_alive_timeout(keep_alive.within)
+        .http1_max_buf_size(BUFFER_MAX)
+        .http2_initial_stream_window_size(WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_MAX);
+    Client::new(connect).map_err(PassThroughError::Proxy)
 }
 
 fn places(count: usize) -> Arc<Semaphore> {
@@ -399,32 +290,15 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// A TLS configuration without a client certificate. Without authorities, the system's roots are
-/// used.
-fn trusting(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?;
-    let builder = match authority_pem {
-        Some(pem) => {
-            let verifier = ServerVerifier::new(&authorities(pem)?, provider).map_err(unusable)?;
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(verifier))
-        }
-        None => builder
-            .with_native_roots()
-            .map_err(|error| PassThroughError::Roots {
-                why: error.to_string(),
-            })?,
+/// A TLS configuration with these authorities, or the system's.
+fn tls(authority_pem: Option<&[u8]>) -> Result<ClientConfig, PassThroughError> {
+    let Some(pem) = authority_pem else {
+        return tidings_connect::tls(None).map_err(|error| PassThroughError::Roots {
+            why: error.to_string(),
+        });
     };
-    Ok(builder.with_no_client_auth())
-}
-
-fn authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PassThroughError> {
-    let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
-    certificates.map_err(unusable)
+    let authorities: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    tidings_connect::tls(Some(&authorities.map_err(unusable)?)).map_err(unusable)
 }
 
 fn unusable(why: impl std::fmt::Display) -> PassThroughError {
@@ -443,7 +317,7 @@ mod tests {
 
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
-    use hyper_util::rt::TokioIo;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use rustls::ServerConfig;
     use rustls_pki_types::PrivatePkcs8KeyDer;
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional};
@@ -666,7 +540,7 @@ mod tests {
         }
         for proxy in ["socks4://a:secret@p:1", "ftp://p", "p:1"] {
             let error = way(proxy).unwrap_err();
-            assert!(matches!(error, PassThroughError::Proxy { .. }), "{proxy}");
+            assert!(matches!(error, PassThroughError::Proxy(_)), "{proxy}");
             assert!(!error.to_string().contains("secret"));
         }
         assert!(names.lock().unwrap().is_empty());

@@ -23,7 +23,7 @@ use tower::BoxError;
 
 use self::answer::judged;
 use self::credentials::{Credentials, CredentialsError, Sent};
-use super::kubeconfig::proxy;
+use self::transport::TransportError;
 
 /// Why no client of a cluster could be made.
 #[derive(Debug, thiserror::Error)]
@@ -31,15 +31,7 @@ pub(crate) enum NotConnected {
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     #[error(transparent)]
-    Client(#[from] kube::Error),
-}
-
-/// The error of a request that failed at the proxy.
-#[derive(Debug, thiserror::Error)]
-#[error("through the proxy {proxy}")]
-struct ByProxy {
-    proxy: String,
-    source: BoxError,
+    Transport(#[from] TransportError),
 }
 
 /// The service below a client: adds credentials, and checks answers.
@@ -91,7 +83,10 @@ impl Connection {
         }
         let client = self.client_with(sent.clone())?;
         let answer = client.send(request).await;
-        let answer = answer.map_err(|error| self.by_proxy(error))?;
+        let answer = answer.map_err(|error| match error {
+            kube::Error::Service(error) => error,
+            error => Box::new(error),
+        })?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             self.credentials.refused(&sent).await;
         }
@@ -100,7 +95,7 @@ impl Connection {
 
     /// The client with the certificate of these credentials. Connections with another certificate
     /// are dropped.
-    fn client_with(&self, sent: Sent) -> kube::Result<Client> {
+    fn client_with(&self, sent: Sent) -> Result<Client, TransportError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (client, before) = &mut *last;
         if !sent.has_certificate_of(before) {
@@ -114,20 +109,6 @@ impl Connection {
             *before = sent;
         }
         Ok(client.clone())
-    }
-
-    fn by_proxy(&self, error: kube::Error) -> BoxError {
-        let source: BoxError = match error {
-            kube::Error::Service(error) => error,
-            error => Box::new(error),
-        };
-        match &self.config.proxy_url {
-            Some(address) => Box::new(ByProxy {
-                proxy: proxy::shown(address),
-                source,
-            }),
-            None => source,
-        }
     }
 }
 

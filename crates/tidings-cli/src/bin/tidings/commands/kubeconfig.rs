@@ -6,7 +6,6 @@
 
 pub(crate) mod chosen;
 mod fields;
-pub(crate) mod proxy;
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

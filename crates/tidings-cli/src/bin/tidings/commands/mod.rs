@@ -130,7 +130,7 @@ fn command(program: Option<&OsString>) -> clap::Command {
 /// Runs the verb; returns its exit code.
 pub(crate) async fn run(command: Command) -> ExitCode {
     match command.verb {
-        Verb::Archive(args) => archive::run(*args).await,
+        Verb::Archive(args) => Box::pin(archive::run(*args)).await,
         Verb::Coverage(args) => coverage::run(*args).await,
         Verb::Demo(args) => demo::run(args).await,
         Verb::Describe(args) => describe::run(*args).await,

@@ -24,8 +24,8 @@ const HEADER_CHARS_MAX: usize = 100;
 
 /// The reason of the Status that is made of another server's error.
 ///
-/// An API server never writes it: its own reasons say what they mean, or are empty. client-go takes a
-/// 409 with an empty one for `AlreadyExists`.
+/// An API server never writes it: its own reasons say what they mean, or are empty. client-go takes
+/// a 409 with an empty one for `AlreadyExists`.
 pub(crate) const OF_OTHERS: &str = "Unknown";
 
 /// An answer that does not come from an API server.

@@ -267,8 +267,8 @@ fn write_error(failure: &kube::Error) -> WriteError {
     WriteError::status(answer, status.message.clone())
 }
 
-/// Whether it is a 409 that no API server answered, such as a proxy's page. It does not pass, unlike
-/// a conflict within an API server.
+/// Whether it is a 409 that no API server answered, such as a proxy's page. It does not pass,
+/// unlike a conflict within an API server.
 fn is_conflict_of_others(error: &WriteError) -> bool {
     matches!(&error.kind, WriteErrorKind::Status(it) if it.code == 409 && it.reason == OF_OTHERS)
 }

@@ -19,8 +19,7 @@ use kube::config::{
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-
-use super::proxy;
+use tidings_connect::proxy::{self, ProxyError};
 
 /// Maximum names that an error message lists.
 const NAMES_MAX: usize = 20;
@@ -123,10 +122,11 @@ impl Chosen {
         if !self.namespace.is_empty() {
             config.default_namespace = self.namespace;
         }
-        config.proxy_url = match &self.cluster.proxy_url {
-            Some(proxy) => Some(proxy::of_kubeconfig(proxy)?),
-            None => proxy::of_environment(&config.cluster_url, variable)?,
+        let proxy = match &self.cluster.proxy_url {
+            Some(proxy) => proxy::of_kubeconfig(proxy).map(Some),
+            None => proxy::of_environment(&config.cluster_url, variable),
         };
+        config.proxy_url = proxy.map_err(|error: ProxyError| error.to_string())?;
         config.disable_compression = self.cluster.disable_compression.unwrap_or(false);
         let is_without_credentials = !is_secure && has_credentials(&self.user);
         if is_secure {

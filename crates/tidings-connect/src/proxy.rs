@@ -11,6 +11,62 @@ use percent_encoding::percent_decode_str;
 /// The port of a SOCKS proxy whose address has none.
 const SOCKS_PORT: u16 = 1080;
 
+/// Why a proxy cannot be used. Messages never show the address, which may contain a password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The address is invalid.
+    #[error(
+        "the proxy's address ({setting}) is invalid: expected one such as http://proxy:3128, https://proxy or socks5://proxy:1080"
+    )]
+    Address {
+        /// The setting or variable with the address.
+        setting: &'static str,
+    },
+    /// The address has a scheme that is not supported.
+    #[error("not a proxy at http://, https:// or socks5://, but at {scheme:?}")]
+    Scheme {
+        /// The scheme.
+        scheme: String,
+    },
+}
+
+/// How a client chooses the proxy for a server.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum Proxies {
+    /// This proxy, or none, for every server.
+    Fixed(Option<Uri>),
+    /// The proxy that the function returns for a server, such as [`of_process`].
+    Chosen(fn(&Uri) -> Result<Option<Uri>, ProxyError>),
+}
+
+impl Proxies {
+    /// The proxy for a server; `None` for a direct connection.
+    ///
+    /// # Errors
+    ///
+    /// [`ProxyError`] of the function of [`Proxies::Chosen`].
+    pub fn of(&self, server: &Uri) -> Result<Option<Uri>, ProxyError> {
+        match self {
+            Self::Fixed(proxy) => Ok(proxy.clone()),
+            Self::Chosen(choose) => choose(server),
+        }
+    }
+}
+
+impl std::fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fixed(proxy) => f
+                .debug_tuple("Fixed")
+                .field(&proxy.as_ref().map(shown))
+                .finish(),
+            Self::Chosen(_) => f.write_str("Chosen"),
+        }
+    }
+}
+
 /// An entry of `NO_PROXY`.
 #[derive(Debug, PartialEq, Eq)]
 enum Named {
@@ -113,14 +169,16 @@ fn split_port(text: &str) -> Option<(&str, &str)> {
     (!port.contains(':')).then_some((host, port))
 }
 
-/// The environment's proxy for a server, if there is one. A server on this machine needs none.
+/// The proxy for a server by the variables `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, or the same
+/// in lower case. A server on this machine needs none. `variable` reads a variable.
 ///
 /// # Errors
-/// The proxy's address is invalid.
-pub(crate) fn of_environment(
+///
+/// [`ProxyError::Address`] for an invalid address.
+pub fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Option<Uri>, String> {
+) -> Result<Option<Uri>, ProxyError> {
     let first = |names: [&str; 2]| {
         let mut values = names.into_iter().filter_map(&variable);
         values.find(|value| !value.is_empty())
@@ -160,26 +218,41 @@ pub(crate) fn of_environment(
     self::address(&whole, name).map(Some)
 }
 
-/// Parses the proxy of a kubeconfig.
+/// The proxy for a server by the environment of this process; see [`of_environment`].
 ///
 /// # Errors
-/// The proxy's address is invalid.
-pub(crate) fn of_kubeconfig(text: &str) -> Result<Uri, String> {
+///
+/// [`ProxyError::Address`] for an invalid address.
+pub fn of_process(server: &Uri) -> Result<Option<Uri>, ProxyError> {
+    of_environment(server, |name| std::env::var(name).ok())
+}
+
+/// Parses a kubeconfig's `proxy-url`.
+///
+/// # Errors
+///
+/// [`ProxyError::Address`] for an invalid address.
+pub fn of_kubeconfig(text: &str) -> Result<Uri, ProxyError> {
     address(text, "proxy-url")
 }
 
-fn address(text: &str, name: &str) -> Result<Uri, String> {
+fn address(text: &str, setting: &'static str) -> Result<Uri, ProxyError> {
     let uri: Option<Uri> = text.parse().ok();
     let uri = uri.map(with_port);
     // The error does not show the address, which may contain a password.
     uri.filter(|uri| uri.host().is_some_and(|host| !host.is_empty()))
-        .filter(|uri| {
-            let scheme = uri.scheme_str();
-            matches!(scheme, Some("http" | "https" | "socks5" | "socks5h"))
-        })
-        .ok_or_else(|| {
-            format!("the proxy's address ({name}) is invalid: expected one such as http://proxy:3128, https://proxy or socks5://proxy:1080")
-        })
+        .filter(|uri| check(uri).is_ok())
+        .ok_or(ProxyError::Address { setting })
+}
+
+/// Checks the scheme of a proxy's address.
+pub(crate) fn check(proxy: &Uri) -> Result<(), ProxyError> {
+    match proxy.scheme_str() {
+        Some("http" | "https" | "socks5" | "socks5h") => Ok(()),
+        scheme => Err(ProxyError::Scheme {
+            scheme: scheme.unwrap_or_default().to_owned(),
+        }),
+    }
 }
 
 /// The address of a proxy with the port of SOCKS, unless it has a port or another scheme.
@@ -196,7 +269,7 @@ fn with_port(proxy: Uri) -> Uri {
 }
 
 /// A proxy's address without a name and a password.
-pub(crate) fn shown(proxy: &Uri) -> String {
+pub fn shown(proxy: &Uri) -> String {
     let scheme = proxy.scheme_str().unwrap_or("http");
     let authority = proxy.authority().map_or("", |it| it.as_str());
     let host = authority
@@ -213,7 +286,7 @@ pub(crate) fn login(proxy: &Uri) -> Option<(String, String)> {
 }
 
 /// Decodes percent escapes in a part of an address.
-pub(crate) fn decoded(text: &str) -> String {
+pub fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -221,7 +294,7 @@ pub(crate) fn decoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn chosen(server: &str, environment: &[(&str, &str)]) -> Result<Option<String>, String> {
+    fn chosen(server: &str, environment: &[(&str, &str)]) -> Result<Option<String>, ProxyError> {
         let variable = |name: &str| {
             let mut pairs = environment.iter();
             pairs.find_map(|(key, value)| (*key == name).then(|| (*value).to_owned()))
@@ -328,7 +401,7 @@ mod tests {
     #[test]
     fn what_is_no_address_is_told_without_its_password() {
         for text in ["ftp://p", "http://", "http://user:secret@:x", "p:1"] {
-            let error = of_kubeconfig(text).unwrap_err();
+            let error = of_kubeconfig(text).unwrap_err().to_string();
             assert!(error.contains("http://proxy:3128") && !error.contains("secret"));
         }
         let proxy = of_kubeconfig("http://a%40b:secret@p:1").unwrap();

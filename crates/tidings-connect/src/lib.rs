@@ -1,0 +1,13 @@
+//! An HTTP client that reaches and verifies servers as Go programs do.
+//!
+//! [`proxy`] chooses the proxy for a server, [`ServerVerifier`] verifies the server's certificate,
+//! and [`Client`] sends requests. All HTTP clients of tidings use this crate, so they reach the
+//! same servers. It has no credentials but those of proxies, and knows nothing of Kubernetes.
+
+mod client;
+mod connector;
+pub mod proxy;
+mod trust;
+
+pub use client::{Client, ClientOptions, RequestError};
+pub use trust::{ServerVerifier, TrustError, UnusedAuthority, tls};
