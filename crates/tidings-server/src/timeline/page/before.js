@@ -10,12 +10,14 @@ import { counted, dateTime, number, shortTime } from "./time.js";
 /** @typedef {import("./types.js").Neighbour} Neighbour */
 /** @typedef {import("./pins.js").Pin} Pin */
 
+/** Maximum rows with a number: more would cover the picture. */
+const PINS = 9;
 /** Objects with the same reason that are named. */
 const NAMED = 5;
 
 /** The places in the picture of the rows that have a number. @param {EventDetail} detail
  * @returns {Pin[]} */
-export const pinsOf = ({ before }) => before.filter(({ birth }) => !birth)
+export const pinsOf = ({ before }) => before.filter(({ birth }) => !birth).slice(0, PINS)
   .map(({ item, at }, index) => ({ number: index + 1, cluster: item.cluster, object: item.object,
     at }));
 
@@ -39,7 +41,7 @@ export function beforeView({ before, same, item: { object } }, on) {
     rows.length === 0
       ? el("p", { class: "faint" }, "Nothing near it in time or in its family.")
       : el("ol", { class: "items pinned" }, ...rows.map((one, index) =>
-        entry(one, index + 1, on))),
+        entry(one, index < PINS ? index + 1 : 0, on))),
     births.length > 0 && el("details", {},
       el("summary", {}, "Its own birth"),
       el("ol", { class: "items" }, ...births.map((one) => entry(one, 0, on)))));

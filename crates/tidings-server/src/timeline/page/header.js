@@ -49,13 +49,13 @@ export class Header {
     button("export-svg", on.svg);
     button("export-link", () => {
       store.replace();
-      void copy(location.href).then(() => notify("command", { text: "The link is copied." }));
+      void copy(location.href).then(() => tellCopied("link"));
     });
     button("export-command", () => {
       const { command, left } = listCommand(store.view.filters, store.range(), known);
-      void copy(command).then(() => notify("command", { text: left.length > 0
-        ? `The command is copied. It does not express: ${left.join(", ")}.`
-        : "The command is copied." }));
+      void copy(command).then(() => (left.length === 0 ? tellCopied("command")
+        : notify("command", { text:
+          `The command is copied. It does not express: ${left.join(", ")}.` })));
     });
     store.listeners.push(() => notify("command", null));
     this.startMenu();
@@ -170,6 +170,12 @@ export class Header {
     press(byId("by-type"), view.by === "type");
     press(byId("by-reason"), view.by === "reason");
   }
+}
+
+/** Says for a moment that something was copied. @param {string} what */
+function tellCopied(what) {
+  notify("command", { text: `The ${what} is copied.` });
+  setTimeout(() => notify("command", null), 4000);
 }
 
 /** @param {HTMLElement} node @param {boolean} on */

@@ -32,7 +32,8 @@ export class Pins {
     if (this.all.length === 0) return [];
     return this.all.filter(({ cluster, object }) => lanes.some((lane) =>
       lane.name === object.name && lane.kind === object.kind && lane.cluster === cluster
-        && (lane.namespace === object.namespace || !object.namespace)));
+        && (lane.namespace === object.namespace || !object.namespace)
+        && (!lane.apart || !object.uid || lane.uid === object.uid)));
   }
 
   /** @param {Surface} s @param {Scale} scale @param {Row} row @param {number} y
@@ -48,8 +49,8 @@ export class Pins {
       right = x;
       const is = number === this.over;
       if (is) s.rect(scale.left, y - 11, scale.width, 22, c.pick, 0.3);
-      s.circle(x, y - 5, is ? RADIUS + 2 : RADIUS, is ? c.pick : c.ink, c.page);
-      s.text(String(number), x, y - 4.5, is ? c.ink : c.page,
+      s.circle(x, y - 6, is ? RADIUS + 2 : RADIUS, is ? c.pick : c.ink, c.page);
+      s.text(String(number), x, y - 5.5, is ? c.ink : c.page,
         { size: is ? 11 : 9, align: "center", weight: 700 });
     }
   }

@@ -180,13 +180,15 @@ function hatchLines(x, w, h) {
   return lines;
 }
 
-/** The visible text, cut to about `most` pixels. @param {string} said @param {number} size
- * @param {number} [most] */
+/** The visible text, cut to about `most` pixels. The end is kept, which tells siblings apart.
+ * @param {string} said @param {number} size @param {number} [most] */
 function shorten(said, size, most) {
   const text = visible(said);
   if (most === undefined) return text;
   const letters = Math.max(1, Math.floor(most / (size * 0.55)));
-  return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+  if (text.length <= letters) return text;
+  const tail = Math.min(12, Math.floor(letters / 2));
+  return `${text.slice(0, letters - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
 /** Gives a canvas its size in CSS pixels, sharp on any display. Setting a size clears it, so it is

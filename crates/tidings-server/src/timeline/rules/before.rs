@@ -250,7 +250,12 @@ impl Context<'_, '_> {
         let Some(relation) = self.relation(other) else {
             return;
         };
-        let is_named = self.messages.name(other);
+        // A family shares its name.
+        let is_family = matches!(
+            relation,
+            Relation::Same | Relation::Owner | Relation::Owned | Relation::Sibling
+        );
+        let is_named = !is_family && self.messages.name(other);
         let is_again = brief.reason == event.brief.reason && brief.kind == event.brief.kind;
         // Fellow victims are no causes, unless the message says so.
         if is_again && (relation == Relation::Same || !is_named) {
@@ -341,7 +346,7 @@ impl Context<'_, '_> {
         );
         let near = (is_close && change.is_some()) || (row.is_named && is_warning);
         let relation = row.relation.words(self.event.brief.kind);
-        let named = if row.is_named && row.relation != Relation::Same {
+        let named = if row.is_named {
             ", named in the message"
         } else {
             ""
@@ -607,6 +612,28 @@ mod tests {
         );
         let events = seen(&cases);
         assert_eq!(before(&events[0], 1_000_000, &events)[0].at, 400_000);
+    }
+
+    #[test]
+    fn objects_that_the_message_names_come_first_unless_they_share_its_name() {
+        let pod = "web-5d4f8c7b9-x7k2p";
+        let back_off = Case::new("Pod", pod, "BackOff", 1000)
+            .message("Back-off restarting failed container web in pod web-5d4f8c7b9-x7k2p: cache")
+            .warning();
+        let cases = [
+            back_off,
+            Case::new("Pod", "web-5d4f8c7b9-c2c2c", "Completed", 1000),
+            Case::new("Pod", "webs-0", "Completed", 1000),
+            Case::new("Pod", "cache-0", "Completed", 1000),
+        ];
+        assert_eq!(
+            told(&cases),
+            [
+                "Completed web-5d4f8c7b9-c2c2c: same owner, less than 1 s before",
+                "Completed cache-0: same namespace, named in the message, less than 1 s before",
+                "Completed webs-0: same namespace, less than 1 s before",
+            ]
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Lanes of a view: one for each object, with the members of a family together.
 //!
-//! The lanes with the most trouble come first. Trouble is the number of occurrences of warnings,
-//! and of changes of nodes that end what runs on them. An object's trouble counts as its logarithm,
-//! so that many objects in trouble outweigh one that complains without end; a family has the sum.
+//! The lanes with the most trouble come first. Trouble is the number of occurrences of warnings, and
+//! of changes of nodes that end what runs on them; a family has the sum. It counts as its logarithm,
+//! three times for a node, which carries many pods.
 //!
 //! Owned objects are found by what events say and by names ([`tidings_core::possible_owners`]).
 //! Owners are always of another kind than what they own, and these kinds have an order, so there
@@ -52,11 +52,21 @@ impl Sort {
         })
     }
 
-    /// The place of what has these sums: least first.
-    fn key(self, sums: &Sums, score: u64) -> (Reverse<u64>, i64, Reverse<u64>, Reverse<i64>) {
+    /// The place of an object that has these sums: least first.
+    fn key(
+        self,
+        object: &Object<'_>,
+        sums: &Sums,
+    ) -> (Reverse<u64>, i64, Reverse<u64>, Reverse<i64>) {
         let plain = (Reverse(0), 0, Reverse(0), Reverse(0));
+        let score = || score(object, sums.trouble);
         match self {
-            Self::Trouble => (Reverse(score), 0, Reverse(sums.events), Reverse(sums.last)),
+            Self::Trouble => (
+                Reverse(score()),
+                0,
+                Reverse(sums.events),
+                Reverse(sums.last),
+            ),
             Self::First => (plain.0, sums.first, plain.2, plain.3),
             Self::Latest => (plain.0, 0, plain.2, Reverse(sums.last)),
             Self::Name => plain,
@@ -185,20 +195,19 @@ pub(crate) fn lanes<'a>(
         Group::Node => put_on_nodes(events, &of_events, &mut by_object, &mut found),
     }
     add_up(&mut found);
-    let scores: Vec<u64> = found.iter().map(score).collect();
-    let (drawn, next) = choose(&found, &scores, sort, skip, max);
+    let (drawn, next) = choose(&found, sort, skip, max);
     Lanes {
         next,
         more: found.len() - next,
-        ..arrange(&found, &scores, sort, drawn, &of_events)
+        ..arrange(&found, sort, drawn, &of_events)
     }
 }
 
-/// The weight of an object's trouble, in thousandths of a power of two. A node carries many pods.
-fn score(lane: &Lane<'_>) -> u64 {
-    let weight = if lane.object.kind == "Node" { 3.0 } else { 1.0 };
+/// The weight of trouble, in thousandths of a power of two.
+fn score(object: &Object<'_>, trouble: u64) -> u64 {
+    let weight = if object.kind == "Node" { 3.0 } else { 1.0 };
     // A logarithm of 64 bits is at most 64.
-    ((lane.own.trouble as f64 + 1.0).log2() * weight * 1000.0) as u64
+    ((trouble as f64 + 1.0).log2() * weight * 1000.0) as u64
 }
 
 /// The lane of a group: of the object itself if that has events, or one without.
@@ -394,17 +403,11 @@ const TOLD_EARLY: i64 = 2_000;
 const TOLD_LATE: i64 = 60_000;
 
 /// The lanes to draw, by index, unordered, and the number of these and the skipped ones.
-fn choose(
-    lanes: &[Lane<'_>],
-    scores: &[u64],
-    sort: Sort,
-    skip: usize,
-    max: usize,
-) -> (Vec<usize>, usize) {
+fn choose(lanes: &[Lane<'_>], sort: Sort, skip: usize, max: usize) -> (Vec<usize>, usize) {
     let mut ranked: Vec<usize> = (0..lanes.len()).collect();
     let rank = |at: &usize| {
-        let (lane, score) = (lanes.get(*at)?, scores.get(*at)?);
-        Some((sort.key(&lane.own, *score), name_of(lane)))
+        let lane = lanes.get(*at)?;
+        Some((sort.key(&lane.object, &lane.own), name_of(lane)))
     };
     ranked.sort_by_cached_key(rank);
     let mut places = vec![Place::Later; lanes.len()];
@@ -463,32 +466,23 @@ fn name_of<'a>(lane: &Lane<'a>) -> (&'a str, Object<'a>, &'a str) {
 /// Sorts the lanes to draw.
 fn arrange<'a>(
     found: &[Lane<'a>],
-    scores: &[u64],
     sort: Sort,
     drawn: Vec<usize>,
     of_events: &[usize],
 ) -> Lanes<'a> {
     let mut owned: HashMap<Option<usize>, Vec<usize>> = HashMap::default();
-    let mut of_families: HashMap<usize, u64> = HashMap::default();
     for at in drawn {
         let Some(lane) = found.get(at) else { continue };
         owned.entry(lane.parent).or_default().push(at);
-        let mut root = at;
-        while let Some(parent) = found.get(root).and_then(|lane| lane.parent) {
-            root = parent;
-        }
-        let score = scores.get(at).copied().unwrap_or_default();
-        *of_families.entry(root).or_default() += score;
     }
     for (parent, lanes) in &mut owned {
         lanes.sort_by_cached_key(|at| {
             let lane = found.get(*at)?;
-            let score = of_families.get(at).copied().unwrap_or_default();
             let order = match (parent, sort) {
                 (Some(_), Sort::Trouble) => Sort::First,
                 _ => sort,
             };
-            Some((order.key(&lane.family, score), name_of(lane)))
+            Some((order.key(&lane.object, &lane.family), name_of(lane)))
         });
     }
     let mut places = vec![None; found.len()];
