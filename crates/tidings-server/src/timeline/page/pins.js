@@ -49,9 +49,9 @@ export class Pins {
       right = x;
       const is = number === this.over;
       if (is) s.rect(scale.left, y - 11, scale.width, 22, c.pick, 0.3);
-      s.circle(x, y - 6, is ? RADIUS + 2 : RADIUS, is ? c.pick : c.ink, c.page);
-      s.text(String(number), x, y - 5.5, is ? c.ink : c.page,
-        { size: is ? 11 : 9, align: "center", weight: 700 });
+      if (is) s.circle(x, y - 6, RADIUS + 3, c.pick);
+      s.circle(x, y - 6, RADIUS, c.ink, c.page);
+      s.text(String(number), x, y - 5.5, c.page, { size: 9, align: "center", weight: 700 });
     }
   }
 }

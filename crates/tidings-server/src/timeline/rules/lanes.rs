@@ -1,8 +1,8 @@
 //! Lanes of a view: one for each object, with the members of a family together.
 //!
-//! The lanes with the most trouble come first. Trouble is the number of occurrences of warnings, and
-//! of changes of nodes that end what runs on them; a family has the sum. It counts as its logarithm,
-//! three times for a node, which carries many pods.
+//! The lanes with the most trouble come first. Trouble is the number of occurrences of warnings,
+//! and of changes of nodes that end what runs on them; a family has the sum. It counts as its
+//! logarithm, three times for a node, which carries many pods.
 //!
 //! Owned objects are found by what events say and by names ([`tidings_core::possible_owners`]).
 //! Owners are always of another kind than what they own, and these kinds have an order, so there
