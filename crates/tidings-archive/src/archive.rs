@@ -529,10 +529,11 @@ impl Cluster {
         }
     }
 
-    /// Stops following, and closes the store.
+    /// Stops following, and closes the store. Consumers of the feed get errors from then on.
     pub async fn close(mut self) {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
         self.keeper.store.close().await;
+        self.keeper.journal.wake();
     }
 }

@@ -148,7 +148,7 @@ impl ClusterFeed {
         }
         journal.consumers.lock().remove(&name);
         drop(last);
-        journal.news.send_replace(());
+        journal.wake();
         journal.trim(&keeper.store).await?;
         Ok(true)
     }
@@ -487,10 +487,8 @@ impl Cursor for Handle {
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // An error means that the cluster was closed; nothing is added any more.
-            if self.news.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            // The handle holds the journal, so its sender exists.
+            let _ = self.news.changed().await;
         })
     }
 

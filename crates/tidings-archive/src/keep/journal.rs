@@ -126,6 +126,11 @@ impl Journal {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes the consumers that wait for entries.
+    pub(crate) fn wake(&self) {
+        self.news.send_replace(());
+    }
+
     /// The number of the next entry.
     pub(super) fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)

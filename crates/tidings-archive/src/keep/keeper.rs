@@ -348,7 +348,7 @@ impl Keeper {
         let numbered = self.journal.tell(told, end, now, &mut writes).await;
         let written = self.store.write_all(writes).await;
         match &written {
-            Ok(_) if numbered.is_some() => self.journal.news.send_modify(|()| {}),
+            Ok(_) if numbered.is_some() => self.journal.wake(),
             Ok(_) => {}
             Err(error) => self.journal.take_back(&self.store, numbered, error).await,
         }

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use serde_json::Value;
+use tidings_archive::Cluster;
+use tidings_history::{Feed, Limits, Start};
 use tidings_testing::free_port;
 use tidings_testing::process::Process;
 
-use crate::support::{Source, until};
+use crate::support::{Source, options, until};
 
 #[expect(dead_code, reason = "the program's main function is not run here")]
 #[path = "../../examples/webhook_sink.rs"]
@@ -80,6 +82,18 @@ impl Received {
         });
         port
     }
+}
+
+#[tokio::test]
+async fn a_consumer_that_waits_hears_that_the_cluster_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::open_kept(folder.path(), options()).await.unwrap();
+    let feed = cluster.feed();
+    let name = "one".parse().unwrap();
+    let mut cursor = feed.cursor(name, Start::Now).await.unwrap();
+    assert!(cursor.next(Limits::default()).await.unwrap().is_none());
+    let ((), ()) = tokio::join!(cursor.changed(), cluster.close());
+    assert!(cursor.next(Limits::default()).await.is_err());
 }
 
 /// The program, if this process was started to be it.
