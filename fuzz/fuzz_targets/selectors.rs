@@ -1,5 +1,5 @@
-//! Any text as a field selector and a label selector: no panic, and a selector finds an event in
-//! its encoded form exactly if it finds the decoded one.
+//! Any text as a field selector, a label selector and a filter: no panic, a selector finds an event
+//! in its encoded form exactly if it finds the decoded one, and a filter is read as it is written.
 
 #![no_main]
 
@@ -7,6 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tidings_api::codec::json::Reading;
 use tidings_api::codec::{self, Api};
 use tidings_api::selector::{FieldSelector, LabelSelector, Selector};
+use tidings_core::filter::{Fields, Filter};
 
 const EVENT: &str = r#"{"metadata": {"name": "web.1", "namespace": "shop", "labels": {"app": "web"}},
     "involvedObject": {"kind": "Pod", "name": "web", "uid": "u"}, "reason": "BackOff",
@@ -16,6 +17,14 @@ fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
+    if let Ok(filter) = text.parse::<Filter>() {
+        filter.selects(&Fields {
+            message: text,
+            object: text,
+            ..Fields::default()
+        });
+        assert_eq!(filter.to_string().parse(), Ok(filter));
+    }
     let mut json = serde_json::Deserializer::from_str(EVENT);
     let (_, mut event) =
         codec::read_event(Api::Core, &mut json, &mut Reading::default()).expect("it is an event");

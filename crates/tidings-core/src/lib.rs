@@ -1,7 +1,8 @@
 //! The rules of Kubernetes Events.
 //!
 //! They cover the event itself, when two events are the same, how repeats are counted and floods
-//! limited, what is written to the API server, and what is retried after a failure.
+//! limited, what is written to the API server, and what is retried after a failure. For readers it
+//! has [filters](filter) of events.
 //!
 //! The crate has no I/O, no clock, no async and no global state: inputs in, decisions out, and time
 //! is an argument. The `tidings` crate adds threads, queues and HTTP. Use this crate alone to drive
@@ -21,6 +22,7 @@ mod event;
 mod event_limits;
 mod field_selector;
 pub mod fields;
+pub mod filter;
 mod key;
 mod name;
 mod outcome;
