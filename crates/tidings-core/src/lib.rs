@@ -2,7 +2,7 @@
 //!
 //! They cover the event itself, when two events are the same, how repeats are counted and floods
 //! limited, what is written to the API server, and what is retried after a failure. For readers it
-//! has [filters](filter) of events.
+//! has [filters](filter) of events and [tables](top) of what happened most.
 //!
 //! The crate has no I/O, no clock, no async and no global state: inputs in, decisions out, and time
 //! is an argument. The `tidings` crate adds threads, queues and HTTP. Use this crate alone to drive
@@ -25,6 +25,7 @@ pub mod fields;
 pub mod filter;
 mod key;
 mod name;
+pub mod occurrences;
 mod outcome;
 mod ownership;
 mod packed;
@@ -36,6 +37,7 @@ mod reference;
 mod retry;
 mod source;
 mod time;
+pub mod top;
 pub mod validate;
 pub mod wire;
 
