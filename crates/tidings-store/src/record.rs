@@ -365,9 +365,9 @@ pub struct NewestRequest {
     pub reason: Option<String>,
     /// Only records with this [`Index::event_type`]; `None` means all.
     pub event_type: Option<String>,
-    /// Lowercase texts, all of which must be in a wanted record's message. They are a hint: a store
-    /// that keeps messages apart from values may leave out records without them. Others return such
-    /// records, and the caller filters.
+    /// Lowercase texts, each of which must be in a wanted record's message, reason, source or
+    /// object (`kind/name`). They are a hint: a store that keeps these apart from values may leave
+    /// out records without them. Others return such records, and the caller filters.
     pub texts: Vec<String>,
     /// Only records last seen at or after this moment; `None` means all.
     pub since: Option<UnixMillis>,

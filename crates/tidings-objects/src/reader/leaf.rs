@@ -32,14 +32,30 @@ pub(super) const VERSION: Leaf = Leaf(columns::VERSION);
 pub(super) const OBJECT_UID: Leaf = Leaf(9);
 pub(super) const REASON: Leaf = Leaf(10);
 pub(super) const TYPE: Leaf = Leaf(11);
+pub(super) const SOURCE: Leaf = Leaf(12);
+pub(super) const REPORTING_CONTROLLER: Leaf = Leaf(14);
 pub(super) const MESSAGE: Leaf = Leaf(16);
 pub(super) const LAST_SEEN: Leaf = Leaf(19);
 pub(super) const OBJECT: Leaf = Leaf(columns::OBJECT);
 
 /// All columns listed here.
-pub(super) const ALL: [Leaf; 14] = [
-    NAMESPACE, KIND, NAME, OBSERVED, UID, EVENT, EPOCH, VERSION, OBJECT_UID, REASON, TYPE, MESSAGE,
-    LAST_SEEN, OBJECT,
+pub(super) const ALL: [Leaf; 16] = [
+    NAMESPACE,
+    KIND,
+    NAME,
+    OBSERVED,
+    UID,
+    EVENT,
+    EPOCH,
+    VERSION,
+    OBJECT_UID,
+    REASON,
+    TYPE,
+    SOURCE,
+    REPORTING_CONTROLLER,
+    MESSAGE,
+    LAST_SEEN,
+    OBJECT,
 ];
 
 /// The columns that identify a version and tell which of two is newer.
@@ -67,6 +83,8 @@ mod tests {
             "object_uid",
             "reason",
             "type",
+            "source",
+            "reporting_controller",
             "message",
             "last_seen",
             "object",

@@ -66,24 +66,26 @@ enum Unit {
 /// A version by its time, and where it is.
 type Found = (Place, At);
 
-/// What a version has to have in a column.
-enum Wanted<'a> {
-    /// Exactly this value.
-    Is(&'a [u8]),
-    /// All of these texts; they are in lower case.
-    Has(&'a [String]),
-}
+/// The columns in which texts are searched.
+const SEARCHED: [Leaf; 6] = [
+    leaf::MESSAGE,
+    leaf::REASON,
+    leaf::SOURCE,
+    leaf::REPORTING_CONTROLLER,
+    leaf::KIND,
+    leaf::NAME,
+];
 
-impl Wanted<'_> {
-    fn accepts(&self, text: &[u8]) -> bool {
-        match self {
-            Self::Is(wanted) => text == *wanted,
-            Self::Has(wanted) => {
-                let text = String::from_utf8_lossy(text).to_lowercase();
-                wanted.iter().all(|wanted| text.contains(wanted))
-            }
-        }
+/// Whether each text, in lower case, is in one of a version's [`SEARCHED`] fields; the kind and the
+/// name count as one.
+fn has(texts: &[String], fields: &[&[u8]]) -> bool {
+    let lower = |field: &&[u8]| String::from_utf8_lossy(field).to_lowercase();
+    let mut fields: Vec<String> = fields.iter().map(lower).collect();
+    if let (Some(name), Some(kind)) = (fields.pop(), fields.pop()) {
+        fields.push(format!("{kind}/{name}"));
     }
+    let mut texts = texts.iter();
+    texts.all(|text| fields.iter().any(|field| field.contains(text)))
 }
 
 /// What a request asks for.
@@ -450,26 +452,33 @@ impl View {
             _ => None,
         };
         // Only the columns that the request needs are read.
-        let is = |wanted| Option::map(wanted, String::as_bytes).map(Wanted::Is);
-        let has = (!request.texts.is_empty()).then_some(Wanted::Has(&request.texts));
-        let wanted = [
-            (leaf::REASON, is(request.reason.as_ref())),
-            (leaf::TYPE, is(request.event_type.as_ref())),
-            (leaf::OBJECT_UID, is(uid)),
-            (leaf::MESSAGE, has),
+        let mut leaves = vec![leaf::LAST_SEEN, leaf::OBSERVED, leaf::EPOCH, leaf::VERSION];
+        let mut place = |leaf: Leaf| {
+            let known = leaves.iter().position(|known| *known == leaf);
+            known.unwrap_or_else(|| {
+                leaves.push(leaf);
+                leaves.len() - 1
+            })
+        };
+        let exact = [
+            (leaf::REASON, request.reason.as_ref()),
+            (leaf::TYPE, request.event_type.as_ref()),
+            (leaf::OBJECT_UID, uid),
         ];
-        let wanted = wanted.into_iter();
-        let wanted = wanted.filter_map(|(leaf, wanted)| Some((leaf, wanted?)));
-        let wanted: Vec<(Leaf, Wanted<'_>)> = wanted.collect();
+        let exact = exact
+            .into_iter()
+            .filter_map(|(leaf, wanted)| Some((place(leaf), wanted?.as_bytes())));
+        let exact: Vec<(usize, &[u8])> = exact.collect();
+        let searched: Vec<usize> = if request.texts.is_empty() {
+            Vec::new()
+        } else {
+            SEARCHED.into_iter().map(place).collect()
+        };
         // The columns are read together, because those close to each other take one request.
-        let numbers = [leaf::LAST_SEEN, leaf::OBSERVED, leaf::EPOCH, leaf::VERSION];
-        let leaves = numbers.into_iter();
-        let leaves = leaves.chain(wanted.iter().map(|(leaf, _)| *leaf));
-        let leaves: Vec<Leaf> = leaves.collect();
         let read = columns::read_each(&self.fetch, vec![want], &leaves).await?;
         let mut found = Vec::new();
         for values in &read {
-            let [seen, observed, epochs, versions, texts @ ..] = &values[..] else {
+            let [seen, observed, epochs, versions, ..] = &values[..] else {
                 continue;
             };
             for (number, row) in rows.iter().cloned().flatten().enumerate() {
@@ -483,9 +492,12 @@ impl View {
                     last_seen: last_seen(seen.maybe(number), observed.number(number)),
                     revision: order.revision(),
                 };
-                let mut texts = texts.iter().zip(&wanted);
-                let mut is_wanted =
-                    || texts.all(|(text, (_, wanted))| wanted.accepts(text.text(number)));
+                let text = |at: &usize| values.get(*at).map_or(&[][..], |it| it.text(number));
+                let is_wanted = || {
+                    let mut exact = exact.iter();
+                    let fields: Vec<&[u8]> = searched.iter().map(text).collect();
+                    exact.all(|(at, wanted)| text(at) == *wanted) && has(&request.texts, &fields)
+                };
                 if request.in_range(place) && is_wanted() {
                     found.push((place, At { file, group, row }));
                 }

@@ -18,7 +18,7 @@ use super::world::World;
 /// A search for something rare or missing is divided into pages, each of which reads a bounded
 /// number of row groups.
 #[tokio::test]
-async fn texts_are_looked_for_in_messages() {
+async fn texts_are_looked_for_in_what_people_read() {
     for storage in Storage::each() {
         let place = storage.place();
         let mut world = World::new();
@@ -35,9 +35,14 @@ async fn texts_are_looked_for_in_messages() {
         let reader = Reader::new(place.clone(), options);
         let sealed = reader.open("prod").await.unwrap();
         let store = &*sealed.store();
-        let message = |record: &Record| {
+        let has = |record: &Record, text: &str| {
             let event = codec::decode_stored(&record.value, 0).unwrap();
-            event.message.unwrap().to_lowercase()
+            let object = event.involved_object.unwrap_or_default();
+            let object = format!("{}/{}", object.kind.unwrap(), object.name.unwrap());
+            let source = event.source.unwrap_or_default().component;
+            let fields = [event.message, event.reason, source, Some(object)];
+            let mut fields = fields.into_iter().flatten();
+            fields.any(|field| field.to_lowercase().contains(text))
         };
         let all = latest_records(store, &NewestRequest::default(), 500)
             .await
@@ -52,7 +57,7 @@ async fn texts_are_looked_for_in_messages() {
                 texts: texts.iter().map(|text| (*text).to_owned()).collect(),
                 ..NewestRequest::default()
             };
-            let has = |it: &&Record| texts.iter().all(|text| message(it).contains(text));
+            let has = |it: &&Record| texts.iter().all(|text| has(it, text));
             let expected: Vec<_> = all.iter().filter(has).map(id).collect();
             assert_eq!(!expected.is_empty(), are_some, "{texts:?}");
             for limit in [3, 500] {
