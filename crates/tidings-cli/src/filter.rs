@@ -1,6 +1,7 @@
 //! Filters of events: the part that the server applies, and the part that the command applies.
 
 use jiff::Timestamp;
+use tidings_core::filter::{self, Fields, Key};
 
 use crate::event::Event;
 use crate::family::Family;
@@ -37,21 +38,14 @@ impl Target {
 /// A filter of events. The default selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Selected types.
-    pub types: Vec<String>,
-    /// Selected reasons.
-    pub reasons: Vec<String>,
-    /// Selected reporting components.
-    pub sources: Vec<String>,
+    /// The conditions on fields and texts.
+    pub terms: filter::Filter,
     /// Selected objects.
     pub targets: Vec<Target>,
     /// Selects events last seen at this time or later.
     pub since: Option<Timestamp>,
     /// Selects events first seen at this time or earlier.
     pub until: Option<Timestamp>,
-    /// Texts, in lower case, each of which must be in the message, the reason, the source or the
-    /// object's name.
-    pub texts: Vec<String>,
     /// A field selector and a label selector in Kubernetes' notation, which only the server
     /// applies.
     pub selectors: Selectors,
@@ -85,12 +79,7 @@ impl Selectors {
 impl Filter {
     /// Whether the filter selects the event.
     pub fn selects(&self, event: &Event) -> bool {
-        let one_of = |accepted: &[String], value: &str| {
-            accepted.is_empty() || accepted.iter().any(|accepted| accepted == value)
-        };
-        one_of(&self.types, event.event_type())
-            && one_of(&self.reasons, event.reason())
-            && one_of(&self.sources, event.component())
+        self.terms.selects(&fields(event))
             && (self.targets.is_empty() || self.targets.iter().any(|target| target.is_of(event)))
             && self
                 .since
@@ -101,37 +90,49 @@ impl Filter {
                     .or(event.last_seen())
                     .is_some_and(|seen| seen <= until)
             })
-            && self.texts.iter().all(|text| contains(event, text))
     }
 
     /// The field selector that makes the server leave out most unselected events. A selector cannot
     /// express "or", so [`selects`](Self::selects) must still be applied to the result.
     pub fn field_selector(&self) -> String {
         let mut terms = Vec::new();
+        for (field, key) in [
+            ("type", Key::Type),
+            ("reason", Key::Reason),
+            ("source", Key::Source),
+        ] {
+            if let [one] = self.terms.only(key).as_slice() {
+                terms.push(format!("{field}={}", escape(one)));
+            }
+            let excluded = self.terms.of(key).filter(|term| term.is_excluded());
+            let excluded = excluded.filter_map(|term| term.pattern().exact());
+            terms.extend(excluded.map(|value| format!("{field}!={}", escape(value))));
+        }
         let mut term = |field: &str, value: &str| {
             terms.push(format!("{field}={}", escape(value)));
         };
-        for (field, accepted) in [
-            ("type", &self.types),
-            ("reason", &self.reasons),
-            ("source", &self.sources),
-        ] {
-            if let [one] = accepted.as_slice() {
-                term(field, one);
+        match (
+            self.targets.as_slice(),
+            self.terms.only(Key::Object).as_slice(),
+        ) {
+            (
+                [
+                    Target {
+                        named,
+                        kind,
+                        family: None,
+                    },
+                ],
+                _,
+            ) => {
+                if let Some(kind) = kind {
+                    term("involvedObject.kind", &kind.kind);
+                }
+                term("involvedObject.name", &named.name);
             }
-        }
-        if let [
-            Target {
-                named,
-                kind,
-                family: None,
-            },
-        ] = self.targets.as_slice()
-        {
-            if let Some(kind) = kind {
-                term("involvedObject.kind", &kind.kind);
-            }
-            term("involvedObject.name", &named.name);
+            // Kind and name are for no selector: kinds may be written in any case.
+            ([], [name]) if !name.contains('/') => term("involvedObject.name", name),
+            _ => {}
         }
         if !self.selectors.fields.is_empty() {
             terms.push(self.selectors.fields.clone());
@@ -141,7 +142,26 @@ impl Filter {
 
     /// Whether the [field selector](Self::field_selector) names one object.
     pub fn is_about_one_object(&self) -> bool {
-        matches!(self.targets.as_slice(), [Target { family: None, .. }])
+        match self.targets.as_slice() {
+            [] => self.terms.only(Key::Object).len() == 1,
+            [Target { family: None, .. }] => true,
+            _ => false,
+        }
+    }
+}
+
+/// The fields of an event that terms are compared with. Clusters are chosen before events are read.
+fn fields(event: &Event) -> Fields<'_> {
+    Fields {
+        cluster: event.cluster(),
+        namespace: event.namespace(),
+        kind: event.object_kind(),
+        object: event.object_name(),
+        reason: event.reason(),
+        event_type: event.event_type(),
+        source: event.component(),
+        host: event.host(),
+        message: event.message(),
     }
 }
 
@@ -155,17 +175,6 @@ fn escape(value: &str) -> String {
         escaped.push(character);
     }
     escaped
-}
-
-fn contains(event: &Event, text: &str) -> bool {
-    [
-        event.message(),
-        event.reason(),
-        &event.object(),
-        event.component(),
-    ]
-    .iter()
-    .any(|field| field.to_lowercase().contains(text))
 }
 
 #[cfg(test)]
@@ -195,19 +204,14 @@ mod tests {
 
     #[test]
     fn what_is_wanted() {
-        let words = |words: &[&str]| {
-            words
-                .iter()
-                .map(|&word| word.to_owned())
-                .collect::<Vec<_>>()
-        };
+        let terms = |text: &str| text.parse().unwrap();
         let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
         let all = Filter::default;
         for (filter, expected, selector) in [
             (all(), true, ""),
             (
                 Filter {
-                    types: words(&["Warning"]),
+                    terms: terms("type:warning"),
                     ..all()
                 },
                 true,
@@ -215,7 +219,7 @@ mod tests {
             ),
             (
                 Filter {
-                    types: words(&["Normal"]),
+                    terms: terms("type:Normal"),
                     ..all()
                 },
                 false,
@@ -223,7 +227,7 @@ mod tests {
             ),
             (
                 Filter {
-                    types: words(&["Normal", "Warning"]),
+                    terms: terms("type:Normal type:Warning"),
                     ..all()
                 },
                 true,
@@ -231,7 +235,7 @@ mod tests {
             ),
             (
                 Filter {
-                    reasons: words(&["A=B,c\\d"]),
+                    terms: terms("reason:A=B,c\\d"),
                     ..all()
                 },
                 false,
@@ -239,11 +243,11 @@ mod tests {
             ),
             (
                 Filter {
-                    sources: words(&["kubelet"]),
+                    terms: terms("source:kubelet -reason:Pulled -reason:Failed*"),
                     ..all()
                 },
                 true,
-                "source=kubelet",
+                "reason!=Pulled,source=kubelet",
             ),
             (
                 Filter {
@@ -279,7 +283,7 @@ mod tests {
             ),
             (
                 Filter {
-                    texts: words(&["back-off", "pod/web"]),
+                    terms: terms("back-off pod/web"),
                     ..all()
                 },
                 true,
@@ -287,11 +291,27 @@ mod tests {
             ),
             (
                 Filter {
-                    texts: words(&["back-off", "pod/api"]),
+                    terms: terms("back-off pod/api"),
                     ..all()
                 },
                 false,
                 "",
+            ),
+            (
+                Filter {
+                    terms: terms("object:pod/web namespace:shop"),
+                    ..all()
+                },
+                true,
+                "",
+            ),
+            (
+                Filter {
+                    terms: terms("name:web -name:api"),
+                    ..all()
+                },
+                true,
+                "involvedObject.name=web",
             ),
             (
                 Filter {
@@ -327,7 +347,7 @@ mod tests {
             ),
             (
                 Filter {
-                    types: words(&["Warning"]),
+                    terms: terms("type:warning"),
                     selectors: Selectors {
                         fields: "involvedObject.uid=1,reportingComponent!=a\\,b".to_owned(),
                         labels: "app=web".to_owned(),

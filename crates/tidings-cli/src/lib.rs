@@ -9,7 +9,6 @@ pub mod filter;
 pub mod format;
 pub mod jsonpath;
 pub mod kinds;
-pub mod noise;
 pub mod printer;
 pub mod sort_key;
 pub mod table;

@@ -29,23 +29,45 @@ async fn the_timeline_is_in_the_order_of_what_was_seen_last() {
             &["-A", "--type", "Normal,Warning", "--limit=1"],
             "FailedMount",
         ),
-        (&["-A", "--reason", "Pulled,BackOff"], "Pulled BackOff"),
-        (&["-A", "--reason", "Pulled"], "Pulled"),
         (
-            &["-A", "--source", "kubelet", "--reason", "Pulled"],
+            &["-A", "--filter", "reason:Pulled reason:Back*"],
+            "Pulled BackOff",
+        ),
+        (&["--filter", "namespace:shop"], all),
+        (&["--filter", "namespace:s* -node:node-2"], all),
+        (&["--filter", "namespace:b*"], ""),
+        (&["-A", "--filter", "reason:Pulled"], "Pulled"),
+        (
+            &[
+                "-A",
+                "--filter",
+                "-reason:Scaling* -reason:SuccessfulCreate -BackOff",
+            ],
+            "Pulled FailedMount",
+        ),
+        (
+            &["-A", "--filter=source:kubelet", "--filter=reason:Pulled"],
             "Pulled",
         ),
-        (&["-A", "--source", "scheduler"], ""),
+        (&["-A", "--filter", "source:scheduler"], ""),
         (&["-A", "--since", "22m"], "BackOff FailedMount"),
         (
             &["-A", "--until", "40m"],
             "ScalingReplicaSet SuccessfulCreate",
         ),
         (
-            &["-A", "--since", "1h", "--until", "40m", "-g", "successful"],
+            &[
+                "-A",
+                "--since",
+                "1h",
+                "--until",
+                "40m",
+                "--filter",
+                "successful",
+            ],
             "SuccessfulCreate",
         ),
-        (&["-A", "--grep", "WEB-API"], "FailedMount"),
+        (&["-A", "--filter", "WEB-API"], "FailedMount"),
         (&["-n", "shop", "--for", "deploy/web"], "ScalingReplicaSet"),
         (
             &["-n", "shop", "--for", "Deployment.apps/web"],
@@ -89,7 +111,7 @@ async fn every_form() {
         ]
         .map(|line| line.replacen("LAST SEEN      ", "LAST SEEN        ", 1))
     );
-    let wide = cluster.lines(&["events", "-A", "--reason=BackOff", "-o", "wide"]);
+    let wide = cluster.lines(&["events", "-A", "--filter=reason:BackOff", "-o", "wide"]);
     let words: Vec<&str> = wide[1]
         .split("   ")
         .map(str::trim)
@@ -184,12 +206,12 @@ async fn the_noise_is_counted_by_occurrences() {
     );
     assert_eq!(lines[1], "");
     assert!(
-        lines[2].starts_with("COUNT   PER MINUTE   LAST SEEN   OVER TIME"),
+        lines[2].starts_with("COUNT   FIRST SEEN   LAST SEEN   STILL GOING   OVER TIME"),
         "{}",
         lines[2]
     );
     assert!(
-        lines[3].starts_with("7       0.1          20m"),
+        lines[3].starts_with("7       25m          20m         "),
         "{}",
         lines[3]
     );
@@ -199,6 +221,27 @@ async fn the_noise_is_counted_by_occurrences() {
         lines[3]
     );
     assert_eq!(lines.last().unwrap(), "… and 3 more");
+    let compared = ["top", "-n=shop", "--by=reason", "--against", "--window=30m"];
+    let compared = cluster.lines(&compared);
+    assert!(
+        compared[0].ends_with("; 2 in the range before"),
+        "{compared:?}"
+    );
+    let rows = compared.iter().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_row = matches!(words.get(2), Some(&("new" | "gone")));
+        is_row.then(|| format!("{} {}", words[2], words.last().unwrap()))
+    });
+    let rows: Vec<String> = rows.collect();
+    assert_eq!(
+        rows[..2],
+        ["new BackOff", "new FailedMount"],
+        "{compared:?}"
+    );
+    assert!(
+        rows.len() == 5 && rows[3].starts_with("gone ") && rows[4].starts_with("gone "),
+        "{compared:?}"
+    );
     let all = cluster.lines(&["top", "-n", "shop", "--by", "reason", "--rows", "0"]);
     assert_eq!(all.len(), 3 + 5, "{all:?}");
     let objects = cluster.lines(&[

@@ -286,7 +286,7 @@ async fn every_verb_on_a_cluster_that_is_not_ours() {
         cluster.lines(&[
             "events",
             "-n=shop",
-            "--reason=Killing",
+            "--filter=reason:Killing",
             "-o=jsonpath={.items[0].involvedObject.uid}"
         ]),
         [uid]

@@ -124,8 +124,8 @@ async fn a_narrow_terminal_shows_what_tells_rows_apart() {
                 "-n",
                 "shop",
                 "--color=never",
-                "--grep",
-                "not found",
+                "--filter",
+                "\"not found\"",
             ],
             &["top", "-A", "--color=never", "--window=30d", "--by=object"],
         ] {
@@ -141,14 +141,14 @@ async fn a_narrow_terminal_shows_what_tells_rows_apart() {
             for part in ["x7k2p", "q2w4e"] {
                 assert!(text.contains(part), "{columns}: no {part} in\n{text}");
             }
-            // Each row shows another second.
+            // Each row shows another second; those of top show the first and the last one.
             let times: std::collections::BTreeSet<_> = text
                 .split_whitespace()
                 .filter(|word| is_time(word))
                 .collect();
-            let expected = if arguments[0] == "top" { 2 } else { 6 };
+            let expected = if arguments[0] == "top" { 4 } else { 6 };
             assert_eq!(times.len(), expected, "{columns}:\n{text}");
-            if arguments.contains(&"--grep") {
+            if arguments.contains(&"--filter") {
                 assert_eq!(text.matches("not found").count(), 6, "{columns}:\n{text}");
             }
             let says_so = lines.last().unwrap().starts_with("… cut: ");
@@ -188,9 +188,9 @@ fn the_line_that_was_looked_for_is_the_line_that_is_shown() {
     let file = file.to_str().unwrap();
     for (wanted, line) in [
         (&[] as &[&str], "Error: exit 1..."),
-        (&["--grep", "real CAUSE"], "...stderr: the real cause"),
-        (&["-g", "stdout"], "...stdout: foo..."),
-        (&["-g", "helmrelease/r1"], "Error: exit 1..."),
+        (&["--filter", "\"real CAUSE\""], "...stderr: the real cause"),
+        (&["--filter", "stdout"], "...stdout: foo..."),
+        (&["--filter", "helmrelease/r1"], "Error: exit 1..."),
     ] {
         let output = tidings(&[&["events", "--file", file], wanted].concat())
             .output()

@@ -137,7 +137,11 @@ async fn a_watch_ends_when_enough_was_shown() {
         assert_eq!(lines, expected, "{count}");
     }
 
-    let arguments = ["--for=pod/web", "--reason=Killing", "--until-count=3"];
+    let arguments = [
+        "--for=pod/web",
+        "--filter=reason:Killing",
+        "--until-count=3",
+    ];
     let mut watching = Watching::start(&cluster, &arguments);
     assert_eq!(watching.next(), "event/a");
     assert_eq!(watching.next(), "event/b");

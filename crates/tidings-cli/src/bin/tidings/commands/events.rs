@@ -104,16 +104,16 @@ const EXAMPLES: &str = "Examples:
   tidings events -A --types=Warning --limit 20 -w
 
   # In a script: waits until a pod is stopped, five minutes at most
-  tidings events --for pod/web-0 --reason Killing -w --until-count 1 --timeout 5m
+  tidings events --for pod/web-0 --filter reason:Killing -w --until-count 1 --timeout 5m
 
   # A deployment, its replica sets and pods, in the last two hours
   tidings events --for deploy/web --tree --since 2h
 
   # Pods that were not scheduled on 4 March
-  tidings events -A --reason FailedScheduling --since 2026-03-04 --until 2026-03-05
+  tidings events -A --filter reason:FailedScheduling --since 2026-03-04 --until 2026-03-05
 
-  # Warnings that mention a volume, as JSON Lines
-  tidings events -A --types=Warning --grep volume -o jsonl
+  # Failures of a node that mention a volume, but not those of probes, as JSON Lines
+  tidings events -A --filter 'reason:Failed* node:worker-1 volume -probe' -o jsonl
 
   # The warnings of a month, from every cluster of an archive
   tidings events -A --cluster all --since 30d --types Warning --kubeconfig ./archive/kubeconfig

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Error};
 
 /// Flags of kubectl that are not accepted, and what to use instead.
-const FLAGS: [(&str, &str); 14] = [
+const FLAGS: [(&str, &str); 18] = [
     (
         "--allow-missing-template-keys",
         "a field that is not there prints as nothing; leave it out",
@@ -18,6 +18,14 @@ const FLAGS: [(&str, &str); 14] = [
     ("--filename", "--file reads captures"),
     ("-f", "--file reads captures"),
     ("--follow", "-w continues with new events"),
+    (
+        "--grep",
+        "--filter TEXT finds a text, in quotes if it has blank space",
+    ),
+    (
+        "-g",
+        "--filter TEXT finds a text, in quotes if it has blank space",
+    ),
     (
         "--ignore-not-found",
         "that nothing is found is no error; leave it out",
@@ -42,7 +50,9 @@ const FLAGS: [(&str, &str); 14] = [
         "--show-managed-fields",
         "-o json prints every field; leave it out",
     ),
+    ("--reason", "--filter reason:BackOff finds a reason"),
     ("--since-time", "--since takes a time, too"),
+    ("--source", "--filter source:kubelet finds a source"),
     ("--tail", "--limit shows the last events only"),
     ("--template", "-o jsonpath={…} takes a template"),
 ];
@@ -174,6 +184,8 @@ mod tests {
             ("tidings events --chunk-size=500", "in pages of 500"),
             ("tidings events --output-watch-events -w", "-o jsonl"),
             ("tidings describe pod/a --tail 3", "--limit"),
+            ("tidings events --reason=A", "--filter reason:"),
+            ("tidings top -g oom", "--filter TEXT"),
         ] {
             let error = parsed(words).unwrap_err();
             assert_eq!(error.exit_code(), 2);

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use tidings_cli::filter::{Filter, Selectors};
 use tidings_cli::kinds::Named;
 use tidings_cli::times;
+use tidings_core::filter::{Filter as Terms, InvalidFilter, Key, Pattern, Term};
 
-use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
+use super::cluster::{self, ClusterFlags, CommandError, NamespaceFlags};
 use super::objects;
 use super::reader::{EVENTS_MAX, Group, Reader};
 use crate::clock;
@@ -24,12 +25,11 @@ pub(crate) struct SelectionFlags {
     /// Events of these types: Normal, Warning
     #[arg(long, visible_alias = "type", value_name = "TYPE,…", value_delimiter = ',', value_parser = event_type)]
     types: Vec<String>,
-    /// Events for these reasons, such as BackOff,FailedScheduling
-    #[arg(long, value_name = "REASON,…", value_delimiter = ',')]
-    reason: Vec<String>,
-    /// Events reported by these components, such as kubelet
-    #[arg(long, value_name = "COMPONENT,…", value_delimiter = ',')]
-    source: Vec<String>,
+    /// Events that match a filter, such as 'reason:Failed* -reason:FailedMount node:worker-1 OOM';
+    /// may be repeated. A word is looked for in message, reason, source and object, in any case
+    // A term may begin with a hyphen.
+    #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
+    filter: Vec<Terms>,
     /// Events last seen at or after this time: 90m, 2h30m or 3d ago, or 2026-03-04T05:06:00Z
     // Hyphenated values are refused with a message that lists the accepted forms.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
@@ -37,9 +37,6 @@ pub(crate) struct SelectionFlags {
     /// Events first seen at or before this time
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     until: Option<String>,
-    /// Events with this text in message, reason, source or object, ignoring case; may be repeated
-    #[arg(long, short = 'g', value_name = "TEXT")]
-    grep: Vec<String>,
     /// Events with these labels, in kubectl's notation: app=web,tier!=front
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<String>,
@@ -76,13 +73,10 @@ impl SelectionFlags {
                 .map_err(|why| CommandError::Usage(format!("understand --{flag}: {why}")))
         };
         Ok(Filter {
-            types: self.types.clone(),
-            reasons: self.reason.clone(),
-            sources: self.source.clone(),
+            terms: self.terms()?,
             targets: Vec::new(),
             since: moment("since", &self.since)?,
             until: moment("until", &self.until)?,
-            texts: self.texts(),
             selectors: Selectors {
                 fields: self.field_selector.clone().unwrap_or_default(),
                 labels: self.selector.clone().unwrap_or_default(),
@@ -90,9 +84,32 @@ impl SelectionFlags {
         })
     }
 
+    /// The terms of all filters, and those of the types.
+    fn terms(&self) -> Result<Terms, CommandError> {
+        let joined = || -> Result<Terms, InvalidFilter> {
+            let mut all = Terms::default();
+            for event_type in &self.types {
+                all.add(Term::new(Key::Type, false, Pattern::of(event_type))?)?;
+            }
+            self.filter
+                .iter()
+                .try_for_each(|terms| all.extend(terms.clone()))?;
+            Ok(all)
+        };
+        let terms =
+            joined().map_err(|why| CommandError::Usage(format!("understand --filter: {why}")))?;
+        if terms.has(Key::Cluster) {
+            return Err(CommandError::Usage(
+                "understand --filter: --cluster chooses the cluster of an archive".to_owned(),
+            ));
+        }
+        Ok(terms)
+    }
+
     /// The texts that events must contain, in lower case.
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.grep.iter().map(|text| text.to_lowercase()).collect()
+        let texts = self.filter.iter().flat_map(Terms::texts);
+        texts.map(str::to_owned).collect()
     }
 
     /// Makes a reader of the selected events, and prints notes about the selection.
@@ -113,6 +130,11 @@ impl SelectionFlags {
             Some(namespace) => namespace.to_owned(),
             // Events about cluster-scoped objects may be in any namespace.
             None if kinds.any(|kind| !kind.namespaced) => String::new(),
+            None if filter.terms.has(Key::Namespace) => match *filter.terms.only(Key::Namespace) {
+                // It becomes a path segment.
+                [one] => cluster::namespace(one.to_owned()).unwrap_or_default(),
+                _ => String::new(),
+            },
             None => server.context_namespace()?,
         };
         let tree = self.tree.then_some(namespace.as_str());
@@ -171,19 +193,14 @@ impl SelectionFlags {
         };
         words.extend(self.objects.iter().map(|named| format!("--for={named}")));
         words.extend(self.tree.then(|| "--tree".to_owned()));
-        for (flag, values) in [
-            ("types", &self.types),
-            ("reason", &self.reason),
-            ("source", &self.source),
-        ] {
-            if !values.is_empty() {
-                words.push(format!("--{flag}={}", values.join(",")));
-            }
+        if !self.types.is_empty() {
+            words.push(format!("--types={}", self.types.join(",")));
         }
+        let filters = self.filter.iter().map(Terms::to_string);
+        words.extend(filters.map(|filter| format!("--filter={filter:?}")));
         for (flag, when) in [("since", &self.since), ("until", &self.until)] {
             words.extend(when.iter().map(|when| format!("--{flag}={when}")));
         }
-        words.extend(self.grep.iter().map(|text| format!("--grep={text:?}")));
         for (flag, selector) in [
             ("selector", &self.selector),
             ("field-selector", &self.field_selector),

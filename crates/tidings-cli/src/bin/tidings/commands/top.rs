@@ -1,15 +1,18 @@
 //! `tidings top`: shows which objects and reasons have the most events.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tidings_cli::event::Event;
-use tidings_cli::noise::{Noise, Span};
 use tidings_cli::table::{Cell, Column, Look, Screen, Table};
 use tidings_cli::time_form::TimeForm;
 use tidings_cli::times;
+use tidings_core::occurrences::Occurrences;
+use tidings_core::top::{Axis, Counted as CountedEvent, Row, Table as Counts};
 use tidings_history::{Counted, timestamp};
 
 use super::archived;
@@ -24,7 +27,12 @@ use super::timestamps::TimestampsFlag;
 use crate::clock;
 
 /// Bars in a chart.
-const PARTS: usize = 24;
+const PARTS: usize = 16;
+/// The bars, from lowest to highest.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The length of the hours in which an archive counts, in milliseconds.
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
 /// Default length of the counted span.
 const WINDOW: Duration = Duration::from_secs(3600);
 /// Spans longer than this are answered from an archive's counts by hour.
@@ -36,7 +44,9 @@ const OBJECTS_MAX: usize = 5000;
 ///
 /// Counts occurrences, not events: an event seen a thousand times counts a thousand. An event does
 /// not record when each occurrence was, so they are assumed to be evenly spread between the first
-/// and the last. Events are read page by page; memory grows only with the number of names counted.
+/// and the last; a count that rests on this has a ≈. Something is still going if it was last seen
+/// within three times its usual interval of the end. Events are read page by page; memory grows
+/// only with the number of names and objects counted.
 ///
 /// An archive answers for more than a day from its counts by hour and reason, in which each event
 /// counts once, in the hour it was last seen. Objects are then counted in the 5,000 events of each
@@ -46,6 +56,7 @@ const OBJECTS_MAX: usize = 5000;
 #[command(after_help = format!("Examples:
   tidings top -A
   tidings top -A --types=Warning --window 6h --by reason,source
+  tidings top -A --against --window 30m              # what is new
   tidings top --file must-gather.tar.gz
   tidings top -A --cluster all --since 30d --kubeconfig ./archive/kubeconfig
 
@@ -55,6 +66,9 @@ pub(crate) struct Args {
     /// the first event]
     #[arg(long, value_name = "DURATION", value_parser = times::positive_duration, conflicts_with = "since")]
     window: Option<Duration>,
+    /// Compare with the range of the same length before: what is new comes first, then what is gone
+    #[arg(long)]
+    against: bool,
     /// What to count by, with one table each
     #[arg(
         long,
@@ -91,6 +105,7 @@ enum By {
     /// default, …
     Namespace,
     /// worker-1, …
+    #[value(alias = "node")]
     Host,
 }
 
@@ -130,14 +145,78 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     finish(show(args).await)
 }
 
+/// The range of time that is counted.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: Timestamp,
+    to: Timestamp,
+    is_until_now: bool,
+}
+
+impl Span {
+    fn axis(self) -> Axis {
+        Axis {
+            from: self.from.as_millisecond(),
+            // What happened at the end counts.
+            to: self.to.as_millisecond().saturating_add(1),
+            parts: PARTS,
+            is_until_now: self.is_until_now,
+        }
+    }
+
+    /// The range of the same length before.
+    fn before(self) -> Self {
+        let (from, _) = self.axis().before();
+        Self {
+            from: Timestamp::from_millisecond(from).unwrap_or(Timestamp::MIN),
+            to: self.from,
+            is_until_now: false,
+        }
+    }
+}
+
+/// A name, and the uid that distinguishes objects of one name.
+type Key = (String, String);
+
 /// The counts, and the span they cover.
 struct Top {
     span: Span,
-    noises: Vec<(By, Noise)>,
+    is_compared: bool,
+    tables: Vec<(By, Counts<Key>)>,
+    /// The number of events.
+    events: u64,
+    /// The last seen of all events that were read.
+    oldest: Option<Timestamp>,
     /// Notes about what the counts contain.
     notes: Vec<String>,
     /// The unit of an archive's counts, if they were used.
     counted: Counted,
+}
+
+impl Top {
+    fn new(span: Span, by: &[By], is_compared: bool) -> Self {
+        let tables = by
+            .iter()
+            .map(|by| (*by, Counts::new(span.axis(), is_compared)));
+        Self {
+            span,
+            is_compared,
+            tables: tables.collect(),
+            events: 0,
+            oldest: None,
+            notes: Vec::new(),
+            counted: Counted::default(),
+        }
+    }
+
+    /// The beginning of what is counted.
+    fn since(&self) -> Timestamp {
+        if self.is_compared {
+            self.span.before().from
+        } else {
+            self.span.from
+        }
+    }
 }
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
@@ -151,14 +230,10 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     } else {
         span(args.window, (since, until), now)?
     };
-    let mut top = Top {
-        span,
-        noises: args.by.iter().map(|by| (*by, Noise::new(span))).collect(),
-        notes: Vec::new(),
-        counted: Counted::default(),
-    };
+    let mut top = Top::new(span, &args.by, args.against);
     for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
-        let reader = args.selection.reader(&flags, &args.namespaces).await?;
+        let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
+        reader.filter.since = reader.filter.since.map(|since| since.min(top.since()));
         let is_counted = args.selection.is_of_times_alone()
             && reader.namespace.is_empty()
             && span.to.duration_since(span.from).unsigned_abs() > READ_MAX
@@ -176,22 +251,44 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     } else {
         args.rows
     };
-    if let Some((_, noise)) = top.noises.first() {
-        summary(noise, top.counted, (span, now), &mut out)?;
-    }
+    top.summary(now, &mut out)?;
+    top.note_what_is_forgotten();
     for note in &top.notes {
         writeln!(out, "{}", one_line(note))?;
     }
-    for (by, noise) in &top.noises {
-        let time_form = args.timestamps.form();
-        table(*by, noise, rows, (span, now), (time_form, screen), &mut out)?;
+    let time_form = args.timestamps.form();
+    let is_empty = top.events == 0;
+    for (by, counts) in top.tables {
+        let what = (by, named_apart(counts).rows());
+        table(
+            what,
+            rows,
+            (span, args.against, now),
+            (time_form.clone(), screen),
+            &mut out,
+        )?;
     }
     out.flush()?;
-    let mut noises = top.noises.iter();
-    if noises.all(|(_, noise)| noise.events == 0) {
+    if is_empty {
         tell("no event was seen in this time: --since, --until and --window choose another");
     }
     Ok(DONE)
+}
+
+/// Objects of one name are shown with the beginning of their uid.
+fn named_apart(counts: Counts<Key>) -> Counts<String> {
+    let mut uids: HashMap<String, usize> = HashMap::new();
+    for (name, uid) in counts.keys() {
+        let number = uids.entry(name.clone()).or_default();
+        *number += usize::from(!uid.is_empty());
+    }
+    counts.renamed(|(name, uid)| match uids.get(&name) {
+        Some(2..) if !uid.is_empty() => {
+            let begin = uid.get(..8).unwrap_or(&uid);
+            format!("{name} (uid {begin}…)")
+        }
+        _ => name,
+    })
 }
 
 /// The span to count: of a given length or from a given time, up to a given time or now.
@@ -213,7 +310,6 @@ fn span(
         from,
         to,
         is_until_now: until.is_none_or(|until| until >= now),
-        parts: PARTS,
     })
 }
 
@@ -238,7 +334,6 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
         from: from.unwrap_or(to),
         to,
         is_until_now: false,
-        parts: PARTS,
     })
 }
 
@@ -262,13 +357,48 @@ impl Top {
         namespaces: bool,
         is_wanted: impl Fn(By) -> bool,
     ) {
-        for (by, noise) in self.noises.iter_mut().filter(|(by, _)| is_wanted(*by)) {
-            let name = by.name(event, namespaces);
+        let Some(last) = event.last_seen() else {
+            return;
+        };
+        self.oldest = Some(self.oldest.map_or(last, |oldest| oldest.min(last)));
+        let first = event.first_seen().unwrap_or(last).min(last);
+        let counted = CountedEvent {
+            occurrences: Occurrences {
+                first: first.as_millisecond(),
+                last: last.as_millisecond(),
+                count: event.count(),
+            },
+            is_warning: event.is_warning(),
+            object: (
+                cluster,
+                event.object_namespace(),
+                event.object(),
+                event.told_apart_by(),
+            ),
+        };
+        for (by, counts) in self.tables.iter_mut().filter(|(by, _)| is_wanted(*by)) {
+            let name = named(*by, cluster, by.name(event, namespaces));
             let uid = match by {
                 By::Object => event.told_apart_by(),
                 _ => "",
             };
-            noise.add(event, &named(*by, cluster, name), uid);
+            counts.add((name, uid.to_owned()), &counted);
+        }
+        if let Some((_, counts)) = self.tables.first() {
+            self.events = counts.total.events;
+        }
+    }
+
+    /// Says if there are no events from so long ago as are compared.
+    fn note_what_is_forgotten(&mut self) {
+        let since = self.since();
+        if let Some(oldest) = self
+            .oldest
+            .filter(|oldest| self.is_compared && *oldest > since)
+        {
+            self.notes.push(format!(
+                "no event older than {oldest:.0} is there: what is new may only have been forgotten before"
+            ));
         }
     }
 
@@ -279,11 +409,17 @@ impl Top {
         cluster: Option<&str>,
         reader: &Reader,
     ) -> Result<bool, CommandError> {
-        let span = self.span;
-        let noises = &mut self.noises;
-        let counted = archived::counts(&reader.server, (span.from, span.to), |count| {
-            for (_, noise) in noises.iter_mut().filter(|(by, _)| *by == By::Reason) {
-                noise.count(&count.reason, timestamp(count.hour), count.events);
+        let (span, since) = (self.span, self.since());
+        let tables = &mut self.tables;
+        let counted = archived::counts(&reader.server, (since, span.to), |count| {
+            for (_, counts) in tables.iter_mut().filter(|(by, _)| *by == By::Reason) {
+                let hour = timestamp(count.hour).as_millisecond();
+                counts.count(
+                    (count.reason.clone(), String::new()),
+                    hour,
+                    count.events,
+                    false,
+                );
             }
         });
         let Some(counted) = counted.await? else {
@@ -297,11 +433,11 @@ impl Top {
         let of = cluster.map(|name| format!("{name}: ")).unwrap_or_default();
         let note = format!("{of}reasons are counted by hour, {each}");
         self.notes.push(note);
-        if self.noises.iter().all(|(by, _)| *by != By::Object) {
+        if self.tables.iter().all(|(by, _)| *by != By::Object) {
             return Ok(true);
         }
         let mut reader = reader.clone();
-        reader.filter.since = Some(span.from);
+        reader.filter.since = Some(since);
         // An event that was seen again later counts in that later hour.
         reader.seen_before = reader.filter.until.is_some().then_some(span.to);
         reader.filter.until = Some(span.to);
@@ -328,67 +464,143 @@ fn named(by: By, cluster: Option<&str>, name: String) -> String {
     }
 }
 
-fn summary(
-    noise: &Noise,
-    counted: Counted,
-    (span, now): (Span, Timestamp),
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let (total, events) = (&noise.total, noise.events);
-    let when = if span.to == now {
-        let window = span.to.duration_since(span.from).as_millis();
-        format!("last {}", tidings_server::human_duration(window))
-    } else {
-        format!("{:.0} to {:.0}", span.from, span.to)
-    };
-    let per_minute = total.per_minute(span);
-    if noise.is_read {
-        writeln!(
-            out,
-            "{when}: {:.0} occurrences of {events} events, {:.0} of them warnings, {per_minute:.1} a minute",
-            total.occurrences, total.warnings,
-        )
-    } else {
-        let what = match counted {
-            Counted::Events => "events",
-            Counted::Versions => "versions of events",
+impl Top {
+    fn summary(&self, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        let Some((_, counts)) = self.tables.first() else {
+            return Ok(());
         };
-        writeln!(out, "{when}: {events} {what}, {per_minute:.1} a minute")
+        let (total, span) = (&counts.total, self.span);
+        let length = span.to.duration_since(span.from);
+        let when = if span.to == now {
+            format!(
+                "last {}",
+                tidings_server::human_duration(length.as_millis())
+            )
+        } else {
+            format!("{:.0} to {:.0}", span.from, span.to)
+        };
+        let minutes = length.as_secs_f64() / 60.;
+        let per_minute = if minutes > 0. {
+            total.occurrences as f64 / minutes
+        } else {
+            0.
+        };
+        let (occurrences, events) = (total.occurrences, total.events);
+        if total.is_by_hour {
+            let what = match self.counted {
+                Counted::Events => "events",
+                Counted::Versions => "versions of events",
+            };
+            write!(out, "{when}: {events} {what}, {per_minute:.1} a minute")?;
+        } else {
+            write!(
+                out,
+                "{when}: {occurrences} occurrences of {events} events, {} of them warnings, {per_minute:.1} a minute",
+                total.warnings,
+            )?;
+        }
+        if self.is_compared {
+            write!(out, "; {} in the range before", total.before)?;
+        }
+        writeln!(out)
+    }
+}
+
+/// The bars of a row, the highest for the busiest part.
+fn chart(parts: &[u64]) -> String {
+    let most = parts.iter().copied().max().unwrap_or(0).max(1);
+    let bar = |part: &u64| {
+        let level = (*part as f64 / most as f64 * (BARS.len() - 1) as f64).round() as usize;
+        match part {
+            0 => ' ',
+            _ => BARS.get(level).copied().unwrap_or('█'),
+        }
+    };
+    parts.iter().map(bar).collect()
+}
+
+/// When a row was seen. What is known only to the hour was seen at most so long ago.
+fn seen(at: Option<i64>, is_by_hour: bool, time_form: &TimeForm, now: Timestamp) -> String {
+    let moment = |at: i64| Timestamp::from_millisecond(at).ok();
+    let Some(at) = at.filter(|_| is_by_hour) else {
+        return time_form.text(at.and_then(moment), now);
+    };
+    let hour = at.saturating_sub(at.rem_euclid(HOUR));
+    match time_form {
+        TimeForm::Age => {
+            let age = now.as_millisecond().saturating_sub(hour).max(1);
+            match (
+                age.saturating_add(HOUR - 1) / HOUR,
+                age.saturating_add(DAY - 1) / DAY,
+            ) {
+                (hours @ ..48, _) => format!("<{hours}h"),
+                (_, days) => format!("<{days}d"),
+            }
+        }
+        TimeForm::Time(_) => format!("≈{}", time_form.text(moment(hour), now)),
+    }
+}
+
+fn change(row: &Row) -> String {
+    match row.occurrences.cmp(&row.before) {
+        _ if row.is_new() => "new".to_owned(),
+        _ if row.is_gone() => "gone".to_owned(),
+        Ordering::Equal => "=".to_owned(),
+        Ordering::Greater => format!("+{}", row.occurrences - row.before),
+        Ordering::Less => format!("-{}", row.before - row.occurrences),
     }
 }
 
 fn table(
-    by: By,
-    noise: &Noise,
+    (by, groups): (By, Vec<(String, Row)>),
     rows: usize,
-    (span, now): (Span, Timestamp),
+    (span, is_compared, now): (Span, bool, Timestamp),
     (time_form, screen): (Option<TimeForm>, Screen),
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let columns = vec![
-        Column::new("COUNT"),
-        Column::new("PER MINUTE"),
+    let mut columns = vec![Column::new("COUNT")];
+    if is_compared {
+        columns.extend([Column::new("BEFORE"), Column::new("CHANGE")]);
+    }
+    columns.extend([
+        Column::new("FIRST SEEN"),
         Column::new("LAST SEEN"),
+        Column::new("STILL GOING"),
         Column::new("OVER TIME"),
         Column::of_names(by.heading()),
-    ];
-    let groups = noise.groups();
+    ]);
     let shown = groups.get(..rows).unwrap_or(&groups);
-    let last_seen = shown.iter().map(|group| group.last_seen);
-    let time_form = time_form.unwrap_or_else(|| TimeForm::of(last_seen, now));
-    let cells = shown.iter().map(|group| {
-        let look = if group.warnings > group.occurrences / 2. {
+    let time_form = time_form.unwrap_or_else(|| {
+        let times = |row: &Row| [row.first, row.last];
+        let exact = shown.iter().filter(|(_, row)| !row.is_by_hour);
+        let times = exact.flat_map(|(_, row)| times(row));
+        let times = times.map(|at| at.and_then(|at| Timestamp::from_millisecond(at).ok()));
+        TimeForm::of(times, now)
+    });
+    let cells = shown.iter().map(|(name, row)| {
+        let look = if row.warnings > row.occurrences / 2 {
             Look::Warning
         } else {
             Look::Plain
         };
-        vec![
-            Cell::new(&format!("{:.0}", group.occurrences)),
-            Cell::new(&format!("{:.1}", group.per_minute(span))),
-            Cell::new(&time_form.text(group.last_seen, now)).look(Look::Dim),
-            Cell::new(&group.chart()).look(look),
-            Cell::new(&group.name).look(look),
-        ]
+        let about = if row.is_estimated { "≈" } else { "" };
+        let mut cells = vec![Cell::new(&format!("{about}{}", row.occurrences))];
+        if is_compared {
+            cells.extend([Cell::new(&row.before.to_string()), Cell::new(&change(row))]);
+        }
+        let going = if row.is_going_on(&span.axis()) {
+            "yes"
+        } else {
+            ""
+        };
+        cells.extend([
+            Cell::new(&seen(row.first, row.is_by_hour, &time_form, now)).look(Look::Dim),
+            Cell::new(&seen(row.last, row.is_by_hour, &time_form, now)).look(Look::Dim),
+            Cell::new(going).look(look),
+            Cell::new(&chart(&row.parts)).look(look),
+            Cell::new(name).look(look),
+        ]);
+        cells
     });
     writeln!(out)?;
     let mut table = Table::new(columns, screen);
@@ -405,10 +617,10 @@ fn table(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
+    use jiff::tz::TimeZone;
     use kube::Client;
     use kube::client::Body;
     use serde_json::{Value, json};
@@ -443,6 +655,26 @@ mod tests {
         }
         let later = now.checked_add(hours(1)).unwrap();
         assert_eq!(span(None, (None, Some(later)), now).unwrap().to, now);
+    }
+
+    #[test]
+    fn what_is_known_to_the_hour_is_said_so() {
+        let now = at("2026-03-04T12:40:00Z");
+        for (seen_at, form, is_by_hour, expected) in [
+            ("2026-03-04T12:39:59Z", TimeForm::Age, true, "<1h"),
+            ("2026-03-04T11:59:59Z", TimeForm::Age, true, "<2h"),
+            ("2026-02-04T11:59:59Z", TimeForm::Age, true, "<29d"),
+            ("2026-03-04T12:39:59Z", TimeForm::Age, false, "1s"),
+            (
+                "2026-03-04T11:59:59Z",
+                TimeForm::Time(TimeZone::UTC),
+                true,
+                "≈2026-03-04T11:00:00Z",
+            ),
+        ] {
+            let seen_at = Some(at(seen_at).as_millisecond());
+            assert_eq!(seen(seen_at, is_by_hour, &form, now), expected);
+        }
     }
 
     /// A page of events. February has more of them than are read.
@@ -506,19 +738,13 @@ mod tests {
                 from: at("2026-01-01T00:00:00Z"),
                 to: at("2026-02-01T00:00:00Z"),
                 is_until_now: false,
-                parts: PARTS,
             };
-            let mut top = Top {
-                span,
-                noises: vec![(By::Reason, Noise::new(span))],
-                notes: Vec::new(),
-                counted: Counted::default(),
-            };
+            let mut top = Top::new(span, &[By::Reason], false);
             let reader = reader(Client::new(service, "default"), span.to);
             assert!(top.count(None, &reader).await.unwrap());
             assert!(top.notes[0].contains(note), "{:?}", top.notes);
             let mut out = Vec::new();
-            summary(&top.noises[0].1, top.counted, (span, span.to), &mut out).unwrap();
+            top.summary(span.to, &mut out).unwrap();
             let said = String::from_utf8(out).unwrap();
             assert!(said.contains(total), "{said}");
         }
@@ -547,17 +773,11 @@ mod tests {
             from: at("2026-01-01T00:00:00Z"),
             to: at("2026-02-01T00:00:00Z"),
             is_until_now: false,
-            parts: PARTS,
         };
         let reader = reader(Client::new(service, "default"), span.to);
-        let mut top = Top {
-            span,
-            noises: vec![(By::Object, Noise::new(span))],
-            notes: Vec::new(),
-            counted: Counted::default(),
-        };
+        let mut top = Top::new(span, &[By::Object], false);
         assert!(top.count(None, &reader).await.unwrap());
-        assert_eq!(top.noises[0].1.events, 1);
+        assert_eq!(top.tables[0].1.total.events, 1);
         // A server that supports it leaves out the later events.
         let until = Some("2026-02-01T00:00:00Z".to_owned());
         assert!(asked.lock().unwrap().iter().all(|asked| *asked == until));
