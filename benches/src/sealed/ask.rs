@@ -158,8 +158,8 @@ fn path(question: Question, extent: Extent, numbers: &mut Numbers) -> String {
             let time = |at| jiff::Timestamp::from_millisecond(at).unwrap_or_default();
             format!("{root}/counts?since={}&until={}", time(from), time(to))
         }
-        Question::Text => timeline("events", range(1), "&limit=100&text=no-such-text"),
-        Question::View => timeline("view", range(1), "&text=back-off"),
+        Question::Text => timeline("events", range(1), "&limit=100&filter=no-such-text"),
+        Question::View => timeline("view", range(1), "&filter=back-off"),
     }
 }
 

@@ -354,7 +354,7 @@ async fn pages_of_metrics_that_nobody_reads_have_a_bound() {
 /// Each request alone reads all events. Requests that get no memory in time are told to retry.
 async fn what_is_asked_at_once_holds_no_more_than_the_budget() {
     let (server, held, _) = server().await;
-    let paths = ["view", "events?limit=500", "export", "view?text=x"];
+    let paths = ["view", "events?limit=500", "export", "view?filter=x", "top"];
     let requests = (0..AT_ONCE).map(|number| {
         let path = format!("/timeline/api/{}", paths[number % paths.len()]);
         let user = USERS[number / paths.len() % USERS.len()];

@@ -248,7 +248,7 @@ async fn an_archive_on_object_storage_is_served_where_it_is() {
             &[
                 "get",
                 "--raw",
-                "/timeline/api/events?cluster=prod&from=0&text=OF%20web-7",
+                "/timeline/api/events?cluster=prod&from=0&filter=%22OF%20web-7%22",
             ],
             0,
             "web-7.1",

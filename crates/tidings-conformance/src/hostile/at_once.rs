@@ -35,7 +35,7 @@ pub(super) const AT_ONCE: &[Kind] = &[
         prepared(ns, Vec::new(), vec![timeline("view", ns); n])
     }),
     at_once("at once: searches", 128, |n, ns| {
-        let search = timeline("events", &format!("{ns}&text=m&limit=500"));
+        let search = timeline("events", &format!("{ns}&filter=m&limit=500"));
         prepared(ns, Vec::new(), vec![search; n])
     }),
     at_once("at once: exports", 32, |n, ns| {

@@ -84,10 +84,11 @@ pub(crate) fn long_body(info: &RequestInfo, len: usize) -> (Pool, usize) {
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
     match answer {
         "overview" => (Pool::Small, PAGE + SMALL),
+        "filter" => (Pool::Small, SMALL),
         "object" => (Pool::Views, 2 * PAGE),
         "export" if format == Some("perfetto") => (Pool::Views, 36 << 20),
         "events" | "export" => (Pool::Views, 16 << 20),
-        // A view, or an event with its neighbours.
+        // A view, a table of its events, or an event with its neighbours.
         _ => (Pool::Views, 24 << 20),
     }
 }

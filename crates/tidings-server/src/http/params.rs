@@ -56,10 +56,12 @@ macro_rules! parameters {
 }
 
 parameters! {
+    AGAINST = "against", String, [],
+        "With which range a table of the timeline is compared: before.";
     ALLOW_WATCH_BOOKMARKS = "allowWatchBookmarks", Boolean, [List],
         "Whether a watch gets bookmarks.";
     BY = "by", String, [],
-        "How the rates of the timeline are split: type or reason.";
+        "How the rates of the timeline are split: type or reason. Of its tables, what rows are about: reason, object, namespace, node or source.";
     CLUSTER = "cluster", String, [],
         "A cluster of the timeline; may be repeated.";
     CODE = "code", String, [],
@@ -76,6 +78,8 @@ parameters! {
         "Selects events by their fields.";
     FIELD_VALIDATION = "fieldValidation", String, [Create Update Patch],
         "How unknown and duplicate fields are treated: Ignore, Warn or Strict.";
+    FILTER = "filter", String, [],
+        "Terms that the timeline's events match, such as reason:BackOff; may be repeated.";
     FOLLOW = "follow", Boolean, [],
         "Whether to follow the log of a pod of a followed cluster.";
     FORCE = "force", Boolean, [Patch],
@@ -100,20 +104,18 @@ parameters! {
         "The name of an object or event of the timeline.";
     NAMESPACE = "namespace", String, [],
         "A namespace of the timeline; may be repeated. Of the coverage: the only one that is asked about.";
-    OBJECT = "object", String, [],
-        "The name of an object of the timeline; may be repeated.";
     ORDER = "order", String, [List],
         "With newest, the events last seen come first, in pages of up to 500.";
     ORPHAN_DEPENDENTS = "orphanDependents", Boolean, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
+    PARTS = "parts", Integer, [],
+        "In how many parts a row of the timeline's tables counts the range.";
     POSITION = "position", String, [],
         "From where on the changes of the timeline are sent.";
     PRETTY = "pretty", String, [Get List Create Update Patch Delete DeleteCollection],
         "Whether JSON is indented.";
     PROPAGATION_POLICY = "propagationPolicy", String, [Delete DeleteCollection],
         "Accepted; it has no effect on events.";
-    REASON = "reason", String, [],
-        "A reason of the timeline's events; may be repeated.";
     RESOURCE_VERSION = "resourceVersion", String, [Get List DeleteCollection],
         "The version to read, or after which to watch.";
     RESOURCE_VERSION_MATCH = "resourceVersionMatch", String, [List DeleteCollection],
@@ -126,18 +128,12 @@ parameters! {
         "How many of the timeline's objects to leave out, those that come first.";
     SORT = "sort", String, [],
         "Which of the timeline's objects come first: trouble, first, latest or name.";
-    SOURCE = "source", String, [],
-        "A source of the timeline's events, component or controller; may be repeated.";
-    TEXT = "text", String, [],
-        "A text in the messages of the timeline's events; if repeated, all of them.";
     TIMEOUT = "timeout", String, [Get List Create Update Patch Delete DeleteCollection],
         "How long the client waits for the answer, such as 8s.";
     TIMEOUT_SECONDS = "timeoutSeconds", Integer, [List DeleteCollection],
         "Duration of a watch.";
     TO = "to", Integer, [],
         "The end of the timeline, in milliseconds since 1970. Of what waits to be sealed: the entry behind the last.";
-    TYPE = "type", String, [],
-        "A type of the timeline's events; may be repeated.";
     UNTIL = "until", String, [List],
         "With order=newest: only events last seen before this time.";
     VERBOSE = "verbose", Boolean, [],

@@ -58,6 +58,11 @@ impl Query {
         self.values(parameter).next().is_some()
     }
 
+    /// Whether the query has a parameter of a name, which may be one that no request takes.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.0.iter().any(|(key, _)| key == name)
+    }
+
     /// Whether the request is a dry run, so that nothing is stored.
     pub(crate) fn asks_for_dry_run(&self) -> bool {
         self.values(params::DRY_RUN).any(|value| value == "All")

@@ -17,10 +17,11 @@ use axum::response::Response;
 use futures::future::{select_all, try_join_all};
 use http::header;
 use http::request::Parts;
+use tidings_core::filter::{Filter, Key};
 use tokio::time::timeout;
 
 use super::doors;
-use super::query::Filters;
+use super::query;
 use super::sessions::Session;
 use super::state::{Entrance, Timeline};
 use super::visible::{Caller, Visible};
@@ -177,7 +178,7 @@ async fn entered(
             "the timeline is not shown on behalf of another user",
         ));
     }
-    let filters = Filters::of(&info.query)?;
+    let filter = query::filter(&info.query)?;
     let session = if parts.headers.contains_key(header::AUTHORIZATION) {
         None
     } else {
@@ -190,7 +191,7 @@ async fn entered(
         let credentials = session.credentials.clone();
         parts.headers.insert(header::AUTHORIZATION, credentials);
     }
-    let asked = match (&session, filters.clusters.as_slice()) {
+    let asked = match (&session, filter.only(Key::Cluster).as_slice()) {
         (Some(session), _) => match &session.cluster {
             Some(cluster) => Asked::Cluster(cluster),
             None => Asked::Server,
@@ -204,17 +205,22 @@ async fn entered(
         }
         known => known?,
     };
-    let mut clusters = visible(timeline, &known, &filters).await?;
+    let mut clusters = visible(timeline, &known, &filter).await?;
     // An event's namespace is where it is, and its causes are anywhere.
     if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
-        widen(timeline, &known, &filters, &mut clusters).await?;
+        widen(timeline, &known, &filter, &mut clusters).await?;
     }
     if clusters.is_empty() {
-        return Err(nothing_seen(timeline, &known, &filters).await?);
+        return Err(nothing_seen(timeline, &known, &filter).await?);
+    }
+    let mut filter = filter.without(Key::Cluster);
+    if !filter.only(Key::Namespace).is_empty() {
+        // These are read and no others.
+        filter = filter.without(Key::Namespace);
     }
     Ok(Some(Caller {
         user: known.user,
-        filters,
+        filter,
         clusters,
         session,
     }))
@@ -225,12 +231,12 @@ async fn entered(
 async fn nothing_seen(
     timeline: &Timeline,
     known: &Known,
-    filters: &Filters,
+    filter: &Filter,
 ) -> Result<Status, Status> {
     let (root, sources) = (timeline.sources.root(), timeline.sources.all());
-    let is_there = |name: &String| sources.iter().any(|source| source.name == *name);
-    let unknown = filters.clusters.iter().find(|name| !is_there(name));
-    if let Some(name) = unknown
+    let is_there = |name: &str| sources.iter().any(|source| source.name == name);
+    let named = filter.only(Key::Cluster);
+    if let Some(name) = named.into_iter().find(|name| !is_there(name))
         && known.is_known_to(root)
         && access::may_list(root, &known.user, "").await?
     {
@@ -333,15 +339,15 @@ pub(super) async fn known(
 async fn visible(
     timeline: &Timeline,
     known: &Known,
-    filters: &Filters,
+    filter: &Filter,
 ) -> Result<Vec<Visible>, Status> {
     let mut sources = timeline.sources.all();
     sources.retain(|source| {
-        let wanted = &filters.clusters;
-        (wanted.is_empty() || wanted.contains(&source.name)) && known.is_known_to(&source.server)
+        filter.accepts(Key::Cluster, &source.name) && known.is_known_to(&source.server)
     });
     let found = sources.into_iter().map(|source| async {
-        let namespaces = namespaces(&source.server, &known.user, &filters.namespaces).await?;
+        let namespaces =
+            namespaces(&source.server, &known.user, &filter.only(Key::Namespace)).await?;
         Ok::<_, Status>(namespaces.map(|namespaces| Visible { source, namespaces }))
     });
     let found = try_join_all(found).await?;
@@ -352,14 +358,11 @@ async fn visible(
 async fn widen(
     timeline: &Timeline,
     known: &Known,
-    filters: &Filters,
+    filter: &Filter,
     clusters: &mut [Visible],
 ) -> Result<(), Status> {
-    let filters = Filters {
-        namespaces: Vec::new(),
-        ..filters.clone()
-    };
-    let all = visible(timeline, known, &filters).await?;
+    let filter = filter.clone().without(Key::Namespace);
+    let all = visible(timeline, known, &filter).await?;
     for cluster in clusters {
         let mut whole = all
             .iter()
@@ -382,10 +385,10 @@ async fn widen(
 async fn namespaces(
     server: &ApiServer,
     user: &User,
-    wanted: &[String],
+    wanted: &[&str],
 ) -> Result<Option<Option<Vec<String>>>, Status> {
     if access::may_list(server, user, "").await? {
-        let wanted = wanted.to_vec();
+        let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
         return Ok(Some(Some(wanted).filter(|wanted| !wanted.is_empty())));
     }
     let candidates = if wanted.is_empty() {
@@ -397,7 +400,7 @@ async fn namespaces(
         }
         candidates
     } else {
-        wanted.to_vec()
+        wanted.iter().map(|name| (*name).to_owned()).collect()
     };
     let asked = candidates.into_iter().map(|namespace| async {
         let may = access::may_list(server, user, &namespace).await?;

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use tidings_api::codec::stored::Brief;
+use tidings_core::filter::Filter;
 use tidings_store::{NewestRequest, Record, Store, UnixMillis};
 
-use super::query::Filters;
+use super::query::selects;
 use super::read::{Part, Queries, made_of};
 use super::visible::Visible;
 use crate::http::status::Status;
@@ -36,7 +37,7 @@ pub(super) struct Found {
 /// The merged events of several stores.
 pub(super) struct Merged {
     streams: Vec<Stream>,
-    filters: Filters,
+    filter: Filter,
     /// Events that were read, and may come after events that are not read yet.
     waiting: Vec<Found>,
     waiting_bytes: usize,
@@ -63,12 +64,12 @@ impl Merged {
     /// Merges all selected events that were last seen in a range.
     pub(super) fn of(
         clusters: &[Visible],
-        filters: &Filters,
+        filter: &Filter,
         (from, to): (i64, i64),
         limit: usize,
     ) -> Self {
         let streams = clusters.iter().enumerate().flat_map(|(cluster, visible)| {
-            let Queries { requests, of } = Queries::of(visible, filters);
+            let Queries { requests, of } = Queries::of(visible, filter);
             requests.into_iter().map(move |query| Stream {
                 cluster,
                 store: Arc::clone(&visible.source.server.store),
@@ -93,7 +94,7 @@ impl Merged {
         Self {
             streams,
             page_max,
-            filters: filters.clone(),
+            filter: filter.clone(),
             waiting: Vec::new(),
             waiting_bytes: 0,
             left: limit,
@@ -125,7 +126,7 @@ impl Merged {
             };
             let cluster = stream.cluster;
             for record in page.records {
-                let wanted = |brief: &Brief<'_>| self.filters.selects(brief).then_some(brief.last);
+                let wanted = |brief: &Brief<'_>| selects(&self.filter, brief).then_some(brief.last);
                 if let Some((record, last)) = made_of(record, wanted)? {
                     self.waiting_bytes += record.value.len();
                     self.waiting.push(Found {

@@ -1,19 +1,24 @@
-//! The parameters of a timeline request: a time range, and filters of events.
+//! The parameters of a timeline request: a time range, and a filter of events.
 
 use std::str::FromStr;
 
 use tidings_api::codec::stored::Brief;
+use tidings_core::filter::{Fields, Filter, InvalidFilter, Key, Pattern, Term};
 
 use crate::http::params::{self, Parameter};
 use crate::http::query::Query;
 use crate::http::status::Status;
 
-/// Maximum values of one filter.
-const VALUES_MAX: usize = 50;
-/// Maximum texts to search for.
-const TEXTS_MAX: usize = 4;
-/// Maximum length of a filter's value, in bytes.
+/// Maximum length of a parameter's value, in bytes.
 const VALUE_LEN_MAX: usize = 512;
+/// Parameters whose values are terms of the filter, too: they say where something is.
+const PLACES: [(Parameter, Key); 3] = [
+    (params::CLUSTER, Key::Cluster),
+    (params::NAMESPACE, Key::Namespace),
+    (params::KIND, Key::Kind),
+];
+/// Former parameters, which are keys of the filter now.
+const REPLACED: [&str; 5] = ["object", "reason", "source", "text", "type"];
 /// The default range: the last hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 /// The times that Kubernetes can write: the years 0 to 9999, in milliseconds since 1970.
@@ -21,74 +26,44 @@ const TIMES: (i64, i64) = (-62_167_219_200_000, END);
 /// The end of these times.
 pub(crate) const END: i64 = 253_402_300_800_000;
 
-/// Filters of events. An event matches if it has one of the values of each nonempty filter, and
-/// contains all of the texts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filters {
-    pub(crate) clusters: Vec<String>,
-    pub(crate) namespaces: Vec<String>,
-    pub(crate) kinds: Vec<String>,
-    pub(crate) objects: Vec<String>,
-    pub(crate) reasons: Vec<String>,
-    pub(crate) types: Vec<String>,
-    pub(crate) sources: Vec<String>,
-    /// Texts to search for, in lower case.
-    pub(crate) texts: Vec<String>,
+/// The filter of a request.
+///
+/// # Errors
+/// 400 for an invalid one.
+pub(crate) fn filter(query: &Query) -> Result<Filter, Status> {
+    if let Some(name) = REPLACED.into_iter().find(|name| query.has_name(name)) {
+        let why = format!("{name} is a key of filter: filter={name}:VALUE");
+        return Err(Status::bad_request(why));
+    }
+    terms(query).map_err(|why| Status::bad_request(why.to_string()))
 }
 
-impl Filters {
-    /// # Errors
-    /// 400 for too many or too long values.
-    pub(crate) fn of(query: &Query) -> Result<Self, Status> {
-        let values = |parameter: Parameter, max: usize| {
-            let values = query.values(parameter).filter(|value| !value.is_empty());
-            let values = values.map(str::to_owned);
-            let values: Vec<String> = values.take(max + 1).collect();
-            let name = parameter.name;
-            if values.len() > max {
-                let why = format!("{name} is given more than {max} times");
-                return Err(Status::bad_request(why));
-            }
-            if values.iter().any(|value| value.len() > VALUE_LEN_MAX) {
-                let why = format!("a value of {name} is longer than {VALUE_LEN_MAX} bytes");
-                return Err(Status::bad_request(why));
-            }
-            Ok(values)
-        };
-        let texts = values(params::TEXT, TEXTS_MAX)?;
-        Ok(Self {
-            clusters: values(params::CLUSTER, VALUES_MAX)?,
-            namespaces: values(params::NAMESPACE, VALUES_MAX)?,
-            kinds: values(params::KIND, VALUES_MAX)?,
-            objects: values(params::OBJECT, VALUES_MAX)?,
-            reasons: values(params::REASON, VALUES_MAX)?,
-            types: values(params::TYPE, VALUES_MAX)?,
-            sources: values(params::SOURCE, VALUES_MAX)?,
-            texts: texts.iter().map(|text| text.to_lowercase()).collect(),
-        })
+fn terms(query: &Query) -> Result<Filter, InvalidFilter> {
+    let mut filter = Filter::default();
+    for text in query.values(params::FILTER) {
+        filter.extend(text.parse()?)?;
     }
+    for (parameter, key) in PLACES {
+        for value in query.values(parameter).filter(|value| !value.is_empty()) {
+            filter.add(Term::new(key, false, Pattern::of(value))?)?;
+        }
+    }
+    Ok(filter)
+}
 
-    /// Whether events are selected by anything but cluster, namespace and reason.
-    pub(crate) fn look_into_events(&self) -> bool {
-        let lists = [&self.kinds, &self.objects, &self.types, &self.sources];
-        lists.into_iter().any(|list| !list.is_empty()) || !self.texts.is_empty()
-    }
-
-    /// Whether an event matches, except for its cluster and namespace.
-    pub(crate) fn selects(&self, event: &Brief<'_>) -> bool {
-        let is = |wanted: &[String], found: &str| {
-            wanted.is_empty() || wanted.iter().any(|wanted| wanted == found)
-        };
-        is(&self.kinds, event.kind)
-            && is(&self.objects, event.object)
-            && is(&self.reasons, event.reason)
-            && is(&self.types, event.event_type)
-            && is(&self.sources, event.component)
-            && (self.texts.is_empty() || {
-                let message = event.message.to_lowercase();
-                self.texts.iter().all(|text| message.contains(text))
-            })
-    }
+/// Whether an event matches a filter, of which clusters are no part any more.
+pub(crate) fn selects(filter: &Filter, event: &Brief<'_>) -> bool {
+    filter.selects(&Fields {
+        namespace: event.namespace,
+        kind: event.kind,
+        object: event.object,
+        reason: event.reason,
+        event_type: event.event_type,
+        source: event.component,
+        host: event.host,
+        message: event.message,
+        ..Fields::default()
+    })
 }
 
 /// The requested range, by default the hour before `now`. Its start is inclusive and its end
@@ -192,27 +167,40 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_bounded() {
-        let filters = |query: String| {
-            let found = Filters::of(&Query::parse(Some(&query)));
+    fn a_filter_has_the_terms_of_all_parameters() {
+        let filter = |query: &str| {
+            let found = filter(&Query::parse(Some(query)));
+            let found = found.map(|filter| filter.to_string());
             found.map_err(|status| status.message().to_owned())
         };
-        let found = filters("namespace=a&namespace=b&text=OOM&text=&type=Warning".into());
-        let found = found.unwrap();
-        assert_eq!(found.namespaces, ["a", "b"]);
-        assert_eq!(found.texts, ["oom"]);
-        assert!(found.look_into_events());
-        let found = filters("reason=a&cluster=b".into()).unwrap();
-        assert!(!found.look_into_events());
-        for (query, why) in [
-            ("reason=x&".repeat(51), "reason is given more than 50 times"),
-            ("text=x&".repeat(5), "text is given more than 4 times"),
+        for (query, expected) in [
+            ("", Ok("")),
+            ("filter=&cluster=", Ok("")),
             (
-                format!("source={}", "x".repeat(513)),
-                "a value of source is longer than 512 bytes",
+                "namespace=a&namespace=b&filter=OOM+type:warning&filter=-reason:Pull*",
+                Ok("OOM type:Warning -reason:Pull* namespace:a namespace:b"),
+            ),
+            // What is no pattern in a parameter is none in the filter.
+            ("cluster=a*b", Ok("cluster:\"a*b\"")),
+            (
+                "reason=BackOff",
+                Err("reason is a key of filter: filter=reason:VALUE"),
+            ),
+            (
+                "filter=reason:",
+                Err("reason: in a filter has no value; an empty value is written as reason:\"\""),
             ),
         ] {
-            assert_eq!(filters(query).unwrap_err(), why);
+            let expected = expected.map(str::to_owned).map_err(str::to_owned);
+            assert_eq!(filter(query), expected, "{query}");
         }
+        let many = "namespace=x&".repeat(2) + &"filter=a&filter=b ".repeat(50);
+        assert!(filter(&many).is_ok());
+        let many: Vec<_> = (0..65).map(|at| format!("kind=k{at}")).collect();
+        let many = many.join("&");
+        assert_eq!(
+            filter(&many).unwrap_err(),
+            "the filter has more than 64 terms"
+        );
     }
 }

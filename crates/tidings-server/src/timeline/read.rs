@@ -23,13 +23,14 @@ use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, OwnedBrief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
+use tidings_core::filter::{Filter, Key};
 use tidings_core::told_of;
 use tidings_history::{Numbers, Reads};
 use tidings_store::{
     BoxFuture, NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Record, Store, UnixMillis,
 };
 
-use super::query::Filters;
+use super::query::selects;
 use super::rules::changes::CHANGES;
 use super::rules::firsts::Firsts;
 use super::rules::marks::PARTS;
@@ -231,7 +232,7 @@ pub(super) fn plain(mut record: Record) -> Result<Record, Status> {
 /// Events that do not match are read, but not kept.
 pub(super) async fn range(
     clusters: &[Visible],
-    filters: &Filters,
+    filter: &Filter,
     range: (i64, i64),
     limit: usize,
 ) -> Result<Read, Status> {
@@ -256,7 +257,7 @@ pub(super) async fn range(
         let mut reading = Reading {
             store: &*server.store,
             at_once,
-            filters,
+            filter,
             cluster,
             bytes: bytes / (clusters.len() - cluster),
             room: room / (clusters.len() - cluster),
@@ -400,7 +401,7 @@ struct Reading<'a> {
     store: &'a dyn Store,
     /// Pages that are read concurrently.
     at_once: usize,
-    filters: &'a Filters,
+    filter: &'a Filter,
     /// The cluster's number.
     cluster: usize,
     /// Bytes that may still be read and kept.
@@ -436,8 +437,8 @@ impl Reading<'_> {
         (from, to): (i64, i64),
         limit: usize,
     ) -> Result<(), Status> {
-        let filters = self.filters;
-        let Queries { requests, of } = Queries::of(visible, filters);
+        let filter = self.filter;
+        let Queries { requests, of } = Queries::of(visible, filter);
         let reads = visible.source.server.capabilities().reads;
         let (parts_max, page) = match reads {
             Reads::Remote => (PARTS_MAX_REMOTE, PAGE_REMOTE),
@@ -459,8 +460,7 @@ impl Reading<'_> {
             });
             parts.collect()
         };
-        let asks_for_normal = filters.types.iter().any(|it| it != "Warning");
-        let asks_for_warnings = !asks_for_normal || filters.types.is_empty();
+        let asks_for_warnings = filter.accepts(Key::Type, "Warning");
         let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
         // The condition by which the store finds only warnings, if it has an index for that.
         let of_warnings = requests.iter().all(has_index).then(|| "Warning".to_owned());
@@ -470,7 +470,7 @@ impl Reading<'_> {
         };
         let mut free = limit - kept;
         let mut end = to;
-        if reads == Reads::Remote && !filters.texts.is_empty() {
+        if reads == Reads::Remote && filter.texts().next().is_some() {
             // As a rule, few events contain a text, so the whole range is read once. That reads no
             // more events than are read for each part of the range.
             let mut whole = parts(&[(from, to)]);
@@ -525,7 +525,7 @@ impl Reading<'_> {
             };
         }
         let has_indexes = reads == Reads::Local && of_warnings.is_some();
-        if !parts.is_empty() && has_indexes && filters.types.is_empty() {
+        if !parts.is_empty() && has_indexes && !filter.has(Key::Type) {
             // Changes are rare, and explain the rest.
             for reason in CHANGES {
                 for query in &requests {
@@ -570,7 +570,7 @@ impl Reading<'_> {
                     let Some(brief) = brief(&record) else {
                         continue;
                     };
-                    if brief.first < before && self.filters.selects(&brief) {
+                    if brief.first < before && selects(self.filter, &brief) {
                         let cluster = self.cluster;
                         self.firsts.add(&Seen::one(cluster, brief), None);
                     }
@@ -633,9 +633,9 @@ impl Reading<'_> {
         for record in records {
             self.read += record.value.len();
             self.bytes = self.bytes.saturating_sub(record.value.len());
-            let (filters, revision) = (self.filters, record.revision);
+            let (filter, revision) = (self.filter, record.revision);
             let asked_for = made_of(record, |brief| {
-                let is_asked_for = filters.selects(brief);
+                let is_asked_for = selects(filter, brief);
                 is_asked_for.then(|| OwnedBrief::new(brief, MESSAGE_MAX))
             })?;
             if let Some((_, brief)) = asked_for
@@ -713,7 +713,7 @@ pub(super) struct Queries {
 }
 
 impl Queries {
-    pub(super) fn of(visible: &Visible, filters: &Filters) -> Self {
+    pub(super) fn of(visible: &Visible, filter: &Filter) -> Self {
         let every = || vec![Bytes::new()];
         let (prefixes, of): (Vec<Bytes>, _) = match &visible.namespaces {
             None => (every(), None),
@@ -727,30 +727,36 @@ impl Queries {
                 (prefixes.collect(), None)
             }
         };
-        let requests = requests(&prefixes, filters);
+        let requests = requests(&prefixes, filter);
         Self { requests, of }
     }
 }
 
-fn requests(prefixes: &[Bytes], filters: &Filters) -> Vec<NewestRequest> {
-    let kind = match filters.kinds.as_slice() {
-        [kind] => Some(kind.clone()),
-        _ => None,
-    };
-    let by_object = filters.objects.iter().map(|name| NewestRequest {
+fn requests(prefixes: &[Bytes], filter: &Filter) -> Vec<NewestRequest> {
+    // `a/b` is a kind and a name, or a name. The kind may be written in any case, so that no index
+    // has it.
+    let objects = filter.only(Key::Object);
+    let names = objects.iter().flat_map(|object| {
+        let after = object.match_indices('/').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(after);
+        starts.filter_map(|start| object.get(start..))
+    });
+    let by_object = names.map(|name| NewestRequest {
         object: Some(ObjectSelector::Name {
-            name: name.clone(),
-            kind: kind.clone(),
+            name: name.to_owned(),
+            kind: None,
             namespace: None,
         }),
         ..NewestRequest::default()
     });
-    let by_reason = filters.reasons.iter().map(|reason| NewestRequest {
-        reason: Some(reason.clone()),
+    let reasons = filter.only(Key::Reason).into_iter();
+    let by_reason = reasons.map(|reason| NewestRequest {
+        reason: Some(reason.to_owned()),
         ..NewestRequest::default()
     });
-    let by_type = filters.types.iter().map(|event_type| NewestRequest {
-        event_type: Some(event_type.clone()),
+    let types = filter.only(Key::Type).into_iter();
+    let by_type = types.map(|event_type| NewestRequest {
+        event_type: Some(event_type.to_owned()),
         ..NewestRequest::default()
     });
     let choices: [Vec<NewestRequest>; 3] =
@@ -765,7 +771,7 @@ fn requests(prefixes: &[Bytes], filters: &Filters) -> Vec<NewestRequest> {
     let queries = chosen.iter().flat_map(|query| {
         prefixes.iter().map(|prefix| NewestRequest {
             prefix: prefix.clone(),
-            texts: filters.texts.clone(),
+            texts: filter.texts().map(str::to_owned).collect(),
             ..query.clone()
         })
     });

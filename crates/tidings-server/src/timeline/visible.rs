@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::query::Filters;
+use tidings_core::filter::Filter;
+
 use super::sessions::Session;
 use super::sources::Source;
 use crate::auth::User;
@@ -10,7 +11,8 @@ use crate::auth::User;
 /// An extension of an API request: its caller, and what the caller requests and may see.
 pub(crate) struct Caller {
     pub(crate) user: User,
-    pub(crate) filters: Filters,
+    /// What is requested, but for clusters, which are chosen already.
+    pub(crate) filter: Filter,
     /// The requested clusters of which the caller may see something.
     pub(crate) clusters: Vec<Visible>,
     pub(crate) session: Option<Arc<Session>>,

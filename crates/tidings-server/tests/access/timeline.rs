@@ -23,7 +23,7 @@ use crate::clusters::{Archive, PATIENCE, cluster, cluster_with};
 use crate::support::{Caller, Credentials, Server, token};
 
 /// The page's requests, with a range that contains all events.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 10] = [
     "overview?",
     "view?from=0&by=type",
     "view?from=0&by=reason",
@@ -31,6 +31,9 @@ const PATHS: [&str; 7] = [
     "export?from=0&format=jsonl",
     "export?from=0&format=perfetto",
     "object?from=0&kind=Pod&namespace=shop&name=web",
+    "top?from=0&against=before",
+    "top?from=0&by=object",
+    "top?from=0&by=namespace&filter=namespace:*",
 ];
 
 async fn ask(caller: &Caller, path: &str) -> (u16, String) {
@@ -80,7 +83,10 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         for word in ["of-other", "ReasonOfother", "in other"] {
             assert!(!some.contains(word), "{path}: {some}");
         }
-        if path.starts_with("view") || path.starts_with("event") {
+        if ["view", "event", "top"]
+            .iter()
+            .any(|it| path.starts_with(it))
+        {
             assert!(some.contains("shop"), "{path}: {some}");
         }
     }
@@ -95,6 +101,8 @@ async fn nothing_of_another_namespace_is_in_any_answer() {
         ("view?from=0&namespace=other", 403),
         ("events?from=0&namespace=other", 403),
         ("live?namespace=other", 403),
+        ("top?from=0&namespace=other", 403),
+        ("events?from=0&filter=namespace:other", 403),
         ("event?namespace=shop&name=a-of-other", 404),
     ] {
         let (found, text) = ask(&reader, path).await;
@@ -165,7 +173,7 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
         ("", vec!["edge b.1", "prod a.1", "prod a.2"]),
         ("&cluster=prod", vec!["prod a.1", "prod a.2"]),
         (
-            "&cluster=prod&cluster=edge&text=in%20edge",
+            "&cluster=prod&cluster=edge&filter=%22in%20edge%22",
             vec!["edge b.1"],
         ),
     ] {

@@ -15,6 +15,7 @@ use crate::backend;
 use crate::support::{Answer, START, Server, event, events, timer};
 
 mod causes;
+mod table;
 
 const API: &str = "/timeline/api";
 const MINUTE: i64 = 60_000;
@@ -127,14 +128,25 @@ async fn a_picture_has_lanes_marks_and_rates() {
     assert_eq!(sums, [("Normal", 2), ("Warning", 1)]);
     // Only the requested events are shown.
     for (query, expected) in [
-        ("type=Warning", 1),
-        ("object=db-0", 1),
-        ("object=db-0&kind=Node", 0),
-        ("reason=Started&reason=Pulled", 2),
-        ("text=RESTARTING%20failed", 3),
-        ("text=restarting&text=nothing", 0),
-        ("source=kubelet", 3),
-        ("source=other", 0),
+        ("filter=type:warning", 1),
+        ("filter=object:db-0", 1),
+        ("filter=object:d*+-object:db-1", 1),
+        ("filter=-object:db-0", 2),
+        ("filter=-type:Warning", 2),
+        ("filter=namespace:s*", 3),
+        ("filter=-namespace:shop", 0),
+        ("filter=node:node-*", 3),
+        ("filter=-node:node-*", 0),
+        ("filter=object:db-0&kind=Node", 0),
+        ("filter=object:node/db-0", 0),
+        ("filter=object:pod/db-0&kind=pod", 1),
+        ("filter=reason:Started&filter=reason:Pulled", 2),
+        ("filter=reason:Pull*+reason:Start*", 2),
+        ("filter=%22RESTARTING%20failed%22", 3),
+        ("filter=restarting+nothing", 0),
+        ("filter=restarting+pulled", 1),
+        ("filter=source:kubelet", 3),
+        ("filter=source:other", 0),
         ("namespace=shop", 3),
         ("namespace=other", 0),
         ("cluster=&by=reason", 3),
@@ -582,7 +594,7 @@ async fn changes_are_sent_as_they_happen() {
         let path = format!("{API}/live?{query}");
         timeline(server.api.clone()).oneshot(request(Method::GET, &path, &headers, ""))
     };
-    let query = format!("position={position}&reason=Pulled");
+    let query = format!("position={position}&filter=reason:Pulled");
     let response = live(query.clone()).await.unwrap();
     assert_eq!(
         response.headers()[header::CONTENT_TYPE],

@@ -59,7 +59,7 @@ fn a_token_is_asked_for_and_refusals_are_plain() {
     world.loaded();
     page.until("document.querySelectorAll('.lane').length > 3");
     // The query of the link is kept.
-    world.address_until("q.type === 'Warning'");
+    world.address_until("q.filter === 'type:Warning'");
     assert_eq!(page.text("document.cookie"), "", "scripts see no cookie");
 
     page.click("#logout");

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ObjectMeta;
+use serde_json::json;
 use tidings_testing::browser::DESKTOP;
 
 use crate::world::{World, watch_clipboard};
@@ -208,13 +209,15 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     page.until("window.copied");
     assert_eq!(
         page.text("copied"),
-        "tidings events -A --grep=-curl --since=2026-01-31T12:00:00Z \
-         --until=2026-01-31T13:00:01Z"
+        "tidings events -A --filter='reason:A,B kind:Pod namespace:a namespace:b \"-curl\"' \
+         --since=2026-01-31T12:00:00Z --until=2026-01-31T13:00:01Z"
     );
+    world.open("?last=1h&filter=-cluster:edge");
+    watch_clipboard(page);
+    page.run("document.getElementById('export-command').click()");
+    page.until("window.copied");
     let notices = "document.getElementById('notices').innerText";
-    page.until(&format!(
-        "{notices}.includes('does not express: namespace, kind, reason.')"
-    ));
+    page.until(&format!("{notices}.includes('does not express: cluster.')"));
     // The notice belongs to this view.
     page.keys("u");
     page.until(&format!("!{notices}.includes('does not express')"));
@@ -224,8 +227,8 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
     page.run("document.getElementById('export-command').click()");
     page.until("window.copied");
     let copied = page.text("copied");
-    let expected = "tidings events -A --for=machine/a --for=pod/a --types=Warning \
-                    --grep='it'\\''s' --since=";
+    let expected = "tidings events -A --filter='type:Warning kind:Machine kind:Pod object:a \
+                    it'\\''s' --since=";
     assert!(copied.starts_with(expected), "{copied:?}");
     assert!(!copied.contains('#'), "{copied:?}");
     let said = page.text(notices);
@@ -241,12 +244,12 @@ fn every_text_is_one_word_of_a_copied_command() {
     let page = &world.browser;
     for (text, expected) in [
         ("pod/web-0", "pod/web-0"),
-        ("-v", "-v"),
-        ("-v%20x", "'-v x'"),
-        ("a%20b", "'a b'"),
+        ("-v", r#"'"-v"'"#),
+        ("-v%20x", r#"'"-v x"'"#),
+        ("a%20b", r#"'"a b"'"#),
         ("$(reboot)", "'$(reboot)'"),
         ("a';reboot;'", r"'a'\'';reboot;'\'''"),
-        ("a%0Areboot%0A", "areboot"),
+        ("a%0Areboot%0A", r#"'"areboot"'"#),
         // C1 characters can begin an escape sequence, too.
         ("a%C2%9Bb", "ab"),
         // Nothing of the text is left.
@@ -257,7 +260,14 @@ fn every_text_is_one_word_of_a_copied_command() {
         page.run("document.getElementById('export-command').click()");
         page.until("window.copied");
         let copied = page.text("copied");
-        let expected = format!("tidings events -A --grep={expected} --since=");
+        let expected = format!("tidings events -A --filter={expected} --since=");
         assert!(copied.starts_with(&expected), "{text}: {copied:?}");
+        // The server reads the term as the page writes it.
+        let read = "const [done] = arguments; const own = new URLSearchParams(location.search);
+            fetch('/timeline/api/filter?' + own).then(async (answer) =>
+                done([own.get('filter'), ...(await answer.json()).terms]));";
+        let terms = page.run_until_done(read, json!([]));
+        assert_eq!(terms[0], terms[1], "{text}");
+        assert_eq!(terms.as_array().unwrap().len(), 2, "{text}");
     }
 }

@@ -349,7 +349,7 @@ fn the_list_is_of_the_view_though_its_first_answer_was_lost() {
     page.keys("/");
     page.keys("type:Warning");
     page.keys(ENTER);
-    world.address_until("q.type === 'Warning'");
+    world.address_until("q.filter === 'type:Warning'");
     page.until("document.querySelectorAll('#rows tr').length === 30");
 }
 

@@ -20,4 +20,5 @@ mod living;
 mod narrow;
 mod pictures;
 mod reading;
+mod table;
 mod world;

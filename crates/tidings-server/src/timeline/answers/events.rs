@@ -54,7 +54,7 @@ pub(in super::super) async fn events(
         (skip, behind) = (skipped, skipped);
     }
     let budget = root.options.timeline.read_limit;
-    let mut merged = Merged::of(&caller.clusters, &caller.filters, (from, to), budget);
+    let mut merged = Merged::of(&caller.clusters, &caller.filter, (from, to), budget);
     let mut found: Vec<Found> = Vec::new();
     let mut bytes = 0;
     let mut is_more = false;

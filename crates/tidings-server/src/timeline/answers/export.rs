@@ -63,7 +63,7 @@ pub(in super::super) async fn export(
             return Err(Status::bad_request(why));
         }
     };
-    let merged = Merged::of(&caller.clusters, &caller.filters, range, EVENTS_MAX);
+    let merged = Merged::of(&caller.clusters, &caller.filter, range, EVENTS_MAX);
     let head = match form {
         Form::Lines => Bytes::new(),
         Form::Perfetto { .. } => Bytes::from_static(HEAD.as_bytes()),

@@ -23,6 +23,7 @@ use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
 
 use super::super::enter::Again;
+use super::super::query::selects;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
@@ -227,7 +228,7 @@ impl Following {
                 continue;
             };
             let is_shown = visible.shows_key(&record.key)
-                && brief(&record).is_some_and(|brief| caller.filters.selects(&brief));
+                && brief(&record).is_some_and(|brief| selects(&caller.filter, &brief));
             if !is_shown {
                 continue;
             }

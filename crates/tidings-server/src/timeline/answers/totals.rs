@@ -3,6 +3,7 @@
 
 use foldhash::{HashMap, HashSet};
 use futures::{StreamExt, TryStreamExt, stream};
+use tidings_core::filter::{Key, Term};
 use tidings_store::{BoxFuture, Count, CountsRequest, NewestRequest, Store, UnixMillis};
 
 use super::super::read::{self, Read};
@@ -30,7 +31,10 @@ pub(super) async fn hours(
 ) -> Result<Option<Vec<Count>>, Status> {
     let is_all = |namespaces: &Option<_>| namespaces.is_none();
     let clusters = &caller.clusters;
-    if caller.filters.look_into_events() || !clusters.iter().all(|it| is_all(&it.namespaces)) {
+    let is_reason = |term: &Term| term.key() == Key::Reason;
+    if !caller.filter.terms().iter().all(is_reason)
+        || !clusters.iter().all(|it| is_all(&it.namespaces))
+    {
         return Ok(None);
     }
     let mut counts = Vec::new();
@@ -54,8 +58,7 @@ pub(super) async fn hours(
             }
         }
     }
-    let wanted = &caller.filters.reasons;
-    counts.retain(|count| wanted.is_empty() || wanted.contains(&count.reason));
+    counts.retain(|count| caller.filter.accepts(Key::Reason, &count.reason));
     Ok(Some(counts))
 }
 

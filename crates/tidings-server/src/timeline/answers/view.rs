@@ -18,7 +18,6 @@ use super::super::rules::changes::{change, is_birth};
 use super::super::rules::firsts::{Earliest, Firsts, Starts};
 use super::super::rules::lanes::{Group, Lane, Sort, Sums, lanes};
 use super::super::rules::marks::{Mark, marks};
-use super::super::rules::occurrences::Occurrences;
 use super::super::rules::rates::{Rates, rates, step};
 use super::super::rules::seen::Seen;
 use super::super::rules::unread::{Missing, OfHour, missing};
@@ -33,6 +32,7 @@ use crate::http::params;
 use crate::http::query::Query;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
+use tidings_core::occurrences::Occurrences;
 
 /// Memory for drawing a view, in addition to its events: counts by hour, lanes and marks.
 const DRAWING: usize = 14 << 20;
@@ -140,7 +140,7 @@ pub(in super::super) async fn view(
     let position = live::position(&caller.clusters);
     let limit = root.options.timeline.read_limit;
     let (read, gaps, counts) = try_join3(
-        read::range(&caller.clusters, &caller.filters, range, limit),
+        read::range(&caller.clusters, &caller.filter, range, limit),
         timeline.gaps.within(&caller.clusters, range, now),
         totals::hours(&caller, range),
     )
@@ -154,7 +154,7 @@ pub(in super::super) async fn view(
     };
     let mut read = read;
     if is_until_now {
-        let ahead = ahead::read(&caller.clusters, &caller.filters, range.1).await?;
+        let ahead = ahead::read(&caller.clusters, &caller.filter, range.1).await?;
         read.add_ahead(ahead, range.1 - 1);
     }
     // The pages of the store are released.

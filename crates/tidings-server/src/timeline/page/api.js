@@ -1,7 +1,5 @@
 // Requests to the server. One answer or one `ApiError`; nothing is retried here.
 
-/** @typedef {import("./types.js").Filters} Filters */
-
 const BASE = "/timeline/api/";
 
 /** A failed request. `status` is 0 if the server did not answer. */
@@ -58,14 +56,12 @@ export function url(path, params) {
   return query ? `${BASE}${path}?${query}` : BASE + path;
 }
 
-/** Parameters with filters.
- * @param {Record<string, string|number>} plain @param {Filters} filters */
+/** Parameters with the terms of a filter.
+ * @param {Record<string, string|number>} plain @param {string[]} filters */
 export function parameters(plain, filters) {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(plain)) params.set(key, String(value));
-  for (const [key, values] of Object.entries(filters)) {
-    for (const value of values) params.append(key, value);
-  }
+  for (const one of filters) params.append("filter", one);
   return params;
 }
 

@@ -2,14 +2,11 @@
 // are pasted; nor is there a comment in them, which not every shell takes for one.
 
 import { HIDDEN } from "./dom.js";
+import { only, without } from "./terms.js";
 
-/** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
 /** @typedef {Pick<import("./known.js").Known, "clusters"|"link">} Known */
-
-/** Maximum objects in one command. */
-const MOST_OBJECTS = 20;
 
 /** Quotes a text as one word of a shell, without characters that a terminal would interpret.
  * @param {string} text */
@@ -18,40 +15,29 @@ export function quote(text) {
   return /^[\w./:=,@-]+$/.test(kept) ? kept : `'${kept.replaceAll("'", `'\\''`)}'`;
 }
 
-/** The events of the filters, and the filters that no flag expresses.
- * @param {Filters} filters @param {[number, number]} range @param {Known} known
+/** The events of the filter, and the keys of it that the command does not express.
+ * @param {string[]} filters @param {[number, number]} range @param {Known} known
  * @returns {{command: string, left: FilterKey[]}} */
 export function listCommand(filters, range, known) {
-  const { cluster, namespace, kind, object } = filters;
-  /** @type {Set<FilterKey>} */
-  const left = new Set();
-  /** A flag with its values, joined by commas. @param {FilterKey} key @param {string} flag
-   * @param {(value: string) => boolean} [may] */
-  const joined = (key, flag, may = (value) => !value.includes(",")) => {
-    const values = filters[key];
-    if (!values.every(may)) left.add(key);
-    return values.length > 0 && values.every(may) ? [`--${flag}=${quote(values.join(","))}`] : [];
-  };
-  if (cluster.length > 1 || isOfSeveral(known)) left.add("cluster");
-  const where = namespace.length > 0 ? namespace : seen(known, cluster);
-  if (where.length > 1) left.add("namespace");
-  const pairs = kind.flatMap((one) => object.map((name) => ({ kind: one, name })));
-  const named = pairs.length > 0 && pairs.length <= MOST_OBJECTS && pairs.every(canBeNamed);
-  if (!named && kind.length > 0) left.add("kind");
-  if (!named && object.length > 0) left.add("object");
+  /** @type {FilterKey[]} */
+  const left = [];
+  const cluster = only(filters, "cluster");
+  const isOfClusters = without(filters, ["cluster"]).length < filters.length;
+  if ((isOfClusters && !cluster) || isOfSeveral(known)) left.push("cluster");
+  const namespace = only(filters, "namespace");
+  const isOfNamespaces = without(filters, ["namespace"]).length < filters.length;
+  const where = namespace ? [namespace] : seen(known, cluster ? [cluster] : []);
+  if (!isOfNamespaces && where.length > 1) left.push("namespace");
   const all = known.clusters.length > 1 ? "all" : known.clusters[0]?.name;
+  const terms = without(filters, namespace ? ["cluster", "namespace"] : ["cluster"]);
   const words = [
     "tidings events",
     ofNamespace(where),
-    ...ofCluster(cluster.length === 1 ? cluster[0] : all, known),
-    ...(named ? pairs.map(forObject) : []),
-    ...joined("type", "types", (value) => value === "Normal" || value === "Warning"),
-    ...joined("reason", "reason"),
-    ...joined("source", "source"),
-    ...filters.text.map((text) => `--grep=${quote(text)}`),
+    ...ofCluster(cluster || all, known),
+    ...(terms.length > 0 ? [`--filter=${quote(terms.join(" "))}`] : []),
     ...times(range),
   ];
-  return { command: words.join(" "), left: [...left] };
+  return { command: words.join(" "), left };
 }
 
 /** The events of an object, in a range or at any time.

@@ -3,7 +3,6 @@
 import { byId, el, fill } from "./dom.js";
 import { notFollowed } from "./summary.js";
 import { dateTime, HOUR, shortTime } from "./time.js";
-import { hasFilters, noFilters } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
@@ -21,7 +20,7 @@ export function tellEmpty(p, store, known, on) {
   });
   const { view } = store;
   const newest = known.newest();
-  const filtered = hasFilters(view.filters);
+  const filtered = view.filters.length > 0;
   const [from, to] = store.range();
   const where = `between ${dateTime(from, view.utc)} and ${shortTime(to, view.utc, from)}`;
   fill(box,
@@ -32,7 +31,7 @@ export function tellEmpty(p, store, known, on) {
         : `No events ${where}.`),
     el("div", { class: "actions" },
       filtered && el("button", { type: "button",
-        onclick: () => store.setFilters(noFilters()) }, "Clear the filters"),
+        onclick: () => store.setFilters([]) }, "Clear the filters"),
       newest > 0 && (newest < from || newest > to) && el("button", { type: "button",
         onclick: () => store.setRange(newest - HOUR, newest + HOUR / 30, true) },
       `Go to the newest, ${dateTime(newest, view.utc)}`),

@@ -5,7 +5,6 @@ import { shortObject } from "./kinds.js";
 import { notify } from "./notices.js";
 import { keptOf, notFollowed, summary } from "./summary.js";
 import { dateTime, dayTime, number, shortTime } from "./time.js";
-import { hasFilters } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").FirstWarning} FirstWarning */
@@ -33,7 +32,7 @@ export class Foot {
     notify("incomplete", p.complete ? null : { text: incomplete(p) });
     const { skip, filters } = store.view;
     const all = known.events();
-    const beyond = p.complete && all > p.read && !hasFilters(filters);
+    const beyond = p.complete && all > p.read && filters.length === 0;
     const kept = keptOf(p, store.view.utc);
     const begins = p.from <= known.extent()[0] && !known.isExact();
     const text = [summary(p, skip, beyond ? all : null, store.view.sort),

@@ -3,6 +3,7 @@
 import { append, byId, el, fill, isSelected } from "./dom.js";
 import { ApiError, get, isAbort, parameters } from "./api.js";
 import { shortObject } from "./kinds.js";
+import { ofObject } from "./terms.js";
 import { ago, counted, dateTime, number, shortTime } from "./time.js";
 
 /** @typedef {import("./types.js").Change} Change */
@@ -10,7 +11,6 @@ import { ago, counted, dateTime, number, shortTime } from "./time.js";
 /** @typedef {import("./types.js").ItemPage} ItemPage */
 /** @typedef {import("./types.js").Shown} Shown */
 /** @typedef {import("./types.js").View} View */
-/** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 
 const PAGE = 100;
@@ -90,11 +90,7 @@ export class List {
    */
   async show(view, range, clusters, again) {
     const chosen = listed(view);
-    /** @type {Filters} */
-    const filters = chosen
-      ? { ...view.filters, cluster: [chosen.cluster].filter(Boolean), kind: [chosen.kind],
-          namespace: [chosen.namespace].filter(Boolean), object: [chosen.name] }
-      : view.filters;
+    const filters = chosen ? ofObject(view.filters, chosen) : view.filters;
     // A mark's span includes its last moment.
     const [from, to] = chosen?.span ? [chosen.span[0], chosen.span[1] + 1] : range;
     // Else with what is ahead of the clock.
@@ -277,20 +273,24 @@ export class List {
     const row = el("tr", { class: warning ? "warning" : "", onclick: open,
       onpointerenter: () => this.on.over(item), onpointerleave: () => this.on.over(null) },
       time("last", "time"), time("first", "first"),
-      el("td", { class: "type" }, warning ? "◆ " : "", item.type || "–"),
-      el("td", { class: "reason", title: item.reason },
+      el("td", { class: "type", ...picked("type", item.type) }, warning ? "◆ " : "",
+        item.type || "–"),
+      el("td", { class: "reason", title: item.reason, ...picked("reason", item.reason) },
         el("button", { type: "button", class: "plain", "data-event": eventKey(item),
           onclick: (/** @type {Event} */ event) => {
             event.stopPropagation();
             open();
           } }, item.reason || "(no reason)")),
-      el("td", { class: "object", title: `${item.object.kind} ${item.object.name}` },
+      el("td", { class: "object", title: `${item.object.kind} ${item.object.name}`,
+        ...picked("object", `${item.object.kind}/${item.object.name}`) },
         el("div", {}, el("span", {}, object.slice(0, cut)), el("span", {}, object.slice(cut)))),
-      el("td", { class: "namespace", title: where }, where),
+      el("td", { class: "namespace", title: where, ...picked("namespace", item.namespace) },
+        where),
       el("td", { class: "cluster", title: item.cluster }, item.cluster),
       el("td", { class: "count" }, countOf(item)),
       el("td", { class: "message", title: item.message }, item.message),
-      el("td", { class: "source", title: item.source }, item.source));
+      el("td", { class: "source", title: item.source, ...picked("source", item.source) },
+        item.source));
     return row;
   }
 
@@ -305,6 +305,9 @@ export class List {
     next?.querySelector("button")?.focus();
   }
 }
+
+/** @param {FilterKey} key @param {string} value */
+const picked = (key, value) => ({ "data-key": key, "data-value": value });
 
 /** @param {Item} item */
 const whereOf = (item) => item.object.namespace || item.namespace;

@@ -3,10 +3,8 @@
 // is asked for anew.
 
 import { ApiError, isAbort, parameters, stream } from "./api.js";
-import { noFilters } from "./view.js";
 
 /** @typedef {import("./types.js").Change} Change */
-/** @typedef {import("./types.js").Filters} Filters */
 
 /**
  * @typedef {object} Hooks
@@ -28,7 +26,8 @@ export class Live {
     this.hooks = hooks;
     /** @type {AbortController|null} */
     this.control = null;
-    this.filters = noFilters();
+    /** @type {string[]} */
+    this.filters = [];
     this.key = "";
     this.position = "";
     /** The stream was lost, and the loader will begin it again. */
@@ -36,7 +35,7 @@ export class Live {
   }
 
   /** Follows from a position; if it already follows the same events, it continues.
-   * @param {string} position @param {Filters} filters */
+   * @param {string} position @param {string[]} filters */
   follow(position, filters) {
     const key = JSON.stringify(filters);
     if (this.control && key === this.key) return;
@@ -65,7 +64,7 @@ export class Live {
     this.lost = false;
   }
 
-  /** @param {Filters} filters @param {AbortController} control */
+  /** @param {string[]} filters @param {AbortController} control */
   async run(filters, control) {
     const { signal } = control;
     let watchdog = 0;

@@ -19,8 +19,10 @@ import { notify } from "./notices.js";
 import { startOrder } from "./order.js";
 import { paintAxis, toTime, toX } from "./paint.js";
 import { Panel } from "./panel.js";
+import { startPicks } from "./picks.js";
 import { pictureAsSvg } from "./picture.js";
 import { Rates } from "./rates.js";
+import { Reasons } from "./reasons.js";
 import { startSplitter } from "./splitter.js";
 import { canvasSurface, fit } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
@@ -62,8 +64,7 @@ const loader = new Loader(store, { loaded, login: (message) => {
   login.open(message, picture !== null);
 } });
 const filterBar = new FilterBar(store);
-const rates = new Rates((from, to) => store.setRange(from, to, true),
-  (key, value) => store.addFilter(key, value));
+const rates = new Rates((from, to) => store.setRange(from, to, true), store);
 /** @param {Shown} shown */
 const open = (shown) => store.set({ shown }, true);
 const lanes = new Lanes((lane) => open(shownLane(lane)));
@@ -82,6 +83,13 @@ const list = new List({
     loader.succeeded("list");
   },
   now: () => store.now(),
+});
+const reasons = new Reasons(store, {
+  failed: (error, again) => loader.failed(error, "list", again),
+  loaded(by, rows) {
+    filterBar.learnRows(by, rows);
+    loader.succeeded("list");
+  },
 });
 const panel = new Panel(store, known, {
   failed: (error, again) => loader.failed(error, "panel", again),
@@ -161,6 +169,8 @@ function loaded(loadedNow, again) {
   filterBar.learn(picture);
   foot.show(picture);
   tellEmpty(picture, store, known, { all: showAll, isShown: (p) => p === picture });
+  reasons.decide(picture.lanes.length + picture.more.lanes);
+  void reasons.show(again);
   void list.show(store.view, store.range(), clusters(), again);
   void panel.show(store.view.shown, store.range());
   if (document.visibilityState === "visible") live.follow(picture.position, store.view.filters);
@@ -204,6 +214,8 @@ store.listeners.push((view, before, still) => {
     came = 0;
     void loader.load();
   } else if (ranged) loader.soon();
+  if (view.below !== before.below || view.against !== before.against
+    || view.shown !== before.shown || view.utc !== before.utc) void reasons.show();
   if (view.shown !== before.shown || view.utc !== before.utc) {
     lanes.select(view.shown);
     void panel.show(view.shown, store.range());
@@ -374,6 +386,7 @@ onTheme(() => {
   draw();
 });
 startSplitter(() => draw());
+startPicks(store);
 
 document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "hidden") live.stop();

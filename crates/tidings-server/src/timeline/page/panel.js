@@ -5,12 +5,14 @@ import { beforeView, pinsOf } from "./before.js";
 import { leftOut, objectCommands } from "./commands.js";
 import { append, byId, copy, el, fill, isSelected, visible } from "./dom.js";
 import { shortObject } from "./kinds.js";
+import { ofObject } from "./terms.js";
 import { ago, dateTime, number, SECOND, shortTime } from "./time.js";
 import { versionsView } from "./versions.js";
 import { toYaml } from "./yaml.js";
 
 /** @typedef {import("./types.js").Shown} Shown */
 /** @typedef {import("./types.js").Item} Item */
+/** @typedef {import("./types.js").FilterKey} FilterKey */
 /** @typedef {import("./types.js").ObjectRef} ObjectRef */
 /** @typedef {import("./types.js").ObjectDetail} ObjectDetail */
 /** @typedef {import("./types.js").EventDetail} EventDetail */
@@ -197,13 +199,13 @@ export class Panel {
     const family = detail.family.filter((one) => one.relation !== "self");
     this.put(
       el("p", { class: "sentence" }, detail.sentence),
-      this.facts([["Namespace", namespace], ["Cluster", cluster], ...this.seen(detail.summary)]),
+      this.facts([["Namespace", namespace, "namespace"], ["Cluster", cluster, "cluster"],
+        ...this.seen(detail.summary)]),
       el("div", { class: "actions" },
-        el("button", { type: "button", onclick: () => {
-          const { filters } = this.store.view;
-          this.store.setFilters({ ...filters, kind: [kind],
-            namespace: namespace ? [namespace] : [], object: [name] });
-        } }, "Only this object"),
+        el("button", { type: "button", onclick: () =>
+          this.store.setFilters(ofObject(this.store.view.filters,
+            { cluster: this.known.clusters.length > 1 ? cluster : "", kind, namespace, name })) },
+        "Only this object"),
         namespace && el("button", { type: "button",
           onclick: () => this.store.addFilter("namespace", namespace) }, "Only its namespace"),
         detail.items.length > 0 && el("button", { type: "button",
@@ -291,13 +293,15 @@ export class Panel {
           onclick: () => this.store.addFilter("reason", item.reason) }, "Only this reason"),
         el("button", { type: "button", onclick: () => this.zoomTo([item]) }, "Zoom to it")),
       this.facts([
-        ["Object", of.name ? `${of.kind} ${of.name}` : ""], ["Namespace", item.namespace],
-        ["Cluster", cluster],
+        ["Object", of.name ? `${of.kind} ${of.name}` : "", "object", `${of.kind}/${of.name}`],
+        ["Namespace", item.namespace, "namespace"], ["Cluster", cluster, "cluster"],
+        ["Reason", item.reason, "reason"],
         ["Began", detail.began < item.first
           ? `${dateTime(detail.began, utc)}, with similar events` : ""],
         ["First seen", `${dateTime(item.first, utc)} (${ago(item.first, now)})`],
         ["Last seen", `${dateTime(item.last, utc)} (${ago(item.last, now)})`],
-        ["Count", number(item.count)], ["Source", item.source], ["Host", item.host],
+        ["Count", number(item.count)], ["Source", item.source, "source"],
+        ["Host", item.host, "host"],
         ["Action", item.action], ["Name", item.name],
       ]),
       beforeView(detail, { utc, day: item.first, open: (one) => this.open(one),
@@ -312,11 +316,15 @@ export class Panel {
     this.pin(pinsOf(detail));
   }
 
-  /** @param {[string, string][]} rows */
+  /** Names with values; a value that can be a term of the filter has its key, and perhaps another
+   * form there. @param {[string, string, FilterKey?, string?][]} rows */
   facts(rows) {
     const list = el("dl", { class: "facts" });
-    for (const [name, value] of rows) {
-      if (value) append(list, el("dt", {}, name), el("dd", {}, value));
+    for (const [name, value, key, form] of rows) {
+      if (value) {
+        append(list, el("dt", {}, name), el("dd", key ? { "data-key": key,
+          "data-value": form ?? value, tabindex: 0 } : {}, value));
+      }
     }
     return list;
   }

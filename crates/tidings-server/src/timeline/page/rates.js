@@ -3,6 +3,7 @@
 
 import { byId, el, fill } from "./dom.js";
 import { colours, seriesColour } from "./theme.js";
+import { without } from "./terms.js";
 import { dateTime, duration, number } from "./time.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -40,11 +41,11 @@ export function stacked(rates) {
 export class Rates {
   /**
    * @param {(from: number, to: number) => void} zoom
-   * @param {(key: "type"|"reason", value: string) => void} filter
+   * @param {import("./view.js").Store} store
    */
-  constructor(zoom, filter) {
+  constructor(zoom, store) {
     this.zoom = zoom;
-    this.filter = filter;
+    this.store = store;
     this.box = byId("rates");
     this.legend = byId("legend");
     /** @type {Plot|null} */
@@ -169,16 +170,26 @@ export class Rates {
   showLegend(by) {
     const c = colours();
     const about = this.picture?.rates.estimated ? "≈ " : "";
-    fill(this.legend, ...this.series.map(({ name, index, total }) => {
+    const { filters } = this.store.view;
+    const left = without(filters, [by]);
+    // The way back from "only this".
+    const back = left.length < filters.length && el("button", { class: "key back",
+      title: `Show every ${by} again`, onclick: () => this.store.setFilters(left) },
+    `◂ All ${by}s`);
+    fill(this.legend, back, ...this.series.map(({ name, index, total }) => {
       const swatch = el("i", { class: name === "Warning" ? "swatch diamond" : "swatch" });
       swatch.style.background = seriesColour(name, index, c);
       const text = [swatch, el("span", {}, name || "(none)"),
         el("em", {}, `${about}×${number(total)}`)];
       return name === "other" || name === ""
         ? el("span", { class: "key" }, ...text)
-        : el("button", { class: "key", title: `Only ${name}. It happened ${about}${
-          number(total)} times in this range`, onclick: () =>
-          this.filter(by, name) }, ...text);
+        : el("span", { class: "series" },
+          el("button", { class: "key", title: `Only ${name}. It happened ${about}${
+            number(total)} times in this range`, onclick: () =>
+            this.store.addFilter(by, name) }, ...text),
+          el("button", { class: "plain out", title: `Without ${name}`,
+            "aria-label": `Without ${name}`,
+            onclick: () => this.store.addFilter(by, name, true) }, "⊖"));
     }));
   }
 

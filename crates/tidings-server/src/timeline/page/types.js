@@ -34,6 +34,14 @@
  *   events: {namespace: string, name: string, message?: string}[],
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
+ * @typedef {{name: string, kind: string, namespace: string, cluster: string, occurrences: number,
+ *   warnings: number, objects: number|null, first: number|null, last: number|null,
+ *   byHour: boolean, going: boolean, estimated: boolean, partsEstimated: boolean, before: number,
+ *   parts: number[]}} TopRow
+ * @typedef {{from: number, to: number, now: number, counted: "occurrences"|"events"|"versions",
+ *   complete: boolean, read: number|null, occurrences: number, events: number,
+ *   before: {from: number, to: number, occurrences: number, known: boolean}|null,
+ *   rows: TopRow[], more: number}} Top
  * @typedef {{sentence: string, items: Item[],
  *   summary: (Omit<Sums, "objects"> & {complete: boolean})|null,
  *   family: (ObjectRef & {relation: "owner"|"self"|"owned"})[]}} ObjectDetail
@@ -51,8 +59,10 @@
  */
 
 /**
- * @typedef {"cluster"|"namespace"|"kind"|"object"|"reason"|"type"|"source"|"text"} FilterKey
- * @typedef {Record<FilterKey, string[]>} Filters
+ * @typedef {"cluster"|"namespace"|"kind"|"object"|"reason"|"type"|"source"|"host"
+ *   |"text"} FilterKey
+ * @typedef {"reason"|"object"|"namespace"|"node"|"source"} By
+ * @typedef {"events"|By} Below
  * @typedef {{is: "object", cluster: string, kind: string, namespace: string, name: string,
  *   span?: [number, number]}
  *   | {is: "event", cluster: string, namespace: string, name: string}} Shown
@@ -60,9 +70,11 @@
 
 /**
  * The whole state of the view; all of it is in the address.
+ * `below` is what the reader chose to see below the lanes; `against`: beside the range before.
  * `last` is the length of a moving range that ends now; without it, `from` and `to` are the range.
- * @typedef {{last: number|null, from: number, to: number, by: "type"|"reason", filters: Filters,
+ * @typedef {{last: number|null, from: number, to: number, by: "type"|"reason",
  *   sort: "trouble"|"first"|"latest"|"name", group: "owner"|"namespace"|"node",
+ *   filters: string[], below: Below|null, against: boolean,
  *   shown: Shown|null, utc: boolean, skip: number}} View
  */
 

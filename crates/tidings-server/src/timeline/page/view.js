@@ -1,37 +1,27 @@
 // The state of the view, and its form in the address. A link opens the same view; anything in the
 // address that is not understood is left out.
 
+import { FILTER_KEYS, term } from "./terms.js";
 import { lengthText, parseLength, parseTime, SECOND, DAY, HOUR } from "./time.js";
 
 /** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").Filters} Filters */
 /** @typedef {import("./types.js").FilterKey} FilterKey */
 
-/** @type {FilterKey[]} */
-export const FILTER_KEYS = [
-  "cluster", "namespace", "kind", "object", "reason", "type", "source", "text",
-];
 export const SHORTEST = SECOND;
 export const LONGEST = 3650 * DAY;
-const MOST_FILTERS = 50;
-
-/** @returns {Filters} */
-export const noFilters = () =>
-  ({ cluster: [], namespace: [], kind: [], object: [], reason: [], type: [], source: [],
-    text: [] });
-
-/** @param {Filters} filters */
-export const hasFilters = (filters) => FILTER_KEYS.some((key) => filters[key].length > 0);
+/** @type {import("./types.js").Below[]} */
+const BELOW = ["events", "reason", "object", "namespace", "node", "source"];
+/** The server refuses more. */
+const MOST_TERMS = 64;
 
 /** The view of an address, and whether it names a range.
  * @param {string} search @returns {{view: View, ranged: boolean}} */
 export function readAddress(search) {
   const params = new URLSearchParams(search);
-  const filters = noFilters();
-  for (const key of FILTER_KEYS) {
-    filters[key] = [...new Set(params.getAll(key).filter(Boolean))].slice(0, MOST_FILTERS);
-  }
+  // Older links have a parameter for each key.
+  const filters = [...params.getAll("filter"), ...FILTER_KEYS.flatMap((key) =>
+    params.getAll(key).filter(Boolean).map((value) => term(key, value)))].filter(Boolean);
   const last = parseLength(params.get("last") ?? "");
   const from = parseTime(params.get("from") ?? "", true);
   const to = parseTime(params.get("to") ?? "", true);
@@ -44,8 +34,10 @@ export function readAddress(search) {
       by: params.get("by") === "reason" ? "reason" : "type",
       sort: one(params.get("sort"), ["trouble", "first", "latest", "name"]),
       group: one(params.get("group"), ["owner", "namespace", "node"]),
-      filters,
+      filters: [...new Set(filters)].slice(0, MOST_TERMS),
       shown: readShown(params.get("show") ?? ""),
+      below: BELOW.find((one) => one === params.get("below")) ?? null,
+      against: params.get("against") === "before",
       utc: params.get("zone") === "utc",
       skip: Math.max(0, Math.floor(Number(params.get("skip")) || 0)),
     },
@@ -66,9 +58,11 @@ export function writeAddress(view) {
   if (view.by !== "type") pairs.push(["by", view.by]);
   if (view.sort !== "trouble") pairs.push(["sort", view.sort]);
   if (view.group !== "owner") pairs.push(["group", view.group]);
-  for (const key of FILTER_KEYS) for (const value of view.filters[key]) pairs.push([key, value]);
+  for (const one of view.filters) pairs.push(["filter", one]);
   if (view.skip > 0) pairs.push(["skip", String(view.skip)]);
   if (view.shown) pairs.push(["show", writeShown(view.shown)]);
+  if (view.below) pairs.push(["below", view.below]);
+  if (view.against) pairs.push(["against", "before"]);
   if (view.utc) pairs.push(["zone", "utc"]);
   // Colons and slashes may stand in a query as they are, and are easier to read so.
   const text = pairs.map(([key, value]) =>
@@ -200,19 +194,20 @@ export class Store {
     this.setRange(from + by, to + by);
   }
 
-  /** @param {FilterKey} key @param {string} value */
-  addFilter(key, value) {
-    if (!value || this.view.filters[key].includes(value)) return;
-    this.setFilters({ ...this.view.filters, [key]: [...this.view.filters[key], value] });
+  /** Adds the term of a value, in place of its opposite.
+   * @param {FilterKey} key @param {string} value @param {boolean} [excluded] */
+  addFilter(key, value, excluded = false) {
+    this.removeFilter(term(key, value, !excluded), [term(key, value, excluded)]);
   }
 
-  /** @param {FilterKey} key @param {string} value */
-  removeFilter(key, value) {
-    const left = this.view.filters[key].filter((other) => other !== value);
-    this.setFilters({ ...this.view.filters, [key]: left });
+  /** @param {string} text @param {string[]} [added] Terms to add. */
+  removeFilter(text, added = []) {
+    const left = this.view.filters.filter((other) => other !== text);
+    const filters = [...new Set([...left, ...added])];
+    if (filters.join("\n") !== this.view.filters.join("\n")) this.setFilters(filters);
   }
 
-  /** @param {Filters} filters */
+  /** @param {string[]} filters */
   setFilters(filters) {
     this.set({ filters, skip: 0 }, true);
   }

@@ -6,7 +6,6 @@ pub(crate) mod changes;
 pub(crate) mod firsts;
 pub(crate) mod lanes;
 pub(crate) mod marks;
-pub(crate) mod occurrences;
 pub(crate) mod rates;
 pub(crate) mod repeats;
 pub(crate) mod seen;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use serde::Serialize;
 
-use super::occurrences::Occurrences;
+use tidings_core::occurrences::Occurrences;
 
 /// Maximum steps.
 const STEPS_MAX: i64 = 400;

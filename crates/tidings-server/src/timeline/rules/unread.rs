@@ -6,7 +6,7 @@
 use foldhash::HashMap;
 use tidings_store::HOUR_MILLIS;
 
-use super::occurrences::Occurrences;
+use tidings_core::occurrences::Occurrences;
 
 /// A span of time of which not all events were read.
 #[derive(Clone, Copy, Debug, PartialEq)]

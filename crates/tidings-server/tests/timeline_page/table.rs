@@ -1,0 +1,140 @@
+//! The table of what happened most, and values as terms of the filter.
+
+use tidings_testing::browser::DESKTOP;
+
+use crate::world::{STORY, World};
+
+const NAMES: &str =
+    "[...document.querySelectorAll('#top-rows .name .plain')].map((it) => it.innerText)";
+
+#[test]
+fn a_table_says_what_happens_and_whether_it_goes_on() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('#rows tr').length > 5");
+    page.click("#tab-top");
+    world.address_until("q.below === 'reason'");
+    page.until(&format!("{NAMES}[0] === '◆ BackOff'"));
+    let row = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('#top-rows tr')].find((row) =>
+            row.innerText.includes('{name}')).innerText"
+        )
+    };
+    assert!(page.text(&row("BackOff")).contains("×412"));
+    assert!(!page.text(&row("BackOff")).contains("still going"));
+    let going = page.text(&row("FailedGetResourceMetric"));
+    assert!(going.contains("still going"), "{going}");
+    page.until("document.querySelectorAll('#top-rows svg path').length > 5");
+
+    page.run(
+        "[...document.querySelectorAll('#top-tools button')].find((it) =>
+        it.innerText.startsWith('Against')).click()",
+    );
+    world.address_until("q.against === 'before'");
+    page.until("document.querySelectorAll('#top-rows em.new').length > 5");
+    page.until("document.getElementById('top-foot').innerText.includes('been forgotten')");
+
+    page.run(
+        "[...document.querySelectorAll('#top-tools button')].find((it) =>
+        it.innerText === 'by object').click()",
+    );
+    world.address_until("q.below === 'object'");
+    page.until(&format!("{NAMES}[0] === '◆ po/web-5c9f7d8b64-tz4wd'"));
+    page.click("#top-rows .out button");
+    world.address_until("q.filter === '-object:Pod/web-5c9f7d8b64-tz4wd'");
+    page.until(&format!("!{NAMES}.some((name) => name.includes('tz4wd'))"));
+    page.click(".chip button");
+    page.until(&format!("{NAMES}[0] === '◆ po/web-5c9f7d8b64-tz4wd'"));
+    page.click("#top-rows .name button");
+    page.until(&format!("{NAMES}.length === 1"));
+    page.until("document.querySelectorAll('.lane').length < 5");
+
+    // A link opens the same table.
+    page.open(&page.url());
+    world.loaded();
+    page.until(&format!("{NAMES}.length === 1"));
+    page.click("#tab-events");
+    page.until("document.querySelectorAll('#rows tr').length > 3");
+}
+
+#[test]
+fn many_objects_begin_with_the_table() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    let last = STORY.last().unwrap();
+    for number in 0..101 {
+        let object = format!("Pod/web-{number}");
+        world.add(&(60, 60, 1, &object, last.4, "BackOff", last.6));
+    }
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until(&format!("{NAMES}.length === 1"));
+    page.until("document.querySelectorAll('#top-rows td')[1].innerText === '101'");
+    // What the reader chose stays.
+    page.click("#tab-events");
+    page.until("document.querySelectorAll('#rows tr').length === 100");
+    page.click("#zoom-in");
+    world.loaded();
+    page.until("document.getElementById('tab-events').ariaSelected === 'true'");
+}
+
+#[test]
+fn every_value_can_be_chosen_or_left_out() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    // Suggestions say how often a value happened.
+    page.keys("/");
+    page.keys("reason:Back");
+    page.until("document.querySelector('#suggestions em')?.innerText === '×412'");
+    page.keys("\u{e00c}\u{e00c}");
+
+    // The legend has a way back.
+    page.run(
+        "[...document.querySelectorAll('#legend button')].find((key) =>
+        key.innerText.includes('Warning')).click()",
+    );
+    world.address_until("q.filter === 'type:Warning'");
+    page.until("document.querySelector('#legend .back')");
+    page.click("#legend .back");
+    world.address_until("q.filter === undefined");
+    page.until("!document.querySelector('#legend .back')");
+    page.run("document.querySelector('#legend .out').click()");
+    world.address_until("q.filter === '-type:Warning'");
+    page.click(".chip button");
+    world.address_until("q.filter === undefined");
+
+    // Values of the list and of the panel.
+    for (place, expected) in [
+        ("#rows td.namespace", "namespace:shop"),
+        ("#rows td.source", "source:"),
+    ] {
+        page.until(&format!("document.querySelector('{place}')"));
+        page.run(&format!(
+            "document.querySelector('{place}').dispatchEvent(
+            new PointerEvent('pointerover', {{ bubbles: true }}));
+            document.querySelector('{place} .picks button:last-child').click()"
+        ));
+        world.address_until(&format!("q.filter?.startsWith('-{expected}')"));
+        page.until("document.getElementById('panel').hidden");
+        page.click(".chip button");
+        world.address_until("q.filter === undefined");
+    }
+    page.until("document.querySelectorAll('#rows tr').length > 5");
+    page.run("document.querySelector('#rows tr').click()");
+    page.until("document.querySelector('#panel [data-key=reason]')");
+    page.run(
+        "document.querySelector('#panel [data-key=reason]').focus();
+        document.querySelector('#panel .picks button').click()",
+    );
+    world.address_until("q.filter?.startsWith('reason:')");
+}
