@@ -12,7 +12,7 @@ pub fn certificates(bytes: &[u8]) {
     let (certificate, key) = bytes.split_at_checked(middle).unwrap_or_default();
     for (certificate, key) in [(bytes, bytes), (certificate, key)] {
         if let Ok(identity) = Identity::from_pem(certificate, key) {
-            let _ = identity.config(None);
+            let _ = identity.config(&[]);
         }
     }
     if let Ok(authority) = ClientAuthority::from_pem(bytes) {

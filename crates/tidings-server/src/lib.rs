@@ -105,19 +105,21 @@ pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
 pub use auth::settings::SettingsError;
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,
-    ReviewError, Reviewer, Token, TokenFileError, User, UserInfo, parse_token_file,
+    RequestHeader, RequestHeaderError, ReviewError, Reviewer, Token, TokenFileError, User,
+    UserInfo, parse_token_file,
 };
 pub use flow::pass_through::{PassThrough, PassThroughError, PassThroughOptions};
 pub use http::duration::parse_go_duration;
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;
 pub use start::loopback::{RunningTimeline, start_timeline, start_timeline_of_server};
-pub use start::security::{AuthorizationMode, SecurityOptions};
+pub use start::security::{AggregatedOptions, AuthorizationMode, SecurityOptions};
 pub use start::serve::serve;
 pub use start::storage::Storage;
 #[cfg(feature = "etcd")]
 pub use start::storage::describe;
 pub use start::tls::{Tls, TlsError};
-pub use start::{Running, StartOptions, start, start_with_store};
+pub use start::{Aggregation, Running, StartOptions, start, start_with_store};
+pub use tidings_api::codec::{CLUSTER_LABEL, PAST_API_SERVICE, PAST_GROUP, PAST_VERSION};
 pub use tidings_api::table::human_duration;
 pub use timeline::timeline;

@@ -31,22 +31,42 @@ use time::Moment;
 
 pub use crate::go::{not_registered, unknown_kind};
 
-/// The two API versions that serve events.
+/// The API group of an archive. Whoever publishes a build may choose another one, here and nowhere
+/// else in the code. Domains below `.internal` belong to nobody.
+macro_rules! past_group {
+    () => {
+        "archive.tidings.internal"
+    };
+}
+/// The API group in which an archive serves events through a cluster's own API server.
+pub const PAST_GROUP: &str = past_group!();
+/// [`PAST_GROUP`] with its version.
+pub const PAST_VERSION: &str = concat!(past_group!(), "/v1");
+/// The name of the `APIService` of [`PAST_GROUP`].
+pub const PAST_API_SERVICE: &str = concat!("v1.", past_group!());
+/// The label of a RoleBinding or ClusterRoleBinding that is about users of an archive's home cluster
+/// in another followed cluster. Its value is that cluster's name.
+pub const CLUSTER_LABEL: &str = concat!(past_group!(), "/cluster");
+
+/// The API versions that serve events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// `v1`.
     Core,
     /// `events.k8s.io/v1`.
     Events,
+    /// [`PAST_VERSION`]: the events of an archive, with the fields of `v1` and a kind of their own,
+    /// `PastEvent`. They can only be read.
+    Past,
 }
 
 impl Api {
-    /// The version of events in an API group; any group but core means events.k8s.io.
+    /// The version of events in an API group; any unknown group means events.k8s.io.
     pub fn of_group(group: &str) -> Self {
-        if group.is_empty() {
-            Self::Core
-        } else {
-            Self::Events
+        match group {
+            "" => Self::Core,
+            PAST_GROUP => Self::Past,
+            _ => Self::Events,
         }
     }
 
@@ -55,6 +75,7 @@ impl Api {
         match self {
             Self::Core => "",
             Self::Events => "events.k8s.io",
+            Self::Past => PAST_GROUP,
         }
     }
 
@@ -63,22 +84,49 @@ impl Api {
         match self {
             Self::Core => "v1",
             Self::Events => "events.k8s.io/v1",
+            Self::Past => PAST_VERSION,
+        }
+    }
+
+    /// The `kind` of an event in this version.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Core | Self::Events => "Event",
+            Self::Past => "PastEvent",
+        }
+    }
+
+    /// The `kind` of a list of events in this version.
+    pub fn list_kind(self) -> &'static str {
+        match self {
+            Self::Core | Self::Events => "EventList",
+            Self::Past => "PastEventList",
         }
     }
 
     /// The type of an event in this version: its table of fields.
     pub fn event(self) -> &'static Type {
         match self {
-            Self::Core => &core_v1::EVENT,
+            Self::Core | Self::Past => &core_v1::EVENT,
             Self::Events => &events_v1::EVENT,
         }
     }
 
-    /// The name of the resource in messages: `events` or `events.events.k8s.io`.
+    /// The name of the resource.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Core | Self::Events => "events",
+            Self::Past => "pastevents",
+        }
+    }
+
+    /// The name of the resource in messages: `events`, or with its group, as
+    /// `events.events.k8s.io`.
     pub fn resource(self) -> &'static str {
         match self {
             Self::Core => "events",
             Self::Events => "events.events.k8s.io",
+            Self::Past => concat!("pastevents.", past_group!()),
         }
     }
 }
@@ -125,7 +173,7 @@ pub fn read_protobuf_event(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
 /// Decodes the message of an event. If its texts are not UTF-8, they get U+FFFD there.
 fn decode_message(api: Api, raw: Bytes) -> Result<Event, Unreadable> {
     let decode = |raw: Bytes| match api {
-        Api::Core => Event::decode(raw),
+        Api::Core | Api::Past => Event::decode(raw),
         Api::Events => k8s_pb::api::events::v1::Event::decode(raw).map(protobuf::from_events),
     };
     let sent = raw.clone();
@@ -145,7 +193,7 @@ fn canonicalize(event: &mut Event) {
 pub fn write_event(api: Api, event: &Event, alone: bool, out: &mut Vec<u8>) {
     write_members(out, |members| {
         if alone {
-            write_type(members, "Event", api.api_version());
+            write_type(members, api.kind(), api.api_version());
         }
         // A decoded event can always be written, so the result needs no check.
         members.rest(|out| {
@@ -179,9 +227,10 @@ pub fn write_partial(metadata: &ObjectMeta, api_version: &str, alone: bool, out:
 
 /// Encodes the event as a protobuf message in an envelope.
 pub fn protobuf_event(api: Api, event: Event) -> Vec<u8> {
+    let (version, kind) = (api.api_version(), api.kind());
     match api {
-        Api::Core => protobuf::envelop(api.api_version(), "Event", &event),
-        Api::Events => protobuf::envelop(api.api_version(), "Event", &protobuf::to_events(event)),
+        Api::Core | Api::Past => protobuf::envelop(version, kind, &event),
+        Api::Events => protobuf::envelop(version, kind, &protobuf::to_events(event)),
     }
 }
 
@@ -334,7 +383,7 @@ pub(crate) mod tests {
         /// versions.
         #[test]
         fn events_survive_every_form(event in event()) {
-            for api in [Api::Core, Api::Events] {
+            for api in [Api::Core, Api::Events, Api::Past] {
                 let mut json = Vec::new();
                 write_event(api, &event, true, &mut json);
                 let mut reading = Reading::default();
@@ -363,7 +412,7 @@ pub(crate) mod tests {
             for bytes in [bytes, enveloped] {
                 let bytes = Bytes::from(bytes);
                 let _ = decode_stored(&bytes, 1);
-                for api in [Api::Core, Api::Events] {
+                for api in [Api::Core, Api::Events, Api::Past] {
                     let _ = read_protobuf_event(api, bytes.clone());
                     let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
                     let _ = read_event(api, &mut deserializer, &mut Reading::default());

@@ -51,7 +51,7 @@ impl EventField {
     fn parse(api: Api, label: &str) -> Option<Self> {
         let number = |of: &Type, name: &str| Some(of.field(name)?.stored as usize);
         match label.split_once('.') {
-            None if label == "source" && api == Api::Core => Some(Self::Source),
+            None if label == "source" && api != Api::Events => Some(Self::Source),
             None => match number(api.event(), label)? {
                 own @ (field::REASON | field::TYPE | field::REPORTING_COMPONENT) => {
                     Some(Self::Own(own))

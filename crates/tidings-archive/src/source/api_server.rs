@@ -123,7 +123,8 @@ impl ApiServer {
 
     fn path(&self, parameters: &[(&str, &str)]) -> String {
         let root = match self.api() {
-            Api::Core => "/api/v1",
+            // No archive is followed through its own group.
+            Api::Core | Api::Past => "/api/v1",
             Api::Events => "/apis/events.k8s.io/v1",
         };
         let mut path = match &self.selection.namespace {
@@ -327,7 +328,7 @@ fn named_in(api: Api, selector: &str) -> String {
         let name = term.trim_start();
         let renamed = NAMES.into_iter().find_map(|(core, events)| {
             let (other, own) = match api {
-                Api::Core => (events, core),
+                Api::Core | Api::Past => (events, core),
                 Api::Events => (core, events),
             };
             let rest = name.strip_prefix(other)?;

@@ -204,7 +204,15 @@ pub(super) async fn require_create(server: &ApiServer, call: &Call) -> Result<()
     allow(&call.user, &asked, decision)
 }
 
-async fn require(server: &ApiServer, user: &User, asked: &Attributes<'_>) -> Result<(), Status> {
+/// Checks a permission of a user.
+///
+/// # Errors
+/// 403 without it; 503 if that cannot be checked.
+pub(crate) async fn require(
+    server: &ApiServer,
+    user: &User,
+    asked: &Attributes<'_>,
+) -> Result<(), Status> {
     allow(user, asked, decide(server, user, asked).await)
 }
 

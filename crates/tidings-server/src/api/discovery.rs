@@ -54,14 +54,14 @@ const MINOR: &str = "36";
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
 /// A document in both encodings.
-struct Document {
+pub(super) struct Document {
     json: String,
     /// The document as protobuf, in an envelope.
     protobuf: Vec<u8>,
 }
 
 impl Document {
-    fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str) -> Self {
         let json: String = text.lines().collect();
         // The JSON is valid: a test reads all documents.
         let value: Value = serde_json::from_str(&json).unwrap_or_default();
@@ -226,12 +226,16 @@ fn sent(server: &ApiServer, path: &str) -> Result<&'static Document, Status> {
     documents.get(path).ok_or_else(Status::no_such_path)
 }
 
-fn answer(document: &Document, form: Form) -> Result<Response, Status> {
+pub(super) fn answer(document: &Document, form: Form) -> Result<Response, Status> {
     let (media, body) = document.encode(form)?;
     Ok(encoded(StatusCode::OK, media, body))
 }
 
-fn aggregated(document: &Document, media: Media, headers: &HeaderMap) -> Result<Response, Status> {
+pub(super) fn aggregated(
+    document: &Document,
+    media: Media,
+    headers: &HeaderMap,
+) -> Result<Response, Status> {
     let form = Form {
         media,
         shape: Shape::Whole,

@@ -56,7 +56,7 @@ fn object(
             stored.write_protobuf(api, &mut out)?;
             return Some(codec::protobuf::envelop_bytes(
                 api.api_version(),
-                "Event",
+                api.kind(),
                 &out,
             ));
         }

@@ -160,8 +160,15 @@ pub(crate) async fn coverage(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let namespace = info.asked_namespace();
-    let namespace = namespace.filter(|namespace| !namespace.is_empty());
-    let history = &followed(&server)?.history;
+    coverage_of(&server, namespace.filter(|namespace| !namespace.is_empty())).await
+}
+
+/// The coverage of a namespace, or of the whole cluster.
+pub(super) async fn coverage_of(
+    server: &ApiServer,
+    namespace: Option<&str>,
+) -> Result<Response, Status> {
+    let history = &followed(server)?.history;
     let coverage = history.coverage(namespace.map(str::to_owned)).await?;
     let answer = serde_json::to_value(HistoryAnswer::Coverage(coverage));
     let mut json = format!("{:#}", answer.map_err(Status::internal)?);

@@ -93,7 +93,7 @@ impl ListWriter {
     fn type_meta(&self) -> (&'static str, &'static str) {
         match self.form.shape {
             Shape::Table(api_version) => ("Table", api_version),
-            Shape::Whole | Shape::Mismatch(_) => ("EventList", self.api.api_version()),
+            Shape::Whole | Shape::Mismatch(_) => (self.api.list_kind(), self.api.api_version()),
             Shape::Partial(api_version) => ("PartialObjectMetadataList", api_version),
         }
     }
@@ -204,7 +204,7 @@ impl ListWriter {
                     put_bytes(1, &metadata.encode_to_vec(), &mut bytes);
                     bytes
                 }
-                (false, Api::Core) => event.encode_to_vec(),
+                (false, Api::Core | Api::Past) => event.encode_to_vec(),
                 (false, Api::Events) => codec::protobuf::to_events(event).encode_to_vec(),
             };
         }

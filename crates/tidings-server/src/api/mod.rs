@@ -29,6 +29,7 @@ mod openapi;
 pub(crate) mod options;
 mod pages;
 mod passed;
+pub(crate) mod past;
 pub(crate) mod random;
 pub(crate) mod remaining;
 mod review;

@@ -18,22 +18,35 @@ use super::discovery::{fingerprint, tagged};
 use crate::http::negotiate::{Media, negotiate_documents};
 use crate::http::params::{self, Verb};
 use crate::http::status::Status;
-use tidings_api::codec::Api;
+use tidings_api::codec::{Api, PAST_GROUP};
 use tidings_core::fields::{Field, Kind, Rule, Type};
 
-/// Each version's document, in the order of [`VERSIONS`].
-static DOCUMENTS: LazyLock<[String; 2]> =
-    LazyLock::new(|| VERSIONS.map(|api| document(api).to_string()));
+/// The documents of some versions.
+struct Documents {
+    /// Each version's v3 document.
+    each: Vec<(Api, String)>,
+    /// The v2 document of all of them, in JSON and in protobuf.
+    joined: [Vec<u8>; 2],
+}
+
+impl Documents {
+    fn of(versions: &[Api]) -> Self {
+        let each: Vec<Value> = versions.iter().map(|api| document(*api)).collect();
+        let joined = v2::joined(&each);
+        let texts = each.iter().map(Value::to_string);
+        Self {
+            each: versions.iter().copied().zip(texts).collect(),
+            joined: [joined.to_string().into_bytes(), gnostic::encode(&joined)],
+        }
+    }
+}
+
+/// The documents of a server.
+static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| Documents::of(&VERSIONS));
+/// The document of an archive's API group.
+static PAST: LazyLock<Documents> = LazyLock::new(|| Documents::of(&[Api::Past]));
 const VERSIONS: [Api; 2] = [Api::Core, Api::Events];
 
-/// The v2 document, in JSON and in protobuf.
-static JOINED: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    let document = v2::joined(&VERSIONS.map(document));
-    [
-        document.to_string().into_bytes(),
-        gnostic::encode(&document),
-    ]
-});
 /// The media types of v2 in kube-openapi's order. kubectl asks for the second, the old name of the
 /// third, which is no valid media type.
 const JOINED_MEDIA: [&str; 3] = [
@@ -44,9 +57,18 @@ const JOINED_MEDIA: [&str; 3] = [
 
 /// Any method of /openapi/v2
 pub(crate) async fn joined(headers: HeaderMap) -> Result<Response, Status> {
+    joined_of(&DOCUMENTS, &headers)
+}
+
+/// Any method of /openapi/v2, for an archive's API group.
+pub(crate) async fn joined_past(headers: HeaderMap) -> Result<Response, Status> {
+    joined_of(&PAST, &headers)
+}
+
+fn joined_of(documents: &Documents, headers: &HeaderMap) -> Result<Response, Status> {
     let [json, _, protobuf] = JOINED_MEDIA;
-    let [as_json, as_protobuf] = &*JOINED;
-    let (content_type, body) = match negotiate_documents(&headers, &JOINED_MEDIA) {
+    let [as_json, as_protobuf] = &documents.joined;
+    let (content_type, body) = match negotiate_documents(headers, &JOINED_MEDIA) {
         Some(media) if media == json => (json, as_json),
         Some(_) => (protobuf, as_protobuf),
         None => {
@@ -54,19 +76,27 @@ pub(crate) async fn joined(headers: HeaderMap) -> Result<Response, Status> {
             return Ok((StatusCode::NOT_ACCEPTABLE, vary).into_response());
         }
     };
-    tagged(&headers, content_type, body.clone())
+    tagged(headers, content_type, body.clone())
 }
 
 /// GET /openapi/v3
 pub(crate) async fn index() -> impl IntoResponse {
-    let entry = |(api, document): (Api, &String)| {
-        let path = path(api);
+    index_of(&DOCUMENTS)
+}
+
+/// GET /openapi/v3, for an archive's API group.
+pub(crate) async fn index_past() -> impl IntoResponse {
+    index_of(&PAST)
+}
+
+fn index_of(documents: &Documents) -> impl IntoResponse + use<> {
+    let entry = |(api, document): &(Api, String)| {
+        let path = path(*api);
         let hash = fingerprint(document.as_bytes());
         let url = format!("/openapi/v3/{path}?hash={hash:X}");
-        (path.to_owned(), json!({"serverRelativeURL": url}))
+        (path, json!({"serverRelativeURL": url}))
     };
-    let documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
-    let paths: Map<String, Value> = documents.map(entry).collect();
+    let paths: Map<String, Value> = documents.each.iter().map(entry).collect();
     // Upstream sets no Content-Type here, and Go then detects plain text.
     let content_type = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
     (content_type, json!({"paths": paths}).to_string())
@@ -74,18 +104,33 @@ pub(crate) async fn index() -> impl IntoResponse {
 
 /// GET /openapi/v3/{path}
 pub(crate) async fn version(Path(wanted): Path<String>) -> Result<Response, Status> {
-    let mut documents = VERSIONS.into_iter().zip(&*DOCUMENTS);
-    let found = documents.find(|(api, _)| path(*api) == wanted);
+    version_of(&DOCUMENTS, &wanted)
+}
+
+/// GET /openapi/v3/{path}, for an archive's API group.
+pub(crate) async fn version_past(Path(wanted): Path<String>) -> Result<Response, Status> {
+    version_of(&PAST, &wanted)
+}
+
+fn version_of(documents: &Documents, wanted: &str) -> Result<Response, Status> {
+    let found = documents.each.iter().find(|(api, _)| path(*api) == wanted);
     let (_, document) = found.ok_or_else(Status::no_such_path)?;
     let json = document.clone().into_bytes();
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
-fn path(api: Api) -> &'static str {
+fn path(api: Api) -> String {
     match api {
-        Api::Core => "api/v1",
-        Api::Events => "apis/events.k8s.io/v1",
+        Api::Core => "api/v1".to_owned(),
+        Api::Events | Api::Past => format!("apis/{}", api.api_version()),
     }
+}
+
+/// The prefix of the names of an archive's schemas. All are its own: a name that other groups have,
+/// too, would have to mean the same in all of them.
+fn past_prefix() -> String {
+    let labels: Vec<&str> = PAST_GROUP.rsplit('.').collect();
+    format!("{}.v1", labels.join("."))
 }
 
 const BODIES: [&str; 3] = [
@@ -111,9 +156,11 @@ const CREATED: (&str, &str) = ("201", "Created");
 fn document(api: Api) -> Value {
     let kind = |kind: &str| json!({"group": api.group(), "version": "v1", "kind": kind});
     let event_schema = match api {
-        Api::Core => "io.k8s.api.core.v1.Event",
-        Api::Events => "io.k8s.api.events.v1.Event",
+        Api::Core => "io.k8s.api.core.v1.Event".to_owned(),
+        Api::Events => "io.k8s.api.events.v1.Event".to_owned(),
+        Api::Past => format!("{}.{}", past_prefix(), api.kind()),
     };
+    let event_schema = event_schema.as_str();
     let list_schema = format!("{event_schema}List");
     let parameters = |verb| -> Value {
         let declared = params::of(verb).map(|parameter| {
@@ -146,7 +193,7 @@ fn document(api: Api) -> Value {
             "parameters": parameters(verb),
             "responses": answers,
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind("Event"),
+            "x-kubernetes-group-version-kind": kind(api.kind()),
         });
         if let Some(request) = request {
             operation["requestBody"] = json!({"content": request, "required": true});
@@ -159,8 +206,8 @@ fn document(api: Api) -> Value {
     let written = || answers(&[OK, CREATED], event_schema);
     // The answer is a Status or, if finalizers delay the deletion, the event.
     let deleted = json!({"200": {"description": "OK"}});
-    let base = format!("/{}/namespaces/{{namespace}}/events", path(api));
-    let paths = json!({
+    let base = format!("/{}/namespaces/{{namespace}}/{}", path(api), api.plural());
+    let mut paths = json!({
         &base: {
             "parameters": [namespace],
             "get": operation("list", Verb::List, None, list()),
@@ -175,14 +222,22 @@ fn document(api: Api) -> Value {
             "delete": operation("delete", Verb::Delete, None, deleted),
         },
     });
+    if api == Api::Past {
+        let operations = paths.as_object_mut().into_iter().flatten();
+        for (_, operations) in operations {
+            if let Some(operations) = operations.as_object_mut() {
+                operations.retain(|name, _| matches!(name.as_str(), "parameters" | "get"));
+            }
+        }
+    }
     let mut schemas = schemas(api);
     let mut event = object(api, api.event());
     event["properties"]["apiVersion"] = json!({"type": "string", "description": api.api_version()});
-    event["properties"]["kind"] = json!({"type": "string", "description": "Event"});
-    event["x-kubernetes-group-version-kind"] = json!([kind("Event")]);
+    event["properties"]["kind"] = json!({"type": "string", "description": api.kind()});
+    event["x-kubernetes-group-version-kind"] = json!([kind(api.kind())]);
     schemas.insert(event_schema.into(), event);
     let mut list = list_of(api, event_schema);
-    list["x-kubernetes-group-version-kind"] = json!([kind("EventList")]);
+    list["x-kubernetes-group-version-kind"] = json!([kind(api.list_kind())]);
     schemas.insert(list_schema, list);
     json!({
         "openapi": "3.0.0",
@@ -205,7 +260,7 @@ fn list_of(api: Api, event_schema: &str) -> Value {
         "required": ["items"],
         "properties": {
             "apiVersion": {"type": "string", "description": api.api_version()},
-            "kind": {"type": "string", "description": "EventList"},
+            "kind": {"type": "string", "description": api.list_kind()},
             "metadata": {"allOf": [metadata], "description": "The version and the next page."},
             "items": {
                 "type": "array", "items": {"allOf": [reference(event_schema)], "default": {}},
@@ -255,6 +310,7 @@ fn add_schemas(api: Api, of: &Type, schemas: &mut Map<String, Value>) {
 
 fn schema_name(api: Api, name: &str) -> String {
     match (name, api) {
+        (_, Api::Past) => format!("{}.{name}", past_prefix()),
         ("EventSeries", Api::Events) => format!("io.k8s.api.events.v1.{name}"),
         ("ObjectReference" | "EventSource" | "EventSeries", _) => {
             format!("io.k8s.api.core.v1.{name}")
@@ -415,13 +471,15 @@ mod tests {
     /// kubectl ignores a document that refers to an unknown type.
     #[test]
     fn every_type_that_version_2_refers_to_is_there() {
-        let document = v2::joined(&VERSIONS.map(document));
-        let text = document.to_string();
-        let mut references = text.split("\"#/definitions/").skip(1).peekable();
-        assert!(references.peek().is_some());
-        for reference in references {
-            let name = reference.split('"').next().unwrap_or_default();
-            assert!(document["definitions"][name].is_object(), "{name}");
+        for documents in [VERSIONS.map(document).to_vec(), vec![document(Api::Past)]] {
+            let document = v2::joined(&documents);
+            let text = document.to_string();
+            let mut references = text.split("\"#/definitions/").skip(1).peekable();
+            assert!(references.peek().is_some());
+            for reference in references {
+                let name = reference.split('"').next().unwrap_or_default();
+                assert!(document["definitions"][name].is_object(), "{name}");
+            }
         }
     }
 }

@@ -182,6 +182,12 @@ pub(super) fn head(
         Some(KnownBy::ClusterToken(_)) => {
             return refuse(FORBIDDEN, "this token was recognized by another cluster");
         }
+        Some(KnownBy::FrontProxy) => {
+            return refuse(
+                FORBIDDEN,
+                "the API server that named the user has shown none",
+            );
+        }
         Some(KnownBy::Certificate) => {
             return refuse(FORBIDDEN, "a client certificate cannot be shown to it");
         }

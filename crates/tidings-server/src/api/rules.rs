@@ -45,7 +45,7 @@ pub(crate) fn check_update(api: Api, new: &Event, old: &Event) -> FieldErrors {
 
 fn version(api: Api) -> RequestVersion {
     match api {
-        Api::Core => RequestVersion::CoreV1,
+        Api::Core | Api::Past => RequestVersion::CoreV1,
         Api::Events => RequestVersion::EventsV1,
     }
 }

@@ -132,10 +132,7 @@ impl ApiServer {
                 Some(cluster) => Arc::new(self.authenticator.asking(Arc::clone(cluster), &name)),
                 None => Arc::clone(&self.authenticator),
             },
-            authorizer: match access {
-                Some(cluster) => Arc::new(self.authorizer.asking(cluster, &name)),
-                None => Arc::clone(&self.authorizer),
-            },
+            authorizer: Arc::new(self.authorizer.of_cluster(access, &name)),
             access: Arc::clone(&self.access),
             connections: Arc::clone(&self.connections),
             admission: Arc::clone(&self.admission),

@@ -2,6 +2,7 @@
 //! sending the answer takes. If a share turns out to be too large, part of it is released.
 
 use axum::http::Method;
+use tidings_api::codec::PAST_GROUP;
 use tidings_store::PAGE_BYTES_MAX;
 
 use crate::flow::budget::{Held, Pool};
@@ -29,6 +30,8 @@ const LIST: usize = PAGE + (512 << 10) + CHUNKS + COMPRESSOR;
 const SMALL_ANSWER: u64 = 128 << 10;
 /// Times that an event which is changed is in memory.
 const CHANGE: usize = 8;
+/// Coverage, counts, or a list of clusters, as it is made and as it is sent.
+const HISTORY: usize = 4 << 20;
 /// The page of metrics, as it is made and as it is sent.
 const METRICS: usize = 512 << 10;
 /// Memory of a compressor.
@@ -62,8 +65,11 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     if info.is_metrics() {
         return (Pool::Small, METRICS);
     }
+    if info.group == PAST_GROUP && matches!(info.resource.as_str(), "coverage" | "counts") {
+        return (Pool::Small, HISTORY);
+    }
     match info.labels.subresource {
-        "/coverage" | "/counts" | "/clusters" => (Pool::Small, 4 << 20),
+        "/coverage" | "/counts" | "/clusters" => (Pool::Small, HISTORY),
         "/export" => (Pool::Large, 8 << 20),
         // The file is made from the waiting versions: their bytes, and the columns of these.
         "/waiting" => (Pool::Large, 32 << 20),

@@ -18,8 +18,8 @@ use tidings_core::validate::check_dns1123_label;
 use tidings_history::Following;
 
 use crate::api::followed::FollowedCluster;
-use crate::api::router;
 use crate::api::server::ApiServer;
+use crate::api::{past, router};
 use crate::clock::monotonic;
 
 /// The prefix of a cluster's paths.
@@ -77,6 +77,8 @@ pub enum ClusterError {
 pub(crate) struct Clusters {
     /// The server of the root paths. It has no events.
     pub(crate) root: Arc<ApiServer>,
+    /// The name of the cluster whose API server proxies to the archive's API group, if one does.
+    home: Option<String>,
     table: RwLock<Arc<Table>>,
     /// The number of the cluster that was added last. Shared caches distinguish clusters by their
     /// numbers.
@@ -117,6 +119,8 @@ pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) server: Arc<ApiServer>,
     pub(super) api: TowerToHyperService<Router>,
+    /// The resources of the archive's API group; of the home cluster only.
+    pub(super) past: Option<TowerToHyperService<Router>>,
     pub(super) requests: AtomicU64,
 }
 
@@ -129,9 +133,10 @@ pub(crate) struct ClusterContext {
 }
 
 impl Clusters {
-    pub(crate) fn new(root: Arc<ApiServer>) -> Self {
+    pub(crate) fn new(root: Arc<ApiServer>, home: Option<String>) -> Self {
         Self {
             root,
+            home,
             table: RwLock::default(),
             last: AtomicU64::new(0),
             missing: RwLock::default(),
@@ -163,6 +168,8 @@ impl Clusters {
         let served = Served {
             name: name.clone(),
             api: TowerToHyperService::new(router(Arc::clone(&server))),
+            past: (self.home.as_ref() == Some(&name))
+                .then(|| TowerToHyperService::new(past::resources(Arc::clone(&server)))),
             server,
             requests: AtomicU64::new(0),
         };
@@ -259,6 +266,11 @@ impl Clusters {
     /// The served clusters, in order.
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.table().in_order()
+    }
+
+    /// The home cluster, if it is served.
+    pub(super) fn home(&self) -> Option<Arc<Served>> {
+        self.find(self.home.as_deref()?)
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<Served>> {

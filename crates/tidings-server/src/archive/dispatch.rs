@@ -69,7 +69,7 @@ fn is_roots(path: &str) -> bool {
 }
 
 /// The URI without the first `len` bytes of its path.
-fn below(uri: &Uri, len: usize) -> Option<Uri> {
+pub(super) fn below(uri: &Uri, len: usize) -> Option<Uri> {
     let rest = uri.path_and_query()?.as_str().get(len..)?;
     let rest = match rest.as_bytes().first() {
         Some(b'/') => PathAndQuery::try_from(rest),

@@ -5,6 +5,7 @@
 //! store and permissions. The prefix is removed before the path is used for anything else. The API
 //! of a single cluster is also served at the root.
 
+mod aggregated;
 mod clusters;
 mod dispatch;
 mod measures;
@@ -16,6 +17,11 @@ use axum::Router;
 
 pub use clusters::ClusterError;
 pub(crate) use clusters::{ClusterContext, Clusters};
+
+/// The routes for the aggregation layer of the home cluster's API server.
+pub(crate) fn aggregated(clusters: Arc<Clusters>) -> Router {
+    aggregated::router(clusters)
+}
 
 /// All routes of an archive.
 pub(crate) fn router(clusters: Arc<Clusters>) -> Router {

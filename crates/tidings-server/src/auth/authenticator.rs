@@ -1,6 +1,8 @@
-//! Authentication by client certificate, by a token of this server, or by a token of a cluster.
+//! Authentication by the headers of a front proxy, by client certificate, by a token of this server,
+//! or by a token of a cluster.
 //!
-//! The order is this one. Invalid credentials are refused even if anonymous requests are allowed.
+//! The order is this one. Headers were taken from the request when it arrived ([`Fronted`]); here
+//! nothing reads them. Invalid credentials are refused even if anonymous requests are allowed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use super::User;
 use super::certificate::{ClientAuthority, PeerCertificate};
 use super::cluster::TokenReviews;
 use super::counters::AccessCounters;
+use super::front_proxy::{FrontProxy, Fronted};
 use super::reviewer::Reviewer;
 use super::tokens::{Token, TokenTable, bearer, digest_of};
 
@@ -34,6 +37,7 @@ pub struct Authenticator {
 struct Known {
     tokens: RwLock<Arc<TokenTable>>,
     client_authority: RwLock<Option<ClientAuthority>>,
+    front_proxy: RwLock<Option<Arc<FrontProxy>>>,
 }
 
 impl std::fmt::Debug for Authenticator {
@@ -49,6 +53,8 @@ impl std::fmt::Debug for Authenticator {
 pub(crate) enum KnownBy {
     /// No credentials.
     Nothing,
+    /// The headers of a front proxy.
+    FrontProxy,
     /// A client certificate.
     Certificate,
     /// A token of the server's own.
@@ -118,6 +124,15 @@ impl Authenticator {
         *self.known.client_authority.write() = Some(authority);
     }
 
+    pub(crate) fn replace_front_proxy(&self, front_proxy: FrontProxy) {
+        *self.known.front_proxy.write() = Some(Arc::new(front_proxy));
+    }
+
+    /// The front proxy whose headers name users, if there is one.
+    pub(crate) fn front_proxy(&self) -> Option<Arc<FrontProxy>> {
+        self.known.front_proxy.read().clone()
+    }
+
     /// Authenticates a request.
     pub(crate) async fn authenticate(
         &self,
@@ -126,6 +141,9 @@ impl Authenticator {
         now: Instant,
         counters: &Arc<AccessCounters>,
     ) -> Result<(User, KnownBy), Refusal> {
+        if let Some(Fronted(user)) = request.extensions.get() {
+            return Ok((user.clone(), KnownBy::FrontProxy));
+        }
         let authority = self.known.client_authority.read().clone();
         // Without an authority, certificates are neither requested nor used.
         let certificate = authority

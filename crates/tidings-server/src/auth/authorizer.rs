@@ -6,11 +6,12 @@
 //! - Users that a followed cluster knows may do what the built-in policy allows to every
 //!   authenticated user, and what that cluster allows. The RBAC policy is about other users, even
 //!   if they have the same name.
+//! - In another cluster than their own, users of the home cluster may do what bindings allow that
+//!   are about this cluster. Neither their groups nor their permissions at home count here.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use super::User;
 use super::attributes::Attributes;
 use super::cluster::AccessReviews;
 use super::counters::AccessCounters;
@@ -18,6 +19,7 @@ use super::decision::Decision;
 use super::rbac::{RbacPolicy, Rule};
 use super::reviewed::Room;
 use super::reviewer::{ReviewError, Reviewer};
+use super::{AUTHENTICATED, User};
 use parking_lot::RwLock;
 
 /// Decides what a user may do. The default allows what kube-apiserver's default policy allows:
@@ -36,12 +38,24 @@ pub struct Authorizer {
 #[derive(Debug)]
 struct Followed {
     name: String,
-    reviews: AccessReviews,
+    /// `None` if the cluster is not asked.
+    reviews: Option<AccessReviews>,
 }
 
-/// The built-in policy, and a user who has only the permissions of every authenticated user.
-static BUILT_IN: LazyLock<(RbacPolicy, User)> =
-    LazyLock::new(|| (RbacPolicy::default(), User::new("", "", [])));
+/// The built-in policy, and two users: one who has only the permissions of every authenticated user,
+/// and one who has those of all other clients.
+static BUILT_IN: LazyLock<(RbacPolicy, [User; 2])> = LazyLock::new(|| {
+    let users = [User::new("", "", []), User::anonymous()];
+    (RbacPolicy::default(), users)
+});
+
+/// The built-in policy, and whom it sees in a followed cluster's user.
+fn built_in(user: &User) -> (&'static RbacPolicy, &'static User) {
+    let (policy, [authenticated, other]) = &*BUILT_IN;
+    // The home cluster's API server also proxies requests of clients that it does not know.
+    let is_known = user.groups.iter().any(|group| group == AUTHENTICATED);
+    (policy, if is_known { authenticated } else { other })
+}
 
 /// The rules that apply to a user in a namespace.
 pub(crate) struct Rules {
@@ -80,18 +94,18 @@ impl Authorizer {
         self
     }
 
-    /// An authorizer that decides the same, and asks the followed cluster of this name about its
-    /// users. Changes of the policy apply to both. The cache is a sixteenth of the usual size,
-    /// because there may be many such authorizers.
-    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
-        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
+    /// An authorizer that decides the same for the followed cluster of this name, and asks that
+    /// cluster about its users, if there is a way to. Changes of the policy apply to both. The
+    /// cache is a sixteenth of the usual size, because there may be many such authorizers.
+    pub(crate) fn of_cluster(&self, cluster: Option<Arc<dyn Reviewer>>, name: &str) -> Self {
+        let asked = cluster.filter(|cluster| cluster.is_verified());
         Self {
             allows_everything: self.allows_everything,
             policy: Arc::clone(&self.policy),
             cluster: self.cluster.clone(),
-            followed: asked.map(|cluster| Followed {
+            followed: Some(Followed {
                 name: name.to_owned(),
-                reviews: AccessReviews::new(cluster, Room::Part),
+                reviews: asked.map(|cluster| AccessReviews::new(cluster, Room::Part)),
             }),
         }
     }
@@ -150,13 +164,19 @@ impl Authorizer {
             reason: reason.to_owned(),
         };
         let asks = if let Some(cluster) = user.cluster() {
-            let (built_in, everyone) = &*BUILT_IN;
-            if let Some(reason) = built_in.allows(everyone, asked) {
+            let (built_in, seen) = built_in(user);
+            if let Some(reason) = built_in.allows(seen, asked) {
                 return Ok(allowed(reason));
             }
-            let followed = self.followed.as_ref();
-            let followed = followed.filter(|followed| followed.name == cluster);
-            followed.map(|followed| &followed.reviews)
+            match &self.followed {
+                Some(followed) if followed.name == cluster => followed.reviews.as_ref(),
+                Some(followed) => {
+                    let policy = self.policy();
+                    let reason = policy.allows_in(&followed.name, user, asked);
+                    return Ok(reason.map_or_else(Decision::default, allowed));
+                }
+                None => None,
+            }
         } else {
             if user.is_master() || self.allows_everything {
                 return Ok(allowed(""));
@@ -181,7 +201,11 @@ impl Authorizer {
 
     /// Whether a cluster is asked about requests that no policy allows to the user.
     pub(crate) fn asks_cluster(&self, user: &User) -> bool {
-        user.cluster().is_some() || self.cluster.is_some()
+        match (user.cluster(), &self.followed) {
+            (Some(known), Some(followed)) => followed.name == known,
+            (Some(_), None) => false,
+            (None, _) => self.cluster.is_some(),
+        }
     }
 
     /// The rules for a user in a namespace, including cluster-wide ones.
@@ -208,18 +232,20 @@ impl Authorizer {
             };
         }
         let policy = self.policy();
-        let (policy, known) = if is_own {
-            (&*policy, user)
+        let mut rules = if is_own {
+            policy.rules(user, namespace)
         } else {
-            (&BUILT_IN.0, &BUILT_IN.1)
+            let (built_in, seen) = built_in(user);
+            built_in.rules(seen, namespace)
         };
+        if let (Some(known), Some(followed)) = (user.cluster(), &self.followed)
+            && followed.name != known
+        {
+            rules.extend(policy.rules_in(&followed.name, user, namespace));
+        }
         let incomplete = "webhook authorizer does not support user rule resolution";
         Rules {
-            rules: policy
-                .rules(known, namespace)
-                .into_iter()
-                .cloned()
-                .collect(),
+            rules: rules.into_iter().cloned().collect(),
             incomplete: self.asks_cluster(user).then_some(incomplete),
         }
     }

@@ -73,6 +73,7 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
     /// Cache of refused certificates. A replaced authority begins with an empty one.
     refused: Cache<Digest, Refused>,
 }
@@ -97,13 +98,15 @@ impl ClientAuthority {
     /// Reads a bundle of certificates in PEM form.
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, AuthorityError> {
         let mut roots = RootCertStore::empty();
+        let mut certificates = Vec::new();
         for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
             let certificate = certificate.map_err(|error| AuthorityError::Pem {
                 why: error.to_string(),
             })?;
             roots
-                .add(certificate)
+                .add(certificate.clone())
                 .map_err(|source| AuthorityError::Certificate { number, source })?;
+            certificates.push(certificate);
         }
         if roots.is_empty() {
             return Err(AuthorityError::Empty);
@@ -115,7 +118,17 @@ impl ClientAuthority {
                 why: error.to_string(),
             })?;
         let refused = Cache::new(REFUSED_MAX);
-        Ok(Self(Arc::new(Authority { verifier, refused })))
+        Ok(Self(Arc::new(Authority {
+            verifier,
+            certificates,
+            refused,
+        })))
+    }
+
+    /// Whether some certificate is an authority in both.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let mut certificates = self.0.certificates.iter();
+        certificates.any(|certificate| other.0.certificates.contains(certificate))
     }
 
     /// The user of a certificate or the reason why it is refused, and the end of the result's
@@ -142,11 +155,14 @@ impl ClientAuthority {
         (user, until)
     }
 
-    /// The verifier for the handshake. It requests a certificate of these authorities, and accepts
-    /// any certificate whose key the client has.
-    pub(crate) fn handshake_verifier(&self) -> Arc<dyn ClientCertVerifier> {
+    /// The verifier for the handshake. It requests a certificate of one of these authorities, and
+    /// accepts any certificate whose key the client has.
+    pub(crate) fn handshake_verifier(authorities: &[&Self]) -> Arc<dyn ClientCertVerifier> {
+        let hints = authorities
+            .iter()
+            .flat_map(|it| it.0.verifier.root_hint_subjects());
         Arc::new(Possession {
-            authorities: self.0.verifier.root_hint_subjects().to_vec(),
+            authorities: hints.cloned().collect(),
             algorithms: rustls::crypto::ring::default_provider().signature_verification_algorithms,
         })
     }
@@ -244,13 +260,17 @@ fn user_of(certificate: &X509Certificate<'_>) -> Result<User, String> {
     Ok(User::new(name, "", groups))
 }
 
-/// The certificate of a connection, and the last result of its check.
+/// Maximum results that a connection's certificate has: of the authority of clients, and of that of
+/// the front proxy.
+const FOUND_MAX: usize = 2;
+
+/// The certificate of a connection, and the last result of its check by each authority.
 #[derive(Debug)]
 pub(crate) struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// The digest of the whole chain.
     digest: OnceLock<Digest>,
-    found: Mutex<Option<Found>>,
+    found: Mutex<Vec<Found>>,
 }
 
 #[derive(Debug)]
@@ -265,7 +285,7 @@ impl PeerCertificate {
         Self {
             chain,
             digest: OnceLock::new(),
-            found: Mutex::new(None),
+            found: Mutex::default(),
         }
     }
 
@@ -289,18 +309,28 @@ impl PeerCertificate {
     /// The reason why it is refused.
     pub(crate) fn user(&self, authority: &ClientAuthority, now: Timestamp) -> Result<User, String> {
         let mut found = self.found.lock();
-        if let Some(found) = &*found
-            && Arc::ptr_eq(&found.authority.0, &authority.0)
+        let at = found
+            .iter()
+            .position(|found| Arc::ptr_eq(&found.authority.0, &authority.0));
+        if let Some(found) = at.and_then(|at| found.get(at))
             && now <= found.until
         {
             return found.user.clone();
         }
         let (user, until) = authority.judge(self.digest(), &self.chain, now);
-        *found = Some(Found {
-            authority: authority.clone(),
-            until,
-            user: user.clone(),
-        });
+        if let Some(at) = at {
+            found.remove(at);
+        }
+        found.insert(
+            0,
+            Found {
+                authority: authority.clone(),
+                until,
+                user: user.clone(),
+            },
+        );
+        // An authority that was replaced is not asked again.
+        found.truncate(FOUND_MAX);
         user
     }
 }

@@ -1,7 +1,7 @@
 //! Authentication and authorization.
 //!
-//! - [`authenticator`]: finds the user of a request (bearer tokens, client certificates, a
-//!   cluster's `TokenReview`).
+//! - [`authenticator`]: finds the user of a request (headers of a front proxy, bearer tokens, client
+//!   certificates, a cluster's `TokenReview`).
 //! - [`attributes`]: describes the request in the authorizer's terms.
 //! - [`authorizer`]: decides whether the request is allowed (RBAC from a file, a cluster's
 //!   `SubjectAccessReview`).
@@ -18,6 +18,7 @@ pub(crate) mod cluster;
 pub(crate) mod counters;
 pub(crate) mod decision;
 mod forbidden;
+pub(crate) mod front_proxy;
 pub(crate) mod impersonation;
 pub(crate) mod rbac;
 pub(crate) mod reviewed;
@@ -36,6 +37,7 @@ pub use authorizer::Authorizer;
 pub use certificate::AuthorityError;
 pub use counters::{AccessCounters, Count};
 pub(crate) use forbidden::forbidden;
+pub use front_proxy::{RequestHeader, RequestHeaderError};
 pub use rbac::{RbacError, RbacPolicy};
 pub use reviewer::{ReviewError, Reviewer};
 pub(crate) use tokens::{Digest, bearer, digest_of};
@@ -130,7 +132,7 @@ impl User {
     }
 
     /// The same user, known by a followed cluster, or by the server itself if `cluster` is `None`.
-    fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
+    pub(crate) fn of_cluster(self, cluster: Option<Arc<str>>) -> Self {
         Self { cluster, ..self }
     }
 

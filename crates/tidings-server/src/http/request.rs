@@ -15,6 +15,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::http::params;
 use crate::http::query::Query;
+use tidings_api::codec::PAST_GROUP;
 
 /// The classification of a request; see the module documentation. Parts that a request does not
 /// have are empty.
@@ -92,9 +93,10 @@ const RESOURCES: [&str; 4] = [
     "selfsubjectreviews",
     "selfsubjectrulesreviews",
 ];
-const GROUPS: [&str; 4] = [
+const GROUPS: [&str; 5] = [
     "",
     "events.k8s.io",
+    PAST_GROUP,
     "authorization.k8s.io",
     "authentication.k8s.io",
 ];
@@ -220,8 +222,11 @@ impl RequestInfo {
 
     /// Whether the request is about events, of any version and subresource.
     pub(crate) fn is_about_events(&self) -> bool {
-        let of_events = matches!(self.group.as_str(), "" | "events.k8s.io");
-        self.is_resource_request && of_events && self.resource == "events"
+        let is_named = matches!(
+            (self.group.as_str(), self.resource.as_str()),
+            ("" | "events.k8s.io", "events") | (PAST_GROUP, "pastevents")
+        );
+        self.is_resource_request && is_named
     }
 
     /// Whether the request is for the versions of an event in an archive.
@@ -243,16 +248,24 @@ impl RequestInfo {
     /// The labels of the served resource that the request is about, if any.
     fn served(&self) -> Option<Served> {
         let group = one_of(GROUPS, &self.group).filter(|_| self.version == "v1")?;
-        let of_events = matches!(group, "" | "events.k8s.io");
+        let events = match group {
+            "" | "events.k8s.io" => "events",
+            PAST_GROUP => "pastevents",
+            _ => "",
+        };
         let place = [&self.namespace, &self.name, &self.subresource].map(|part| !part.is_empty());
         match (self.resource.as_str(), place) {
-            ("events", _) if !of_events => None,
-            ("events", [false, false, false]) => Some((group, "events", "cluster")),
-            ("events", [true, false, false]) => Some((group, "events", "namespace")),
-            ("events", [true, true, false]) => Some((group, "events", "resource")),
-            ("events", [true, true, true]) if self.is_versions() => {
-                Some((group, "events", "resource"))
+            (resource, place) if resource == events && !events.is_empty() => {
+                let scope = match place {
+                    [false, false, false] => "cluster",
+                    [true, false, false] => "namespace",
+                    [true, true, false] => "resource",
+                    [true, true, true] if self.is_versions() => "resource",
+                    _ => return None,
+                };
+                Some((group, events, scope))
             }
+            ("events" | "pastevents", _) => None,
             ("namespaces", [true, true, false]) => Some((group, "namespaces", "resource")),
             (other, [false, false, false]) => Some((group, one_of(RESOURCES, other)?, "cluster")),
             _ => None,
@@ -262,8 +275,8 @@ impl RequestInfo {
     /// Whether the request is a watch of events, which is long-running.
     pub(crate) fn is_watch(&self) -> bool {
         let labels = &self.labels;
-        let of_events = labels.resource == "events" || labels.subresource == "/timeline";
-        labels.verb == "WATCH" && of_events
+        let of_events = matches!(labels.resource, "events" | "pastevents");
+        labels.verb == "WATCH" && (of_events || labels.subresource == "/timeline")
     }
 
     /// Whether the request writes one event.
@@ -408,6 +421,18 @@ mod tests {
             ("GET", "/api/v1", "GET    /api/v1 "),
             ("BREW", "/api/v2/x/../y", "other     "),
             ("GET", "/apis/other.example/v1/events", "GET     "),
+            (
+                "GET",
+                "/apis/archive.tidings.internal/v1/namespaces/shop/pastevents",
+                "LIST archive.tidings.internal v1 pastevents  namespace",
+            ),
+            ("GET", "/apis/archive.tidings.internal/v1/events", "GET     "),
+            ("GET", "/api/v1/pastevents", "GET     "),
+            (
+                "POST",
+                "/apis/archive.tidings.internal/v1/namespaces/shop/pastevents",
+                "POST archive.tidings.internal v1 pastevents  namespace",
+            ),
             ("GET", "/api/v1/pods", "GET     "),
             // Paths that the router does not match have no labels of a resource.
             ("GET", "/api/v1/%65vents", "GET     "),
@@ -455,6 +480,7 @@ mod tests {
             ("/api/v1/namespaces/a/events/b?watch=true", false),
             ("/api/v1/watch/namespaces/a/events/b", true),
             ("/apis/events.k8s.io/v1/watch/namespaces/a/events", true),
+            ("/apis/archive.tidings.internal/v1/pastevents?watch=1", true),
             ("/apis/authorization.k8s.io/v1/events?watch=1", false),
             ("/api/v1/namespaces/events?watch=1", false),
             ("/api/v1/namespaces?watch=1", false),

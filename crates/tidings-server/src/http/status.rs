@@ -111,7 +111,7 @@ impl Details {
         Self {
             name: name.into(),
             group: api.group().into(),
-            kind: "events".into(),
+            kind: api.plural().into(),
             ..Self::default()
         }
     }

@@ -273,7 +273,7 @@ impl Metrics {
 
 fn events(api: Api) -> [Label; 3] {
     let group = ("group", api.group());
-    [group, ("version", "v1"), ("resource", "events")]
+    [group, ("version", "v1"), ("resource", api.plural())]
 }
 
 /// The label of a code; `other` for codes that this server does not use.

@@ -11,7 +11,7 @@ use tidings_store::memory::MemoryStore;
 use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
 use super::private::write_private;
 use super::serve::Served;
-use super::{Prepared, Running, StartOptions};
+use super::{Aggregation, Prepared, Running, StartOptions};
 use crate::api::followed::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
@@ -129,6 +129,12 @@ impl RunningClusters {
         self.running.reload().await
     }
 
+    /// Keeps the archive and the API server of the home cluster known to each other, if the options
+    /// have [`aggregated`](StartOptions::aggregated).
+    pub fn aggregation(&self) -> Aggregation {
+        self.running.aggregation()
+    }
+
     /// Stops accepting, ends watches cleanly and finishes requests in flight. The clusters' stores
     /// are not closed, because their followers may still write to them.
     pub async fn shutdown(self) {
@@ -157,11 +163,12 @@ pub async fn start_clusters(
     clusters: Vec<FollowedCluster>,
 ) -> Result<RunningClusters, StartError> {
     // The root has no events of its own.
+    let home = options.aggregated.as_ref().map(|it| it.home.clone());
     let prepared = Prepared::of(Arc::new(MemoryStore::default()), options).await?;
     let asked = |cluster: &FollowedCluster| cluster.access.is_some();
     // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
-    let all = Arc::new(Clusters::new(Arc::clone(&prepared.server)));
+    let all = Arc::new(Clusters::new(Arc::clone(&prepared.server), home.clone()));
     let names = clusters.iter().map(|cluster| cluster.name.clone());
     all.set_order(names.collect());
     let mut missing = BTreeMap::new();
@@ -190,7 +197,10 @@ pub async fn start_clusters(
         let timeline = Timeline::of_archive(Arc::clone(&all), Entrance::Login);
         timeline::router(Arc::new(timeline))
     });
-    let served = Served::new(archive::router(all), timeline);
+    let mut served = Served::new(archive::router(Arc::clone(&all)), timeline);
+    if home.is_some() {
+        served = served.with_aggregated(archive::aggregated(all));
+    }
     let running = prepared.run(served, std::future::ready(()));
     Ok(RunningClusters { running, written })
 }

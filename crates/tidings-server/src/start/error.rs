@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use tidings_store::embedded::OpenError;
 
 use crate::archive::ClusterError;
-use crate::auth::TokenFileError;
+use crate::auth::{RequestHeaderError, TokenFileError};
 use crate::start::tls::TlsError;
 
 /// The reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The settings of the front proxy cannot be used.
+    #[error(transparent)]
+    RequestHeader(#[from] RequestHeaderError),
     /// A file or folder could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

@@ -176,6 +176,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
     use super::*;
+    use crate::clock::{Clock, SystemClock};
     use crate::start::tls::Identity;
 
     /// Capacity of the pipe between the two sides.
@@ -187,8 +188,9 @@ mod tests {
         is_whole: bool,
     ) -> (Lingering<DuplexStream>, client::TlsStream<DuplexStream>) {
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity::own(folder.path(), &["localhost".to_owned()]).unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(identity.config(None).unwrap()));
+        let identity =
+            Identity::own(folder.path(), &["localhost".to_owned()], SystemClock.now()).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(identity.config(&[]).unwrap()));
         let mut roots = RootCertStore::empty();
         let authority = identity.authority_pem.as_bytes();
         roots

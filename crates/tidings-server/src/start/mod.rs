@@ -18,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tidings_store::Store;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -28,14 +29,15 @@ use crate::api::random;
 use crate::api::router;
 use crate::api::server::ApiServer;
 use crate::audit::{AuditLog, AuditOptions};
-use crate::auth::{Token, User, parse_token_file};
-use crate::clock::SystemClock;
+use crate::auth::{RequestHeader, RequestHeaderError, Token, User, parse_token_file};
+use crate::clock::{Clock, SystemClock};
 use crate::start::error::StartError;
 use crate::start::kubeconfig::{Credentials, kubeconfig_text};
 use crate::start::loopback::RunningTimeline;
 use crate::start::private::write_private;
 use crate::start::security::{
-    AuthorizationMode, ReloadRequest, Security, SecurityOptions, Watched,
+    AggregatedOptions, AuthorizationMode, MakeIdentity, ReloadRequest, Security, SecurityOptions,
+    Watched,
 };
 use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
@@ -65,6 +67,9 @@ pub struct StartOptions {
     pub storage: Storage,
     /// The audit log. Default: no audit log.
     pub audit: Option<AuditOptions>,
+    /// The API group that the API server of a followed cluster proxies to. Only
+    /// [`start_clusters`](crate::start_clusters) uses it. Default: none.
+    pub aggregated: Option<AggregatedOptions>,
     /// Options of the API.
     pub api: ApiOptions,
 }
@@ -81,6 +86,7 @@ impl StartOptions {
             security: SecurityOptions::default(),
             storage: Storage::default(),
             audit: None,
+            aggregated: None,
             api: ApiOptions::default(),
         }
     }
@@ -98,6 +104,8 @@ pub struct Running {
     server: Arc<ApiServer>,
     /// The first of the server's tokens.
     token: Option<Token>,
+    /// The authority of the server's own certificate, in PEM.
+    own_authority_pem: Option<Arc<RwLock<String>>>,
 }
 
 impl Running {
@@ -127,7 +135,15 @@ impl Running {
     /// [`SecurityOptions::reload_interval`]. Returns whether all changed files are in force.
     pub async fn reload(&self) -> bool {
         let (asked, answered) = oneshot::channel();
-        self.reload.send(asked).await.is_ok() && answered.await.unwrap_or(false)
+        self.reload.send(ReloadRequest::Files(asked)).await.is_ok()
+            && answered.await.unwrap_or(false)
+    }
+
+    fn aggregation(&self) -> Aggregation {
+        Aggregation {
+            asked: self.reload.downgrade(),
+            own_authority_pem: self.own_authority_pem.clone(),
+        }
     }
 
     /// Stops accepting, ends watches cleanly, finishes requests in flight and closes the store.
@@ -139,6 +155,46 @@ impl Running {
         if let Err(error) = (&mut self.task).await {
             tracing::error!(%error, "the server ended abnormally");
         }
+    }
+}
+
+/// Keeps a running archive and the API server of its home cluster known to each other; see
+/// [`RunningClusters::aggregation`](crate::RunningClusters::aggregation). It does not keep the
+/// archive running.
+#[derive(Clone, Debug)]
+pub struct Aggregation {
+    asked: mpsc::WeakSender<ReloadRequest>,
+    own_authority_pem: Option<Arc<RwLock<String>>>,
+}
+
+impl Aggregation {
+    /// Trusts a front proxy from now on, instead of the former one: the API server of the home
+    /// cluster, whose headers name users. Open connections are judged anew with their next request.
+    ///
+    /// # Errors
+    /// [`RequestHeaderError`] says why the settings cannot be used; the former ones stay in force.
+    pub async fn trust_front_proxy(
+        &self,
+        settings: RequestHeader,
+    ) -> Result<(), RequestHeaderError> {
+        let (asked, answered) = oneshot::channel();
+        let request = ReloadRequest::FrontProxy(Box::new(settings), asked);
+        // Without a receiver, or without an answer, the server has ended.
+        let Some(sender) = self.asked.upgrade() else {
+            return Ok(());
+        };
+        if sender.send(request).await.is_err() {
+            return Ok(());
+        }
+        drop(sender);
+        answered.await.unwrap_or(Ok(()))
+    }
+
+    /// The authority of the server's own certificate, in PEM. It is renewed years before it ends.
+    /// `None` if the certificate is a given one ([`SecurityOptions::tls_files`]).
+    pub fn own_authority_pem(&self) -> Option<String> {
+        let pem = self.own_authority_pem.as_ref()?;
+        Some(pem.read().clone())
     }
 }
 
@@ -211,14 +267,13 @@ impl Prepared {
             _ if options.admin_token => own_tokens(&options.data_dir.join("tokens.csv"))?,
             _ => Vec::new(),
         };
-        let own_identity = || {
-            let names = tls::names(options.bind_address, &options.security.tls_names);
-            Ok(Identity::own(&options.data_dir.join("pki"), &names)?)
-        };
+        let names = tls::names(options.bind_address, &options.security.tls_names);
+        let folder = options.data_dir.join("pki");
+        let own: MakeIdentity = Box::new(move |now| Identity::own(&folder, &names, now));
         let mut security = options.security.load(
-            token_file,
-            &tokens,
-            own_identity,
+            (token_file, &tokens),
+            options.aggregated.clone(),
+            (own, SystemClock.now()),
             kubeconfig::reached(options.bind_address),
         )?;
 
@@ -287,7 +342,7 @@ impl Prepared {
     /// What the kubeconfig contains about the server.
     fn credentials(&self) -> Credentials {
         Credentials {
-            authority_pem: self.security.authority_pem.clone(),
+            authority_pem: self.security.authority_pem.read().clone(),
             server_name: self.security.server_name.clone(),
             token: self.tokens.first().map(|token| token.token.clone()),
         }
@@ -312,6 +367,10 @@ impl Prepared {
         let token = tokens.into_iter().next();
         let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
+        let own_authority_pem = options
+            .tls_files
+            .is_none()
+            .then(|| Arc::clone(&security.authority_pem));
         let watcher = security.watcher(server.clone());
         tokio::spawn(watcher.run(options.reload_interval, reloads));
         let (stop, stopped) = oneshot::channel();
@@ -335,6 +394,7 @@ impl Prepared {
             task,
             server: shared,
             token,
+            own_authority_pem,
         }
     }
 }

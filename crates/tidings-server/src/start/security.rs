@@ -19,12 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{Timestamp, ToSpan};
+use parking_lot::RwLock;
+use rustls::ServerConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::server::ApiServer;
 use crate::auth::certificate::ClientAuthority;
+use crate::auth::front_proxy::FrontProxy;
 use crate::auth::{
-    AccessCounters, Authenticator, Authorizer, RbacPolicy, Reviewer, Token, parse_token_file,
+    AccessCounters, Authenticator, AuthorityError, Authorizer, RbacPolicy, RequestHeader,
+    RequestHeaderError, Reviewer, Token, parse_token_file,
 };
 use crate::start::error::StartError;
 use crate::start::tls::{Identity, Tls, TlsError};
@@ -81,6 +86,35 @@ impl Default for SecurityOptions {
     }
 }
 
+/// An archive's API group, to which the API server of a followed cluster proxies requests of its
+/// users (an `APIService`).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AggregatedOptions {
+    /// The name of the followed cluster whose API server it is. Its users are those whom the API
+    /// server names in headers.
+    pub home: String,
+    /// A file with the authorities of the API server's client certificate, instead of those of
+    /// [`requestheader`](Self::requestheader). Default: no file.
+    pub requestheader_client_ca_file: Option<PathBuf>,
+    /// How the API server is recognized, and its headers. Without authorities, here or in the file,
+    /// no header counts until [`Aggregation::trust_front_proxy`] is called.
+    ///
+    /// [`Aggregation::trust_front_proxy`]: crate::Aggregation::trust_front_proxy
+    pub requestheader: RequestHeader,
+}
+
+impl AggregatedOptions {
+    /// The defaults, with the name of the home cluster.
+    pub fn new(home: impl Into<String>) -> Self {
+        Self {
+            home: home.into(),
+            requestheader_client_ca_file: None,
+            requestheader: RequestHeader::new(Vec::new()),
+        }
+    }
+}
+
 /// How requests are authorized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -98,7 +132,8 @@ pub(crate) struct Security {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) tls: Tls,
-    pub(crate) authority_pem: String,
+    /// The authority of the server's certificate, in PEM.
+    pub(crate) authority_pem: Arc<RwLock<String>>,
     /// The name to verify for clients that reach the server by its address; `None` if the
     /// certificate is for that address.
     pub(crate) server_name: Option<String>,
@@ -110,12 +145,31 @@ struct Files {
     tokens: Option<Watched>,
     permissions: Option<Watched>,
     client_authority: Option<Watched>,
+    /// The authority of the front proxy.
+    front_authority: Option<Watched>,
+    aggregated: Option<AggregatedOptions>,
     /// The certificate and its key.
     certificate: Option<Watched>,
     /// The client authority in force.
     clients: Option<ClientAuthority>,
+    /// The authority of the front proxy in force.
+    fronts: Option<ClientAuthority>,
     /// The server's certificate and key in force.
     identity: Identity,
+    /// Makes a new one, if the server makes its own.
+    own: Option<MakeIdentity>,
+    authority_pem: Arc<RwLock<String>>,
+}
+
+/// Makes a certificate that is valid from now on.
+pub(crate) type MakeIdentity = Box<dyn Fn(Timestamp) -> Result<Identity, TlsError> + Send>;
+
+impl Files {
+    /// The TLS configuration of all that is in force.
+    fn config(&self) -> Result<ServerConfig, TlsError> {
+        let authorities: Vec<_> = self.clients.iter().chain(&self.fronts).collect();
+        self.identity.config(&authorities)
+    }
 }
 
 /// Files that take effect together.
@@ -134,9 +188,9 @@ impl SecurityOptions {
     /// at the address `reached`.
     pub(crate) fn load(
         &self,
-        token_file: Option<Watched>,
-        tokens: &[Token],
-        own: impl FnOnce() -> Result<Identity, StartError>,
+        (token_file, tokens): (Option<Watched>, &[Token]),
+        aggregated: Option<AggregatedOptions>,
+        (own, now): (MakeIdentity, Timestamp),
         reached: IpAddr,
     ) -> Result<Security, StartError> {
         let always_allow = self.authorization_mode == AuthorizationMode::AlwaysAllow;
@@ -178,29 +232,56 @@ impl SecurityOptions {
             authenticator.replace_client_authority(clients.clone());
         }
 
+        let front_file = aggregated
+            .as_ref()
+            .and_then(|it| it.requestheader_client_ca_file.as_deref());
+        let front_authority = Watched::open(front_file)?;
+        let mut fronts = None;
+        if let Some(aggregated) = &aggregated {
+            let mut settings = aggregated.requestheader.clone();
+            if let Some(file) = &front_authority {
+                settings.client_ca_pem = file.first().to_vec();
+            }
+            if !settings.client_ca_pem.is_empty() || front_authority.is_some() {
+                let proxy = FrontProxy::new(&settings, &aggregated.home, clients.as_ref());
+                let proxy = proxy.map_err(|error| match &front_authority {
+                    Some(file) => file.unusable(&error),
+                    None => StartError::RequestHeader(error),
+                })?;
+                fronts = Some(proxy.authority().clone());
+                authenticator.replace_front_proxy(proxy);
+            }
+        }
+
         let open = |(certificate, key): &(PathBuf, PathBuf)| {
             Watched::open_all(vec![certificate.clone(), key.clone()])
         };
         let certificate = self.tls_files.as_ref().map(open).transpose()?;
         let identity = match &certificate {
             Some(pair) => parse_identity(&pair.in_force).map_err(|error| pair.unusable(&error))?,
-            None => own()?,
+            None => own(now)?,
         };
-        let config = identity.config(clients.as_ref())?;
+        let authority_pem = Arc::new(RwLock::new(identity.authority_pem.clone()));
+        let files = Files {
+            tokens: token_file,
+            permissions,
+            client_authority,
+            front_authority,
+            aggregated,
+            own: certificate.is_none().then_some(own),
+            certificate,
+            clients,
+            fronts,
+            identity,
+            authority_pem: Arc::clone(&authority_pem),
+        };
         Ok(Security {
             authenticator,
             authorizer,
-            tls: Arc::new(config).into(),
-            authority_pem: identity.authority_pem.clone(),
-            server_name: identity.name_at(reached),
-            files: Files {
-                tokens: token_file,
-                permissions,
-                client_authority,
-                certificate,
-                clients,
-                identity,
-            },
+            tls: Arc::new(files.config()?).into(),
+            authority_pem,
+            server_name: files.identity.name_at(reached),
+            files,
         })
     }
 }
@@ -233,8 +314,16 @@ pub(crate) struct FileWatcher {
     files: Files,
 }
 
-/// A request to check the files now; the answer says whether all of them are in force.
-pub(crate) type ReloadRequest = oneshot::Sender<bool>;
+/// A request to the task that reloads files.
+pub(crate) enum ReloadRequest {
+    /// Check the files now; the answer says whether all of them are in force.
+    Files(oneshot::Sender<bool>),
+    /// Trust this front proxy instead of the former one.
+    FrontProxy(
+        Box<RequestHeader>,
+        oneshot::Sender<Result<(), RequestHeaderError>>,
+    ),
+}
 
 /// The reason for a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -265,7 +354,12 @@ impl FileWatcher {
         loop {
             let request = tokio::select! {
                 request = asked.recv() => match request {
-                    Some(request) => Some(request),
+                    Some(ReloadRequest::Files(request)) => Some(request),
+                    Some(ReloadRequest::FrontProxy(settings, request)) => {
+                        // The receiver may have been dropped.
+                        let _ = request.send(self.trust(&settings));
+                        continue;
+                    }
                     None => return,
                 },
                 () = tokio::time::sleep(interval) => None,
@@ -291,6 +385,15 @@ impl FileWatcher {
                 let _ = request.send(looked == Looked::InForce);
             }
         }
+    }
+
+    /// Trusts a front proxy, for requests and connections from now on.
+    fn trust(&mut self, settings: &RequestHeader) -> Result<(), RequestHeaderError> {
+        let Self { server, tls, files } = self;
+        let Some(aggregated) = &files.aggregated else {
+            return Ok(());
+        };
+        trust(settings, &aggregated.home.clone(), server, tls, files)
     }
 
     /// Checks the files on another thread, because disks may be slow. `None` if the runtime is
@@ -330,24 +433,105 @@ impl FileWatcher {
                 Ok(())
             }));
         }
-        if let Some(watched) = &mut files.client_authority {
+        if let Some(mut watched) = files.client_authority.take() {
             looked = looked.max(watched.reload(counters, look, |bytes| {
                 let new = ClientAuthority::from_pem(file(bytes, 0))?;
-                tls.replace(Arc::new(files.identity.config(Some(&new))?));
-                server.authenticator.replace_client_authority(new.clone());
-                files.clients = Some(new);
+                if let Some(proxy) = server.authenticator.front_proxy() {
+                    proxy.check_beside(&new)?;
+                }
+                let former = files.clients.replace(new.clone());
+                match files.config() {
+                    Ok(config) => tls.replace(Arc::new(config)),
+                    Err(error) => {
+                        files.clients = former;
+                        return Err(error.into());
+                    }
+                }
+                server.authenticator.replace_client_authority(new);
                 Ok(())
             }));
+            files.client_authority = Some(watched);
         }
-        if let Some(watched) = &mut files.certificate {
+        if let Some((mut watched, aggregated)) =
+            files.front_authority.take().zip(files.aggregated.clone())
+        {
             looked = looked.max(watched.reload(counters, look, |bytes| {
-                let new = parse_identity(bytes)?;
-                tls.replace(Arc::new(new.config(files.clients.as_ref())?));
-                files.identity = new;
+                let mut settings = aggregated.requestheader;
+                settings.client_ca_pem = file(bytes, 0).to_vec();
+                Ok(trust(&settings, &aggregated.home, server, tls, files)?)
+            }));
+            files.front_authority = Some(watched);
+        }
+        if let Some(mut watched) = files.certificate.take() {
+            looked = looked.max(watched.reload(counters, look, |bytes| {
+                let former = std::mem::replace(&mut files.identity, parse_identity(bytes)?);
+                match files.config() {
+                    Ok(config) => tls.replace(Arc::new(config)),
+                    Err(error) => {
+                        files.identity = former;
+                        return Err(error.into());
+                    }
+                }
                 Ok(())
             }));
+            files.certificate = Some(watched);
         }
+        renew(server.clock.now(), tls, files);
         looked
+    }
+}
+
+/// Trusts a front proxy: its certificate is requested, and its headers count.
+fn trust(
+    settings: &RequestHeader,
+    home: &str,
+    server: &ApiServer,
+    tls: &Tls,
+    files: &mut Files,
+) -> Result<(), RequestHeaderError> {
+    let proxy = FrontProxy::new(settings, home, files.clients.as_ref())?;
+    let former = files.fronts.replace(proxy.authority().clone());
+    match files.config() {
+        Ok(config) => tls.replace(Arc::new(config)),
+        Err(error) => {
+            files.fronts = former;
+            let why = error.to_string();
+            return Err(AuthorityError::Unusable { why }.into());
+        }
+    }
+    server.authenticator.replace_front_proxy(proxy);
+    Ok(())
+}
+
+/// Replaces the server's own certificate if it is time.
+fn renew(now: Timestamp, tls: &Tls, files: &mut Files) {
+    let (Some(own), Some(at)) = (&files.own, files.identity.renewed_at) else {
+        return;
+    };
+    if now < at {
+        return;
+    }
+    let renewed = own(now).and_then(|identity| {
+        let former = std::mem::replace(&mut files.identity, identity);
+        let config = files.config();
+        if config.is_err() {
+            files.identity = former;
+        }
+        config
+    });
+    match renewed {
+        Ok(config) => {
+            tls.replace(Arc::new(config));
+            files
+                .authority_pem
+                .write()
+                .clone_from(&files.identity.authority_pem);
+            tracing::info!("the server's certificate is renewed");
+        }
+        Err(error) => {
+            tracing::error!(%error, "the server's certificate could not be renewed; it is tried again in an hour");
+            files.identity.renewed_at = Some(now.saturating_add(1.hour()).unwrap_or(now));
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
+use crate::auth::front_proxy::Fronted;
 use crate::clock;
 use crate::flow::activity::{Activity, Open, Prepared, UNREAD_MAX};
 use crate::flow::connection_counters::Ending;
@@ -76,6 +77,8 @@ pub(super) struct Served {
     api: TowerToHyperService<Router>,
     /// The timeline's service, if there is one.
     timeline: Option<TowerToHyperService<Router>>,
+    /// The service for requests whose user a front proxy named, if there is one.
+    aggregated: Option<TowerToHyperService<Router>>,
 }
 
 impl Served {
@@ -83,15 +86,55 @@ impl Served {
         Self {
             api: TowerToHyperService::new(api),
             timeline: timeline.map(TowerToHyperService::new),
+            aggregated: None,
         }
     }
 
-    /// The service that answers requests for a path.
-    fn of(&self, path: &str) -> &TowerToHyperService<Router> {
+    /// Also serves requests whose user a front proxy named. They get to nothing else.
+    pub(super) fn with_aggregated(self, aggregated: Router) -> Self {
+        Self {
+            aggregated: Some(TowerToHyperService::new(aggregated)),
+            ..self
+        }
+    }
+
+    /// The service that answers a request. Takes the headers of front proxies from it: from here
+    /// on, they are a user or nothing.
+    fn of(
+        &self,
+        request: &mut Request<Incoming>,
+        server: &ApiServer,
+    ) -> &TowerToHyperService<Router> {
+        if let Some(aggregated) = &self.aggregated
+            && fronted(request, server)
+        {
+            return aggregated;
+        }
+        let path = request.uri().path();
         let is_timeline = is_at_or_below(path, timeline::PREFIX);
         let timeline = self.timeline.as_ref();
         timeline.filter(|_| is_timeline).unwrap_or(&self.api)
     }
+}
+
+/// Takes the headers of front proxies from a request. Returns whether they name a user, who is
+/// attached to the request then.
+fn fronted(request: &mut Request<Incoming>, server: &ApiServer) -> bool {
+    let Some(proxy) = server.authenticator.front_proxy() else {
+        return false;
+    };
+    let certificate = request.extensions().get::<Arc<PeerCertificate>>().cloned();
+    let now = server.clock.now();
+    let user = proxy.take_user(certificate.as_deref(), request.headers_mut(), now);
+    let Some(user) = user else {
+        return false;
+    };
+    // Its certificate is the connection's credentials, whoever the user is.
+    if let Some(visitor) = request.extensions().get::<Arc<Visitor>>() {
+        visitor.authenticate();
+    }
+    request.extensions_mut().insert(Fronted(user));
+    true
 }
 
 /// Serves the API over TLS until `shutdown` resolves. Then ends watches, finishes requests in
@@ -177,7 +220,7 @@ async fn connection(
     peer: SocketAddr,
     visitor: &Arc<Visitor>,
     acceptor: TlsAcceptor,
-    server: &ApiServer,
+    server: &Arc<ApiServer>,
     served: Served,
 ) {
     let options = &server.options;
@@ -216,6 +259,7 @@ async fn connection(
     let intake = Intake::new(head_bytes_max);
     let service = Connected {
         served,
+        server: Arc::clone(server),
         peer,
         http2,
         certificate,
@@ -333,6 +377,7 @@ async fn drive<C>(
 /// The API service for one connection.
 struct Connected {
     served: Served,
+    server: Arc<ApiServer>,
     certificate: Option<Arc<PeerCertificate>>,
     /// The peer's address, for the audit log.
     peer: SocketAddr,
@@ -365,7 +410,7 @@ impl Service<Request<Incoming>> for Connected {
         let http2 = self.http2;
         let answered = self
             .served
-            .of(request.uri().path())
+            .of(&mut request, &self.server)
             .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             let response = answered.await?;

@@ -1,7 +1,8 @@
 //! The server's certificate. At the first start the server makes its own certificate authority and
 //! stores it in the data folder, so that clients which trust it still do after a restart. At every
-//! start the authority issues a new serving certificate. A given certificate (`--tls-cert-file`) is
-//! only read.
+//! start the authority issues a new serving certificate. Both are renewed long before they end. A
+//! renewed authority has the same key and name, so each of its certificates verifies whatever the
+//! other one issued. A given certificate (`--tls-cert-file`) is only read.
 
 use std::fs;
 use std::io;
@@ -9,6 +10,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use parking_lot::RwLock;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -21,6 +24,13 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::auth::certificate::ClientAuthority;
 use crate::start::private::{create_private_dir, write_private};
+
+/// Days for which a serving certificate is valid.
+const CERTIFICATE_DAYS: i32 = 365;
+/// Days for which the authority is valid.
+const AUTHORITY_DAYS: i32 = 3650;
+/// A certificate is renewed when this part of its days is left.
+const LEFT_DIVISOR: i32 = 3;
 
 /// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -86,15 +96,18 @@ pub(crate) struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     pub(crate) authority_pem: String,
+    /// When an own certificate is to be replaced. `None` for a given one.
+    pub(crate) renewed_at: Option<Timestamp>,
 }
 
 impl Identity {
     /// Loads or makes the authority in `folder`, and issues a certificate for these names and
     /// addresses.
-    pub(crate) fn own(folder: &Path, names: &[String]) -> Result<Self, TlsError> {
-        let (authority_pem, key) = authority(folder)?;
+    pub(crate) fn own(folder: &Path, names: &[String], now: Timestamp) -> Result<Self, TlsError> {
+        let (authority_pem, key) = authority(folder, now)?;
         let issuer = Issuer::new(authority_params(), key);
         let mut params = CertificateParams::new(names)?;
+        set_validity(&mut params, now, CERTIFICATE_DAYS);
         params.distinguished_name = common_name("tidings");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -105,6 +118,10 @@ impl Identity {
             chain: vec![certificate.der().clone()],
             key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             authority_pem,
+            renewed_at: Some(days_later(
+                now,
+                CERTIFICATE_DAYS - CERTIFICATE_DAYS / LEFT_DIVISOR,
+            )),
         })
     }
 
@@ -128,6 +145,7 @@ impl Identity {
             chain,
             key,
             authority_pem: String::from_utf8_lossy(certificate).into_owned(),
+            renewed_at: None,
         })
     }
 
@@ -153,18 +171,17 @@ impl Identity {
         first
     }
 
-    /// Makes the TLS configuration. Client certificates are requested if there is an authority for
+    /// Makes the TLS configuration. Client certificates are requested if there are authorities for
     /// them.
-    pub(crate) fn config(
-        &self,
-        clients: Option<&ClientAuthority>,
-    ) -> Result<ServerConfig, TlsError> {
+    pub(crate) fn config(&self, clients: &[&ClientAuthority]) -> Result<ServerConfig, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder =
             ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let builder = match clients {
-            Some(clients) => builder.with_client_cert_verifier(clients.handshake_verifier()),
-            None => builder.with_no_client_auth(),
+            [] => builder.with_no_client_auth(),
+            clients => {
+                builder.with_client_cert_verifier(ClientAuthority::handshake_verifier(clients))
+            }
         };
         let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -188,7 +205,7 @@ pub(crate) fn names(bind_address: IpAddr, others: &[String]) -> Vec<String> {
     names
 }
 
-fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
+fn authority(folder: &Path, now: Timestamp) -> Result<(String, KeyPair), TlsError> {
     let at = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::File { path, source }
@@ -203,12 +220,19 @@ fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
             })?;
             let certificate =
                 fs::read_to_string(&certificate_path).map_err(at(&certificate_path))?;
+            let renewed_at = days_later(now, AUTHORITY_DAYS / LEFT_DIVISOR);
+            if ends_before(&certificate, renewed_at) {
+                let certificate = new_authority(&key, now)?;
+                write_private(&certificate_path, certificate.as_bytes())
+                    .map_err(at(&certificate_path))?;
+                return Ok((certificate, key));
+            }
             Ok((certificate, key))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_private_dir(folder).map_err(at(folder))?;
             let key = KeyPair::generate()?;
-            let certificate = authority_params().self_signed(&key)?.pem();
+            let certificate = new_authority(&key, now)?;
             // The key is written last, because its existence shows that the pair is complete.
             write_private(&certificate_path, certificate.as_bytes())
                 .map_err(at(&certificate_path))?;
@@ -219,8 +243,42 @@ fn authority(folder: &Path) -> Result<(String, KeyPair), TlsError> {
     }
 }
 
-/// The parameters of the authority except for its key. They never change, so that a stored key
-/// matches a stored certificate.
+/// Makes the authority's certificate.
+fn new_authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
+    let mut params = authority_params();
+    set_validity(&mut params, now, AUTHORITY_DAYS);
+    Ok(params.self_signed(key)?.pem())
+}
+
+/// Whether a certificate in PEM ends before a time. One that cannot be read does not: it is not
+/// replaced.
+fn ends_before(pem: &str, time: Timestamp) -> bool {
+    let Ok(certificate) = CertificateDer::from_pem_slice(pem.as_bytes()) else {
+        return false;
+    };
+    let parsed = X509Certificate::from_der(&certificate);
+    parsed.is_ok_and(|(_, it)| it.validity().not_after.timestamp() < time.as_second())
+}
+
+/// Sets the days for which a certificate is valid. It begins a day earlier, because clocks differ.
+fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i32) {
+    let begin = days_later(now, -1).to_zoned(TimeZone::UTC);
+    let end = days_later(now, days).to_zoned(TimeZone::UTC);
+    let [begin, end] = [begin, end].map(|at| {
+        let (month, day) = (at.month().unsigned_abs(), at.day().unsigned_abs());
+        rcgen::date_time_ymd(at.year().into(), month, day)
+    });
+    params.not_before = begin;
+    params.not_after = end;
+}
+
+fn days_later(now: Timestamp, days: i32) -> Timestamp {
+    let span = (i64::from(days) * 24).hours();
+    now.saturating_add(span).unwrap_or(now)
+}
+
+/// The parameters of the authority except for its key and its time. They never change, so that a
+/// stored key matches a stored certificate.
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name("tidings-ca");
@@ -233,4 +291,59 @@ fn common_name(name: &str) -> DistinguishedName {
     let mut distinguished_name = DistinguishedName::new();
     distinguished_name.push(DnType::CommonName, name);
     distinguished_name
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls_pki_types::UnixTime;
+    use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+
+    use super::*;
+
+    /// Whether a client that trusts this authority accepts the certificate at a time.
+    fn is_accepted(authority_pem: &str, identity: &Identity, now: Timestamp) -> bool {
+        let authority = CertificateDer::from_pem_slice(authority_pem.as_bytes()).unwrap();
+        let anchor = anchor_from_trusted_cert(&authority).unwrap();
+        let certificate = EndEntityCert::try_from(&identity.chain[0]).unwrap();
+        let seconds = u64::try_from(now.as_second()).unwrap();
+        let time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        certificate
+            .verify_for_usage(
+                algorithms.all,
+                &[anchor],
+                &[],
+                time,
+                KeyUsage::server_auth(),
+                None,
+                None,
+            )
+            .is_ok()
+    }
+
+    #[test]
+    fn certificates_are_renewed_long_before_they_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["localhost".to_owned()];
+        let start: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let after = |days: i32| days_later(start, days);
+        let first = Identity::own(folder.path(), &names, start).unwrap();
+        assert!(is_accepted(&first.authority_pem, &first, start));
+        assert_eq!(first.renewed_at, Some(after(244)));
+        assert!(is_accepted(&first.authority_pem, &first, after(244)));
+        assert!(!is_accepted(&first.authority_pem, &first, after(366)));
+        // The authority stays while a third of its time is left.
+        let later = Identity::own(folder.path(), &names, after(2400)).unwrap();
+        assert_eq!(later.authority_pem, first.authority_pem);
+        assert!(is_accepted(&first.authority_pem, &later, after(2400)));
+        // Then it is renewed; clients that trust the former one accept what the new one issues.
+        let renewed = Identity::own(folder.path(), &names, after(2450)).unwrap();
+        assert_ne!(renewed.authority_pem, first.authority_pem);
+        for authority in [&first.authority_pem, &renewed.authority_pem] {
+            for identity in [&later, &renewed] {
+                assert!(is_accepted(authority, identity, after(2450)));
+            }
+        }
+        assert!(!is_accepted(&first.authority_pem, &renewed, after(3651)));
+    }
 }

@@ -269,6 +269,8 @@ impl Known {
             KnownBy::ClusterToken(_) => {
                 Arc::ptr_eq(&self.server.authenticator, &server.authenticator)
             }
+            // The timeline is not served to users whom a front proxy names.
+            KnownBy::FrontProxy => false,
             KnownBy::Nothing | KnownBy::Certificate | KnownBy::OwnToken => true,
         }
     }

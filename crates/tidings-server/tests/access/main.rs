@@ -2,6 +2,7 @@
 //! authentication, authorization, and bounds of connections.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
+mod aggregated;
 mod certificates;
 mod cluster;
 mod clusters;

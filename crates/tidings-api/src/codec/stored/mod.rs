@@ -69,7 +69,7 @@ impl<'a> StoredEvent<'a> {
         let mut written = Some(());
         write_members(out, |members| {
             if alone {
-                write_type(members, "Event", api.api_version());
+                write_type(members, api.kind(), api.api_version());
             }
             members.rest(|out| {
                 written = self.versioned(|event| write_fields(api.event(), event, out));
@@ -113,7 +113,7 @@ impl<'a> StoredEvent<'a> {
     pub fn write_protobuf(&self, api: Api, out: &mut Vec<u8>) -> Option<()> {
         self.write_partial_protobuf(out)?;
         match api {
-            Api::Core => {
+            Api::Core | Api::Past => {
                 for field in self.event.fields() {
                     let (number, value) = field?;
                     if number != field::METADATA {
@@ -298,7 +298,7 @@ mod tests {
             for bytes in [bytes, around] {
                 if let Some(stored) = StoredEvent::open(&bytes, 1) {
                     let mut out = Vec::new();
-                    for api in [Api::Core, Api::Events] {
+                    for api in [Api::Core, Api::Events, Api::Past] {
                         stored.write_json(api, true, &mut out);
                         stored.write_protobuf(api, &mut out);
                     }

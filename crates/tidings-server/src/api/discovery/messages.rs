@@ -1,7 +1,8 @@
 //! Discovery documents as protobuf messages, made from their JSON.
 
 use k8s_pb::api::apidiscovery::v2::{
-    APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery, APIVersionDiscovery,
+    APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery, APISubresourceDiscovery,
+    APIVersionDiscovery,
 };
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{
     APIGroup, APIGroupList, APIResource, APIResourceList, APIVersions, GroupVersionForDiscovery,
@@ -95,14 +96,21 @@ fn discovered_group(group: &Value) -> APIGroupDiscovery {
 }
 
 fn discovered_resource(resource: &Value) -> APIResourceDiscovery {
-    let kind = &resource["responseKind"];
+    let kind = |kind: &Value| GroupVersionKind {
+        group: Some(text(&kind["group"])),
+        version: Some(text(&kind["version"])),
+        kind: Some(text(&kind["kind"])),
+    };
+    let subresource = |it: &Value| APISubresourceDiscovery {
+        subresource: Some(text(&it["subresource"])),
+        response_kind: Some(kind(&it["responseKind"])),
+        verbs: texts(&it["verbs"]),
+        ..APISubresourceDiscovery::default()
+    };
     APIResourceDiscovery {
         resource: Some(text(&resource["resource"])),
-        response_kind: Some(GroupVersionKind {
-            group: Some(text(&kind["group"])),
-            version: Some(text(&kind["version"])),
-            kind: Some(text(&kind["kind"])),
-        }),
+        response_kind: Some(kind(&resource["responseKind"])),
+        subresources: all(&resource["subresources"], subresource),
         scope: Some(text(&resource["scope"])),
         singular_resource: Some(text(&resource["singularResource"])),
         verbs: texts(&resource["verbs"]),

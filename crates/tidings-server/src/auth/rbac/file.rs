@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tidings_core::validate::check_path_segment_name;
+use tidings_api::codec::CLUSTER_LABEL;
+use tidings_core::validate::{check_dns1123_label, check_path_segment_name};
 
 use super::error::RbacError;
 
@@ -44,6 +45,9 @@ pub(super) struct Binding {
     pub(super) to_cluster_role: bool,
     pub(super) role: String,
     pub(super) subjects: Vec<Subject>,
+    /// The followed cluster in which the binding gives permissions to users of the home cluster.
+    /// `None` for a binding of the server's own users.
+    pub(super) cluster: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -316,7 +320,15 @@ fn read_object(document: Document, problems: &mut Problems) -> Object {
         let subject = read_subject(subject, namespace.as_deref(), &field, problems);
         subjects.extend(subject);
     }
+    let cluster = labels.unwrap_or_default().remove(CLUSTER_LABEL);
+    if let Some(cluster) = &cluster {
+        for why in check_dns1123_label(cluster) {
+            let field = format!("metadata.labels[{CLUSTER_LABEL}]");
+            problems.add(field, format_args!("Invalid value: {cluster:?}: {why}"));
+        }
+    }
     Object::Binding(Binding {
+        cluster,
         namespace,
         name,
         to_cluster_role: role.kind == "ClusterRole",

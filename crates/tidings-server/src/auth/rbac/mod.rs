@@ -24,6 +24,15 @@ const DEFAULTS: &str = include_str!("defaults.yaml");
 /// Permissions from a file; see [`RbacPolicy::parse`].
 #[derive(Debug)]
 pub struct RbacPolicy {
+    /// The grants of the server's own users.
+    own: Grants,
+    /// The grants of users of the home cluster in other followed clusters, by their names.
+    in_clusters: HashMap<String, Grants>,
+}
+
+/// Grants by their subjects.
+#[derive(Debug, Default)]
+struct Grants {
     users: HashMap<String, Vec<Grant>>,
     groups: HashMap<String, Vec<Grant>>,
 }
@@ -45,6 +54,9 @@ impl RbacPolicy {
     /// as `kubectl get -o yaml` prints them. They add to the roles `cluster-admin`, `admin`, `edit`
     /// and `view` (as far as these concern Events) and to what kube-apiserver's default policy
     /// grants to all clients; an object with the same kind and name replaces a default.
+    ///
+    /// In an archive, a binding with the label `archive.tidings.internal/cluster` is about users of
+    /// the home cluster in the followed cluster that the label names, and about nobody else.
     ///
     /// # Errors
     /// [`RbacError`] says which document is wrong and how.
@@ -101,8 +113,8 @@ impl RbacPolicy {
         bindings: BTreeMap<Place, Binding>,
     ) -> Result<Self, RbacError> {
         let mut policy = Self {
-            users: HashMap::new(),
-            groups: HashMap::new(),
+            own: Grants::default(),
+            in_clusters: HashMap::new(),
         };
         // Cluster-wide grants come first, as upstream.
         for (_, binding) in bindings {
@@ -143,10 +155,14 @@ impl RbacPolicy {
                         binding.role
                     ),
                 };
+                let of = match &binding.cluster {
+                    Some(cluster) => policy.in_clusters.entry(cluster.clone()).or_default(),
+                    None => &mut policy.own,
+                };
                 let grants = match subject {
-                    Subject::User(name) => policy.users.entry(name),
-                    Subject::Group(name) => policy.groups.entry(name),
-                    Subject::ServiceAccount { namespace, name } => policy
+                    Subject::User(name) => of.users.entry(name),
+                    Subject::Group(name) => of.groups.entry(name),
+                    Subject::ServiceAccount { namespace, name } => of
                         .users
                         .entry(format!("system:serviceaccount:{namespace}:{name}")),
                 };
@@ -158,6 +174,42 @@ impl RbacPolicy {
 
     /// The reason why a request is allowed; `None` if nothing allows it.
     pub(crate) fn allows(&self, user: &User, asked: &Attributes<'_>) -> Option<&str> {
+        self.own.allows(user, asked)
+    }
+
+    /// The reason why a user of the home cluster may make a request in another followed cluster.
+    pub(crate) fn allows_in(
+        &self,
+        cluster: &str,
+        user: &User,
+        asked: &Attributes<'_>,
+    ) -> Option<&str> {
+        self.in_clusters.get(cluster)?.allows(user, asked)
+    }
+
+    /// The rules that apply to a user in a namespace.
+    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<&Rule> {
+        self.own.rules(user, namespace)
+    }
+
+    /// The rules that apply to a user of the home cluster in a namespace of another one.
+    pub(crate) fn rules_in(&self, cluster: &str, user: &User, namespace: &str) -> Vec<&Rule> {
+        let grants = self.in_clusters.get(cluster);
+        grants.map_or_else(Vec::new, |grants| grants.rules(user, namespace))
+    }
+
+    /// The namespaces in which a user has some permission, in no order.
+    pub(crate) fn namespaces(&self, user: &User) -> HashSet<&str> {
+        self.own
+            .all_grants(user)
+            .filter_map(|grant| grant.namespace.as_deref())
+            .collect()
+    }
+}
+
+impl Grants {
+    /// The reason why a request is allowed; `None` if nothing allows it.
+    fn allows(&self, user: &User, asked: &Attributes<'_>) -> Option<&str> {
         let namespace = match asked {
             Attributes::Resource(asked) => asked.namespace.as_ref(),
             Attributes::Path { .. } => "",
@@ -168,16 +220,9 @@ impl RbacPolicy {
     }
 
     /// The rules that apply to a user in a namespace.
-    pub(crate) fn rules(&self, user: &User, namespace: &str) -> Vec<&Rule> {
+    fn rules(&self, user: &User, namespace: &str) -> Vec<&Rule> {
         self.grants(user, namespace)
             .flat_map(|grant| grant.rules.iter())
-            .collect()
-    }
-
-    /// The namespaces in which a user has some permission, in no order.
-    pub(crate) fn namespaces(&self, user: &User) -> HashSet<&str> {
-        self.all_grants(user)
-            .filter_map(|grant| grant.namespace.as_deref())
             .collect()
     }
 
@@ -233,8 +278,8 @@ impl Default for RbacPolicy {
         // A test checks that the built-in policy is valid. If it were not, nothing would be
         // granted.
         Self::parse("").unwrap_or_else(|_| Self {
-            users: HashMap::new(),
-            groups: HashMap::new(),
+            own: Grants::default(),
+            in_clusters: HashMap::new(),
         })
     }
 }
