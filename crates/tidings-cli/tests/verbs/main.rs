@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 #[cfg(unix)]
+mod aggregated;
+#[cfg(unix)]
 mod archive;
 mod connection;
 mod deploy;

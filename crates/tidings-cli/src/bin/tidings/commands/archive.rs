@@ -1,6 +1,7 @@
 //! `tidings archive`: follows clusters, keeps their events, and serves them, until a signal ends
 //! it.
 
+mod aggregated;
 mod attempts;
 pub(super) mod clusters;
 mod connected;
@@ -26,6 +27,7 @@ use tidings_archive::{Cluster, ImportError};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
+use tokio::task::JoinSet;
 
 use super::cluster::tell;
 use super::connection::program;
@@ -36,6 +38,7 @@ use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
 use super::terminal::output;
+use aggregated::AggregatedFlags;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
 use connected::{Connected, Refused};
@@ -199,6 +202,8 @@ pub(crate) struct Args {
     log_format: LogFormat,
     #[command(flatten)]
     security: SecurityFlags,
+    #[command(flatten)]
+    aggregated: AggregatedFlags,
     #[command(flatten)]
     audit: AuditFlags,
     #[command(flatten)]
@@ -439,7 +444,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         .seal
         .open()
         .map_err(|error| format!("--objects: {error}"))?;
-    let defaults = Defaults {
+    let mut defaults = Defaults {
         kubeconfig: args.kubeconfig,
         own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
         namespaces: args.namespace,
@@ -453,6 +458,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,
         memory: args.memory,
+        home: None,
         no_follow: args.no_follow,
         #[cfg(feature = "objects")]
         seal: args.seal.are_given(),
@@ -470,8 +476,13 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         }
         None => defaults.of_contexts(&args.context, args.name.as_deref())?,
     };
+    let home = settings.first().cloned();
+    let aggregated = &args.aggregated;
+    let aggregated = aggregated.options(home.as_ref().map(|home| home.name.as_str()))?;
+    defaults.home = aggregated.as_ref().map(|it| it.home.clone());
     let _taken = data_dir::take_for_archive(&args.data_dir)?;
     let mut options = StartOptions::new(&args.data_dir);
+    options.aggregated = aggregated;
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
     options.api.max_connections = files::connections(10_000);
@@ -479,8 +490,12 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         .token_auth_file
         .clone_from(&args.security.token_auth_file);
     options.admin_token = !args.security.no_admin_token;
-    let files_of_flags = args.security.files();
+    let files_of_flags = args.security.files().with(
+        "requestheader-client-ca-file",
+        args.aggregated.requestheader_client_ca_file.as_ref(),
+    );
     options.security = args.security.options().await?;
+    options.security.tls_names.extend(args.aggregated.names());
     args.limits.apply(&mut options.api);
     args.timeline.apply(&mut options.api);
     let is_shown = options.api.timeline.enabled;
@@ -518,6 +533,16 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     for (_, cluster) in begun.followed.values() {
         sealing.start(cluster);
     }
+    let keeper = home.and_then(|home| {
+        let aggregation = server.aggregation();
+        let defaults = Arc::clone(&defaults);
+        args.aggregated.keeper(home, defaults, aggregation)
+    });
+    // It ends with this function.
+    let mut keepers = JoinSet::new();
+    if let Some(keeper) = keeper {
+        keepers.spawn(keeper.run());
+    }
     let mut archive = Archive {
         defaults,
         server,
@@ -541,6 +566,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         () = signals.wait() => {}
         () = archive.follow_files(args.clusters.as_deref()) => {}
     }
+    drop(keepers);
     tracing::info!("shutting down; a second signal stops at once");
     tokio::select! {
         () = archive.close() => Ok(()),

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
+use tidings_server::{PAST_API_SERVICE, PAST_GROUP};
+
 use super::cluster::{CommandError, DONE, finish};
 use super::terminal::output;
 
@@ -64,6 +66,11 @@ pub(crate) enum Use {
     Import,
     /// tidings archive, for the cluster that is followed
     Archive,
+    /// tidings archive --api-service, for the cluster it runs in, in addition to archive and serve
+    ApiService,
+    /// Read an archive through the cluster's own API server: kubectl get pastevents. Everybody who
+    /// may view a namespace gets them (aggregate-to-view)
+    PastEvents,
     /// tidings serve --authentication-kubeconfig and --authorization-kubeconfig
     Serve,
 }
@@ -139,6 +146,27 @@ impl Use {
                     ]
                 }
             }
+            Self::ApiService => {
+                const {
+                    &[Rule {
+                        names: &[PAST_API_SERVICE],
+                        ..rule(
+                            "apiregistration.k8s.io",
+                            &["apiservices"],
+                            &["get", "patch"],
+                        )
+                    }]
+                }
+            }
+            Self::PastEvents => {
+                const {
+                    &[
+                        rule(PAST_GROUP, &["pastevents"], &["get", "list", "watch"]),
+                        rule(PAST_GROUP, &["pastevents/versions"], &["get"]),
+                        rule(PAST_GROUP, &["counts", "coverage"], &["list"]),
+                    ]
+                }
+            }
             Self::Serve => {
                 const {
                     &[
@@ -163,6 +191,8 @@ impl Use {
             Self::Export => "export",
             Self::Import => "import",
             Self::Archive => "archive",
+            Self::ApiService => "api-service",
+            Self::PastEvents => "past-events",
             Self::Serve => "serve",
         }
     }
@@ -189,10 +219,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn print(args: &Args) -> Result<u8, CommandError> {
-    if args.uses == Use::Serve && args.namespace.is_some() {
-        return Err(CommandError::Usage(
-            "print a Role for serve: reviews belong to no namespace, so leave -n out".to_owned(),
-        ));
+    if args.namespace.is_some() {
+        let why = match args.uses {
+            Use::Serve => "print a Role for serve: reviews belong to no namespace",
+            Use::ApiService => {
+                "print a Role for api-service: an APIService belongs to no namespace"
+            }
+            _ => "",
+        };
+        if !why.is_empty() {
+            return Err(CommandError::Usage(format!("{why}, so leave -n out")));
+        }
     }
     let mut text = String::new();
     for object in objects(args) {
@@ -221,15 +258,34 @@ fn objects(args: &Args) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })];
-    objects.extend(subjects(args).into_iter().map(|(subject, object)| {
+    let subjects = subjects(args);
+    // Bound by name, the role is for these subjects; otherwise it is part of the role view.
+    if args.uses == Use::PastEvents && args.namespace.is_none() && subjects.is_empty() {
+        let label = "rbac.authorization.k8s.io/aggregate-to-view";
+        objects[0]["metadata"]["labels"] = json!({label: "true"});
+    }
+    for (subject, object) in subjects {
+        let bound = json!(format!("{name}-{subject}"));
+        if args.uses == Use::ApiService {
+            // By this role of its own, the cluster says how its API server is recognized.
+            objects.push(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": bound, "namespace": "kube-system"},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
+                    "name": "extension-apiserver-authentication-reader",
+                },
+                "subjects": [object],
+            }));
+        }
         let mut metadata = metadata.clone();
-        metadata["name"] = json!(format!("{name}-{subject}"));
-        json!({
+        metadata["name"] = bound;
+        objects.push(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"), "metadata": metadata,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
             "subjects": [object],
-        })
-    }));
+        }));
+    }
     objects
 }
 

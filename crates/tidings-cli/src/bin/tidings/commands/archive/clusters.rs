@@ -63,6 +63,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) cluster_access: bool,
     /// Memory for all clusters together, in bytes.
     pub(in crate::commands) memory: usize,
+    /// The cluster whose API server serves what is past, and which reviews its users therefore.
+    pub(in crate::commands) home: Option<String>,
     /// Whether nothing is followed.
     pub(in crate::commands) no_follow: bool,
     /// Whether observed versions are queued to be sealed.
@@ -291,7 +293,8 @@ impl Defaults {
                     name: setting.name.clone(),
                     source,
                 })?;
-        let is_asked = setting.cluster_access.unwrap_or(self.cluster_access);
+        let is_home = self.home.as_ref() == Some(&setting.name);
+        let is_asked = is_home || setting.cluster_access.unwrap_or(self.cluster_access);
         if passes && !is_asked {
             tracing::warn!(
                 cluster = setting.name,
