@@ -182,6 +182,8 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
         &["serve", "--user=archive"],
         &["api-service", "--user=archive"],
         &["past-events", "--user=ann", "-n=shop"],
+        &["events", "--user=ann", "-n=shop"],
+        &["events", "--user=live", "-n=shop", "--name=live"],
         &["past-events"],
     ] {
         let roles = tidings(&[&["rbac"], uses].concat()).output().unwrap();
@@ -272,9 +274,104 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
         ran.code == Some(0) && ran.stdout.contains("fieldPath")
     });
 
-    // After a restart it is read as before, without anything else to do.
+    // The command finds the archive in the cluster, and joins what both have. One event is in the
+    // archive alone by now.
+    let deleted = [
+        "delete",
+        "events",
+        "-n=shop",
+        "--field-selector=reason=Pulled",
+    ];
+    assert_eq!(world.run_as("t-admin", &deleted).code, Some(0));
+    let ours = |token: &str, arguments: &[&str]| -> Ran {
+        let flags = world.cluster.flags_of(token);
+        tidings(arguments).args(flags).output().unwrap().into()
+    };
+    let reasons = |token: &str, arguments: &[&str]| {
+        let columns = ["-o=custom-columns=R:.reason", "--no-headers"];
+        let ran = ours(
+            token,
+            &[&["events", "-n=shop"], arguments, &columns].concat(),
+        );
+        assert_eq!(ran.code, Some(0), "{arguments:?}: {ran:?}");
+        let mut lines: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        (lines.join(" "), ran.stderr)
+    };
+    for (arguments, expected, said) in [
+        (&[][..], "BackOff", ""),
+        (&["--since=1h", "--live"], "BackOff", ""),
+        (
+            &["--since=1h"],
+            "BackOff Pulled",
+            "1 of the events are from the archive of this cluster\n",
+        ),
+        (
+            &["--archive"],
+            "BackOff Pulled",
+            "these are from the archive of this cluster\n",
+        ),
+    ] {
+        let (found, told) = reasons("t-ann", arguments);
+        assert_eq!(found, expected, "{arguments:?}: {told}");
+        assert!(
+            told.contains(said) && told.is_empty() == said.is_empty(),
+            "{arguments:?}: {told}"
+        );
+    }
+    let ran = ours("t-ann", &["describe", "-n=shop", "pod/web"]);
+    assert!(
+        ran.stdout.contains("Pulled") && ran.stdout.contains("BackOff"),
+        "{ran:?}"
+    );
+    let ran = ours("t-ann", &["top", "-n=shop", "--since=1h"]);
+    assert!(ran.stdout.contains("Pulled"), "{ran:?}");
+    let ran = ours("t-ann", &["export", "-n=shop", "--since=1h", "-q"]);
+    assert_eq!(ran.stdout.lines().count(), 2, "{ran:?}");
+    let names = ours(
+        "t-ann",
+        &[
+            "events",
+            "-n=shop",
+            "--archive",
+            "--reason=Pulled",
+            "-o=name",
+        ],
+    );
+    let name = names.stdout.trim();
+    let ran = ours("t-ann", &["events", "-n=shop", "--history", name]);
+    assert!(
+        ran.code == Some(0) && ran.stdout.contains("Pulled"),
+        "{ran:?}"
+    );
+    for token in ["t-ann", "t-admin"] {
+        let ran = ours(token, &["coverage", "-n=shop"]);
+        assert!(
+            ran.code == Some(0) && ran.stdout.contains("home"),
+            "{ran:?}"
+        );
+    }
+    // Whoever may read the cluster's events only is told that there is more.
+    let ran = ours("t-live", &["events", "-n=shop", "--since=1h", "-o=name"]);
+    assert!(
+        ran.code == Some(0) && ran.stdout.lines().count() == 1,
+        "{ran:?}"
+    );
+    assert!(
+        ran.stderr.contains("only what the cluster has is shown"),
+        "{ran:?}"
+    );
+
+    // Without the archive, what the cluster has is shown.
     archive.signal("TERM");
     assert!(archive.wait().success());
+    let ran = ours("t-ann", &["events", "-n=shop", "--since=1h", "-o=name"]);
+    assert!(
+        ran.code == Some(0) && ran.stdout.lines().count() == 1,
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("does not answer"), "{ran:?}");
+    // After a restart it is read as before, without anything else to do.
     let _archive = world.archive(port);
     let ran = world.until("t-ann", &past, |ran| ran.stdout.lines().count() == 3);
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -147,6 +147,7 @@ async fn command_lines_for_elsewhere_are_understood() {
             checked += 1;
             let is_for_any_cluster = matches!(words[0], "describe" | "events" | "record" | "top")
                 && !line.contains("--server")
+                && !line.contains("--context")
                 && !line.contains("--kubeconfig");
             if is_for_any_cluster {
                 // A watch would not end.

@@ -54,7 +54,7 @@ impl KubeApiserver {
         std::fs::write(place.join("accounts.pub"), key.public_key_pem()).unwrap();
         std::fs::write(
             place.join("tokens.csv"),
-            "t-admin,admin,1,\"system:masters\"\nt-ann,ann,2\nt-archive,archive,3\n",
+            "t-admin,admin,1,\"system:masters\"\nt-ann,ann,2\nt-archive,archive,3\nt-live,live,4\n",
         )
         .unwrap();
         let port = free_port();

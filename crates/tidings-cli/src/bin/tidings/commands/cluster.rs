@@ -92,6 +92,9 @@ pub(crate) struct ClusterFlags {
     /// Another path of the same server: that of an archive, or of one of its clusters.
     #[arg(skip)]
     address: Option<String>,
+    /// How requests reach another part of the same server.
+    #[arg(skip)]
+    route: Option<fn(&Server) -> Server>,
 }
 
 /// A client of a server with captures.
@@ -420,10 +423,22 @@ impl ClusterFlags {
                 timeout: None,
             });
         }
-        Ok(Server {
+        let server = Server {
             client: self.client(self.config()?).await?,
             timeout: self.request_timeout(),
+        };
+        Ok(match self.route {
+            Some(route) => route(&server),
+            None => server,
         })
+    }
+
+    /// The flags for the same server, to which requests take this route.
+    pub(crate) fn by(&self, route: fn(&Server) -> Server) -> Self {
+        Self {
+            route: Some(route),
+            ..self.clone()
+        }
     }
 
     /// Makes a client of a configuration that is derived from these flags'.

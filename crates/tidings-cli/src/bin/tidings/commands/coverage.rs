@@ -20,6 +20,7 @@ use super::archived;
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, finish, namespace, one_line, tell,
 };
+use super::past;
 use super::terminal::{self, ColorFlag};
 use crate::clock;
 use cells::{UNKNOWN, bytes, life, number, table, text};
@@ -128,12 +129,20 @@ async fn clusters(
         return Ok(vec![(None, flags.clone())]);
     }
     match archived::clusters(flags).await {
+        Err(error) if !flags.is_of_all() && !matches!(error, CommandError::Unreachable(_)) => {
+            // The cluster may have an archive of its own.
+            let own = past::archive_of(flags).await?;
+            match own {
+                Some(own) => Ok(vec![(None, own)]),
+                None if is_refusal(&error) => Ok(vec![(None, flags.clone())]),
+                None => Err(error),
+            }
+        }
         Ok(all) => {
             let all = all.into_iter();
             let named = all.map(|(name, one)| ((!flags.is_of_all()).then_some(name), one));
             Ok(named.collect())
         }
-        Err(error) if !flags.is_of_all() && is_refusal(&error) => Ok(vec![(None, flags.clone())]),
         Err(error) => Err(error),
     }
 }

@@ -13,6 +13,7 @@ use super::capture::CaptureFlags;
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line,
 };
+use super::past::{self, PastFlags};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use super::timestamps::TimestampsFlag;
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     /// Include events about the objects it owns
     #[arg(long)]
     tree: bool,
+    #[command(flatten)]
+    past: PastFlags,
     #[command(flatten)]
     namespaces: NamespaceFlags,
     #[command(flatten)]
@@ -61,7 +64,15 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         let name = object.to_string();
         let selection = SelectionFlags::of(object, args.tree);
         let reader = selection.reader(&args.cluster, &args.namespaces).await?;
-        let mut events = reader.list(None).await?.events;
+        let archive = args.past.reader(&args.cluster, &reader, true).await?;
+        let events = match &archive {
+            Some(archive) if args.past.is_archive_alone() => archive.list(None).await,
+            _ => reader.list(None).await,
+        };
+        let mut events = events?.events;
+        if let Some(archive) = archive.filter(|_| !args.past.is_archive_alone()) {
+            past::add(&archive, None, &mut events).await?;
+        }
         event::sort(&mut events);
         if args.tree {
             described.push((name, events));

@@ -22,6 +22,7 @@ use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::gaps;
+use super::past::{self, PastFlags};
 use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -45,6 +46,8 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
+    #[command(flatten)]
+    past: PastFlags,
     /// Show only the last N events. Any server other than tidings serve must send all events for it
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -183,9 +186,22 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     let (screen, mut out) = args.color.output();
     let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
     let mut sources = Vec::with_capacity(clusters.len());
+    let mut archive = None;
     for (name, flags) in clusters {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
         reader.events_max = args.max_events;
+        let is_asked = args.history.is_some() || args.selection.is_of_times();
+        let past = args
+            .past
+            .reader(&flags, &reader, is_asked && !args.watch_only);
+        match past.await? {
+            // Only an archive has versions.
+            Some(past) if args.past.is_archive_alone() || args.history.is_some() => {
+                past::tell_alone();
+                reader = past;
+            }
+            past => archive = past,
+        }
         sources.push(Source { name, reader });
     }
     let namespace = sources
@@ -235,6 +251,9 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     }
     if let Some(error) = missing.filter(|_| revisions.is_empty()) {
         return Err(error);
+    }
+    if let Some(archive) = &archive {
+        past::add(archive, limit, &mut events).await?;
     }
     event::sort(&mut events);
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));

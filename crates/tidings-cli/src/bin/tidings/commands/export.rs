@@ -18,6 +18,7 @@ use tidings_cli::event::Event;
 
 use self::file::{Form, Target, What};
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::past::{self, PastFlags};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal;
@@ -66,6 +67,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     selection: SelectionFlags,
     #[command(flatten)]
+    past: PastFlags,
+    #[command(flatten)]
     cluster: ClusterFlags,
 }
 
@@ -94,6 +97,12 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         .reader(&args.cluster, &args.namespaces)
         .await?;
     reader.rbac = args.selection.rbac("export");
+    let is_asked = args.selection.is_of_times();
+    let archive = args.past.reader(&args.cluster, &reader, is_asked).await?;
+    if let Some(archive) = archive {
+        past::tell_alone();
+        reader = archive;
+    }
     let words = format!(
         "{} {}",
         args.cluster.config()?.cluster_url,

@@ -19,6 +19,7 @@ mod import;
 mod kubeconfig;
 mod man;
 mod objects;
+mod past;
 mod rbac;
 mod reader;
 mod record;

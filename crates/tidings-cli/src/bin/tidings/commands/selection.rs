@@ -156,6 +156,11 @@ impl SelectionFlags {
         if self.tree { "tree" } else { of_verb }
     }
 
+    /// Whether a time is given, so that more than a cluster has may be wanted.
+    pub(crate) fn is_of_times(&self) -> bool {
+        self.since.is_some() || self.until.is_some()
+    }
+
     /// The selected period.
     pub(crate) fn times(
         &self,

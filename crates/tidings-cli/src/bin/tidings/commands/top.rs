@@ -20,6 +20,7 @@ use super::capture::CaptureFlags;
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
 };
+use super::past::{self, PastFlags};
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -84,6 +85,8 @@ pub(crate) struct Args {
     namespaces: NamespaceFlags,
     #[command(flatten)]
     selection: SelectionFlags,
+    #[command(flatten)]
+    past: PastFlags,
     #[command(flatten)]
     timestamps: TimestampsFlag,
     #[command(flatten)]
@@ -234,6 +237,11 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
         reader.filter.since = reader.filter.since.map(|since| since.min(top.since()));
+        let is_asked = args.window.is_some() || args.selection.is_of_times();
+        if let Some(archive) = args.past.reader(&flags, &reader, is_asked).await? {
+            past::tell_alone();
+            reader = archive;
+        }
         let is_counted = args.selection.is_of_times_alone()
             && reader.namespace.is_empty()
             && span.to.duration_since(span.from).unsigned_abs() > READ_MAX

@@ -206,7 +206,7 @@ impl Reader {
             return Err(kube::Error::Api(Box::new(refusal(status, &body))));
         }
         let list: List = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-        if !matches!(list.kind.as_str(), "EventList" | "List") {
+        if !matches!(list.kind.as_str(), "EventList" | "PastEventList" | "List") {
             return Err(Stranger::Form("a list of events").into_error());
         }
         Ok(Page {

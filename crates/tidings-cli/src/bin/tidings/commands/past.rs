@@ -1,0 +1,247 @@
+//! What is past, from the archive of the selected cluster. The archive is found in the cluster's own
+//! API server, by its API group, and read with the same credentials.
+//!
+//! Events that both have are shown as the cluster has them. They are recognized by their uids,
+//! because the archive gives them resourceVersions of its own.
+
+use std::collections::HashSet;
+
+use http::Request;
+use http::uri::PathAndQuery;
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tidings_cli::event::Event;
+use tidings_server::{PAST_GROUP, PAST_VERSION};
+
+use super::cluster::{ClusterFlags, CommandError, Server, one_line, tell};
+use super::reader::Reader;
+
+/// The use of `tidings rbac` that prints the permissions to read an archive.
+const RBAC: &str = "past-events";
+
+/// Whether to read the cluster, its archive, or both.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Which events")]
+pub(crate) struct PastFlags {
+    /// Read only the cluster, not its archive
+    #[arg(long, conflicts_with = "archive")]
+    live: bool,
+    /// Read only the archive that the cluster's API server serves (pastevents)
+    #[arg(long)]
+    archive: bool,
+}
+
+impl PastFlags {
+    /// Whether only the archive is read.
+    pub(crate) fn is_archive_alone(&self) -> bool {
+        self.archive
+    }
+
+    /// A reader of the cluster's archive; `None` if there is none, or it is not read. `is_asked`:
+    /// whether more than the cluster has may be wanted.
+    pub(crate) async fn reader(
+        &self,
+        cluster: &ClusterFlags,
+        reader: &Reader,
+        is_asked: bool,
+    ) -> Result<Option<Reader>, CommandError> {
+        let server = self.server(cluster, &reader.server, is_asked).await?;
+        Ok(server.map(|server| Reader {
+            server,
+            rbac: RBAC,
+            ..reader.clone()
+        }))
+    }
+
+    /// The cluster's archive, as a server of events; see [`reader`](Self::reader).
+    pub(crate) async fn server(
+        &self,
+        cluster: &ClusterFlags,
+        server: &Server,
+        is_asked: bool,
+    ) -> Result<Option<Server>, CommandError> {
+        if self.live || !(is_asked || self.archive) {
+            return Ok(None);
+        }
+        let found = if cluster.is_of_capture() || cluster.is_of_all() {
+            None
+        } else {
+            find(server).await?
+        };
+        if found.is_none() && self.archive {
+            let why = format!("read the archive: the API server serves none ({PAST_GROUP})");
+            return Err(CommandError::Failed(why));
+        }
+        Ok(found)
+    }
+}
+
+/// The flags for the archive of the selected cluster, if its API server has one that answers.
+pub(crate) async fn archive_of(
+    cluster: &ClusterFlags,
+) -> Result<Option<ClusterFlags>, CommandError> {
+    let found = find(&cluster.server().await?).await?;
+    Ok(found.map(|_| cluster.by(through)))
+}
+
+/// The archive of a cluster, if its API server has one that answers.
+async fn find(server: &Server) -> Result<Option<Server>, CommandError> {
+    let ask = || async {
+        let request = Request::get(format!("/apis/{PAST_VERSION}"))
+            .header(http::header::ACCEPT, "application/json")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        server.client.request::<Value>(request).await
+    };
+    match server.in_time(ask()).await {
+        Ok(_) => Ok(Some(through(server))),
+        Err(kube::Error::Api(status)) if status.code >= 500 => {
+            tell(&format!(
+                "the archive of this cluster does not answer, so only what the cluster has is shown: {}",
+                one_line(&status.message)
+            ));
+            Ok(None)
+        }
+        // A server that cannot be reached fails the request for its events.
+        Err(_) => Ok(None),
+    }
+}
+
+/// The same server, on which requests for events, coverage and counts go to the archive.
+fn through(server: &Server) -> Server {
+    let client = server.client.clone();
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let target = request.uri().path_and_query().map(PathAndQuery::as_str);
+            if let Some(target) = target.and_then(rewritten) {
+                *request.uri_mut() = target.parse()?;
+            }
+            client.send(request).await.map_err(tower::BoxError::from)
+        }
+    });
+    Server {
+        client: Client::new(service, namespace),
+        timeout: server.timeout,
+    }
+}
+
+/// The place in the API group of a request for events, coverage or counts; `None` for others.
+fn rewritten(target: &str) -> Option<String> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    let mut query = query.to_owned();
+    let below = match parts.as_slice() {
+        ["api", "v1", rest @ ..] | ["apis", "events.k8s.io", "v1", rest @ ..] => match rest {
+            ["events"] => "pastevents".to_owned(),
+            ["namespaces", namespace, "events", rest @ ..] => {
+                let place = ["namespaces", namespace, "pastevents"];
+                [&place[..], rest].concat().join("/")
+            }
+            _ => return None,
+        },
+        ["coverage"] => {
+            let mut given = form_urlencoded::parse(query.as_bytes());
+            let namespace = given.find(|(name, _)| name == "namespace");
+            let below = namespace.map_or_else(
+                || "coverage".to_owned(),
+                |(_, namespace)| format!("namespaces/{namespace}/coverage"),
+            );
+            query.clear();
+            below
+        }
+        ["counts"] => "counts".to_owned(),
+        _ => return None,
+    };
+    let question = if query.is_empty() { "" } else { "?" };
+    Some(format!("/apis/{PAST_VERSION}/{below}{question}{query}"))
+}
+
+/// Adds an archive's events to those of its cluster, except for those that the cluster has, too. A
+/// refusal is told, and changes nothing.
+///
+/// # Errors
+/// The errors of the archive, except for a refusal.
+pub(crate) async fn add(
+    reader: &Reader,
+    limit: Option<usize>,
+    events: &mut Vec<Event>,
+) -> Result<(), CommandError> {
+    let listed = match reader.list(limit).await {
+        Ok(listed) => listed,
+        Err(error) if error.is_forbidden() || error.may_pass() => {
+            tell(&format!("only what the cluster has is shown: {error}"));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let added = join(events, listed.events);
+    if added > 0 {
+        tell(&format!(
+            "{added} of the events are from the archive of this cluster"
+        ));
+    }
+    Ok(())
+}
+
+/// Joins what is past to what is live; returns the number of added events.
+fn join(live: &mut Vec<Event>, past: Vec<Event>) -> usize {
+    let known: HashSet<String> = live.iter().map(|event| event.uid().to_owned()).collect();
+    let before = live.len();
+    let is_new = |event: &Event| event.uid().is_empty() || !known.contains(event.uid());
+    live.extend(past.into_iter().filter(is_new));
+    live.len() - before
+}
+
+/// Says that only the archive is read.
+pub(crate) fn tell_alone() {
+    tell("these are from the archive of this cluster");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn requests_go_to_the_archives_group() {
+        for (target, expected) in [
+            ("/api/v1/events?limit=5", Some("pastevents?limit=5")),
+            (
+                "/api/v1/namespaces/shop/events",
+                Some("namespaces/shop/pastevents"),
+            ),
+            (
+                "/apis/events.k8s.io/v1/namespaces/shop/events/web.1/versions?limit=1",
+                Some("namespaces/shop/pastevents/web.1/versions?limit=1"),
+            ),
+            ("/coverage", Some("coverage")),
+            ("/coverage?namespace=shop", Some("namespaces/shop/coverage")),
+            ("/counts?since=x&until=y", Some("counts?since=x&until=y")),
+            // The rest is asked of the cluster.
+            ("/version", None),
+            ("/api/v1/namespaces/shop/pods/web", None),
+            ("/api/v1/namespaces/shop", None),
+            ("/apis/apps/v1/deployments", None),
+        ] {
+            let expected = expected.map(|below| format!("/apis/{PAST_VERSION}/{below}"));
+            assert_eq!(rewritten(target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn what_both_have_is_shown_once_as_the_cluster_has_it() {
+        let event = |uid: &str, version: &str| {
+            Event::new(json!({"metadata": {"name": uid, "uid": uid, "resourceVersion": version}}))
+        };
+        let mut live = vec![event("a", "7"), event("b", "8")];
+        let past = vec![event("b", "1000"), event("c", "1001"), event("c", "1001")];
+        // The archive itself has no doubles.
+        assert_eq!(join(&mut live, past), 2);
+        let versions: Vec<_> = live.iter().map(|event| event.revision().unwrap()).collect();
+        assert_eq!(versions, [7, 8, 1001, 1001]);
+    }
+}
