@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod engines;
 mod faults;
+mod helm;
 mod hostile;
 mod image;
 mod kube_apiserver;

@@ -63,6 +63,7 @@ impl Suites {
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     let tools = Tools::find(root, !args.offline)
         .and_kube_apiserver(root)
+        .and_helm(root, !args.offline)
         .and_browser(root, !args.offline)
         .and_engines(root, !args.offline);
     let mut suites = Suites::default();

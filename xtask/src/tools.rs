@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{self, Result, find, is_executable};
-use crate::{engines, kube_apiserver, npm};
+use crate::{engines, helm, kube_apiserver, npm};
 
 /// A program, and its Debian package.
 struct Tool {
@@ -82,6 +82,20 @@ impl Tools {
             Err(reason) => self.missing.push(format!(
                 "no kube-apiserver ({reason}; `cargo xtask reference` builds one): skips the test that shares an etcd with it"
             )),
+        }
+        self
+    }
+
+    /// Adds Helm, built if that is allowed.
+    pub(crate) fn and_helm(mut self, root: &Path, may_build: bool) -> Self {
+        match helm::find_or_build(root, may_build) {
+            Ok(file) => {
+                eprintln!("helm: {}", file.display());
+                self.environment.push((helm::VARIABLE.into(), file.into()));
+            }
+            Err(reason) => self
+                .missing
+                .push(format!("no helm ({reason}): skips the tests of the chart")),
         }
         self
     }

@@ -27,6 +27,13 @@ pub fn kube_apiserver() -> Option<PathBuf> {
         .or_else(|| skipped("$KUBE_APISERVER names no program"))
 }
 
+/// Helm: `$HELM`, or the first on the PATH.
+pub fn helm() -> Option<PathBuf> {
+    named("HELM")
+        .or_else(|| on_path("helm"))
+        .or_else(|| skipped("no helm on the PATH nor in $HELM (cargo xtask test builds it)"))
+}
+
 /// Chromium: `$CHROMIUM`, or the first on the PATH.
 pub fn chromium() -> Option<PathBuf> {
     named("CHROMIUM")

@@ -44,8 +44,8 @@ pub const PAST_GROUP: &str = past_group!();
 pub const PAST_VERSION: &str = concat!(past_group!(), "/v1");
 /// The name of the `APIService` of [`PAST_GROUP`].
 pub const PAST_API_SERVICE: &str = concat!("v1.", past_group!());
-/// The label of a RoleBinding or ClusterRoleBinding that is about users of an archive's home cluster
-/// in another followed cluster. Its value is that cluster's name.
+/// The label of a RoleBinding or ClusterRoleBinding that is about users of an archive's home
+/// cluster in another followed cluster. Its value is that cluster's name.
 pub const CLUSTER_LABEL: &str = concat!(past_group!(), "/cluster");
 
 /// The API versions that serve events.

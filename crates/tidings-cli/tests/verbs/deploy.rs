@@ -54,15 +54,10 @@ fn flags(file: &Path) -> BTreeSet<String> {
 
 #[test]
 fn every_flag_is_one_of_the_program() {
-    let archive = folder().join("kubernetes/archive");
     let mut flags_of_serve = BTreeSet::new();
-    let mut flags_of_archive = BTreeSet::new();
+    let mut flags_of_archive = flags(&folder().join("install.yaml"));
     for file in manifests(&folder().join("kubernetes")) {
-        if file.starts_with(&archive) {
-            flags_of_archive.extend(flags(&file));
-        } else {
-            flags_of_serve.extend(flags(&file));
-        }
+        flags_of_serve.extend(flags(&file));
     }
     for word in [read("tidings.service"), read("Containerfile")]
         .join(" ")
@@ -108,18 +103,30 @@ fn every_flag_is_one_of_the_program() {
 
 #[test]
 fn the_roles_are_those_the_program_asks_for() {
-    for (file, arguments) in [
-        ("base/access.yaml", &["rbac", "serve"][..]),
-        ("archive/access.yaml", &["rbac", "archive"]),
-        (
-            "archive/access.yaml",
-            &["rbac", "serve", "--name", "tidings-archive-reviews"],
-        ),
+    for (file, name, uses) in [
+        ("kubernetes/base/access.yaml", "tidings-serve", "serve"),
+        ("install.yaml", "tidings-archive", "archive"),
+        ("install.yaml", "tidings-archive", "serve"),
+        ("install.yaml", "tidings-archive", "api-service"),
+        ("install.yaml", "tidings-archive-past-events", "past-events"),
     ] {
-        let printed = run(arguments).stdout;
+        let printed = run(&["rbac", uses]).stdout;
         let printed: Value = serde_saphyr::from_str(printed.trim_start_matches("---\n")).unwrap();
-        let access = documents(&folder().join("kubernetes").join(file));
-        assert!(access.contains(&printed), "{printed} is not in {access:?}");
+        let access = documents(&folder().join(file));
+        let role = access
+            .iter()
+            .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == name);
+        let rules = role.unwrap()["rules"].as_array().unwrap();
+        for rule in printed["rules"].as_array().unwrap() {
+            assert!(rules.contains(rule), "{rule} is not in {rules:?}");
+        }
+        for (label, value) in printed["metadata"]["labels"]
+            .as_object()
+            .into_iter()
+            .flatten()
+        {
+            assert_eq!(role.unwrap()["metadata"]["labels"][label], *value);
+        }
         // The archive reads the uid of one namespace, by which it recognises the cluster.
         let rules = printed["rules"].as_array().unwrap().iter();
         for rule in rules.filter(|rule| rule["resources"][0] == "namespaces") {
@@ -133,11 +140,16 @@ fn the_roles_are_those_the_program_asks_for() {
 #[test]
 fn pods_are_restricted() {
     for file in [
-        "archive/stateful-set.yaml",
-        "embedded/stateful-set.yaml",
-        "etcd/deployment.yaml",
+        "install.yaml",
+        "kubernetes/embedded/stateful-set.yaml",
+        "kubernetes/etcd/deployment.yaml",
     ] {
-        let workload = &documents(&folder().join("kubernetes").join(file))[0];
+        let objects = documents(&folder().join(file));
+        let is_workload = |object: &&Value| {
+            let kind = object["kind"].as_str();
+            matches!(kind, Some("StatefulSet" | "Deployment"))
+        };
+        let workload = objects.iter().find(is_workload).unwrap();
         let pod = &workload["spec"]["template"]["spec"];
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
         assert_eq!(
@@ -197,17 +209,9 @@ fn network_policies_name_their_peers() {
             policies += 1;
             let spec = &policy["spec"];
             // An empty selector would isolate other pods of the namespace.
-            let app = if file
-                .parent()
-                .is_some_and(|folder| folder.ends_with("archive"))
-            {
-                "tidings-archive"
-            } else {
-                "tidings"
-            };
             assert_eq!(
                 spec["podSelector"]["matchLabels"]["app.kubernetes.io/name"],
-                app
+                "tidings"
             );
             for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
                 for rule in spec[rules].as_array().into_iter().flatten() {
@@ -228,7 +232,7 @@ fn network_policies_name_their_peers() {
             }
         }
     }
-    assert_eq!(policies, 3);
+    assert_eq!(policies, 2);
 }
 
 /// Every client is authenticated by the cluster, and the server has no token of its own.
@@ -240,7 +244,7 @@ fn in_a_cluster_there_is_no_token_of_the_servers_own() {
     assert_eq!(settings["no-admin-token"], true);
     assert!(settings["authentication-kubeconfig"].is_string());
 
-    let archive = flags(&folder().join("kubernetes/archive/stateful-set.yaml"));
+    let archive = flags(&folder().join("install.yaml"));
     for flag in [
         "--no-admin-token",
         "--cluster-access",
@@ -253,7 +257,9 @@ fn in_a_cluster_there_is_no_token_of_the_servers_own() {
 /// The archive accepts the files of its manifest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_archive_takes_its_files() {
-    let config = &documents(&folder().join("kubernetes/archive/config.yaml"))[0];
+    let objects = documents(&folder().join("install.yaml"));
+    let config = objects.iter().find(|object| object["kind"] == "ConfigMap");
+    let config = config.unwrap();
     let cluster = Cluster::start().await;
     let place = tempfile::tempdir().unwrap();
     let file = |name: &str| {
@@ -493,12 +499,11 @@ async fn the_api_takes_the_manifests() {
         );
         String::from_utf8(output.stdout).unwrap()
     };
-    let [archive, embedded, etcd, monitoring] =
-        ["archive", "embedded", "etcd", "monitoring"].map(built);
+    let [embedded, etcd, monitoring] = ["embedded", "etcd", "monitoring"].map(built);
     assert!(monitoring.contains("kind: ServiceMonitor"));
     // Kustomize adds the common label to pod selectors. The peers of a policy are still those of
     // its file.
-    for (objects, policies) in [(&archive, 1), (&embedded, 1), (&etcd, 2)] {
+    for (objects, policies) in [(&embedded, 1), (&etcd, 2)] {
         let objects: Vec<Value> = objects
             .split("\n---\n")
             .map(|object| serde_saphyr::from_str(object).unwrap())
@@ -507,7 +512,6 @@ async fn the_api_takes_the_manifests() {
         for (name, file) in [
             ("tidings", "base/network-policy.yaml"),
             ("tidings-etcd", "etcd/network-policy.yaml"),
-            ("tidings-archive", "archive/network-policy.yaml"),
         ] {
             let written = &documents(&folder().join("kubernetes").join(file))[0];
             let policy = objects.iter().find(|object| {
@@ -526,6 +530,7 @@ async fn the_api_takes_the_manifests() {
     // A dry run does not create the namespace that later objects need.
     let made = cluster.kubectl(&kubectl, &["create", "namespace", "tidings"], "");
     assert_eq!(made.code, Some(0), "{made:?}");
+    let archive = read("install.yaml");
     for (name, objects) in [("archive", archive), ("embedded", embedded), ("etcd", etcd)] {
         let ran = cluster.kubectl(
             &kubectl,
@@ -535,4 +540,98 @@ async fn the_api_takes_the_manifests() {
         assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
         assert!(ran.stdout.lines().count() > 8, "{ran:?}");
     }
+}
+
+/// Renders the chart; `None` without Helm.
+fn rendered(arguments: &[&str]) -> Option<Result<String, String>> {
+    let helm = programs::helm()?;
+    let output = Command::new(helm)
+        .args(["template", "tidings", "helm/tidings", "--namespace=tidings"])
+        // A Helm that was built from its module knows no version of Kubernetes.
+        .args(["--kube-version=1.36.0", "--skip-tests"])
+        .args(arguments)
+        .current_dir(folder())
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Some(if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    })
+}
+
+/// `UPDATE_SNAPSHOTS=1` writes the file.
+#[test]
+fn the_objects_for_kubectl_are_those_of_the_chart() {
+    let Some(rendered) = rendered(&["--set=createNamespace=true"]) else {
+        return;
+    };
+    let head = "# The chart helm/tidings with its default values, for kubectl apply. A test writes this file.\n";
+    let expected = format!("{head}{}", rendered.unwrap());
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(folder().join("install.yaml"), &expected).unwrap();
+    }
+    assert!(
+        read("install.yaml") == expected,
+        "deploy/install.yaml is out of date"
+    );
+}
+
+#[test]
+fn the_chart_takes_its_values_and_no_others() {
+    for (values, said) in [
+        ("image.repositori=a", "repositori"),
+        ("retention.ttl=forever", "ttl"),
+        ("home=Home", "home"),
+        ("replicas=many", "replicas"),
+        ("tls.existingSecret=a", "tls.caBundle"),
+        ("serviceMonitor.enabled=true", "tls.existingSecret"),
+        ("timeline.ingress.enabled=true", "host"),
+    ] {
+        let Some(rendered) = rendered(&["--set", values]) else {
+            return;
+        };
+        let error = rendered.unwrap_err();
+        assert!(error.contains(said), "{values}: {error}");
+    }
+    let all = "replicas=2,networkPolicy.enabled=true,timeline.ingress.enabled=true,\
+               timeline.ingress.host=a.example,tls.existingSecret=x,tls.caBundle=y,\
+               serviceMonitor.enabled=true,objects.url=s3://a/b,objects.secret=s,\
+               clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
+               apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
+    let text = rendered(&["--set", all]).unwrap().unwrap();
+    let objects: Vec<Value> = text
+        .split("\n---\n")
+        .map(|object| serde_saphyr::from_str(object).unwrap())
+        .collect();
+    let kinds: BTreeSet<&str> = objects
+        .iter()
+        .filter_map(|it| it["kind"].as_str())
+        .collect();
+    for kind in [
+        "APIService",
+        "Ingress",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "ServiceMonitor",
+    ] {
+        assert!(kinds.contains(kind), "{kinds:?}");
+    }
+    for part in [
+        "--no-timeline",
+        "--objects=s3://a/b",
+        "--tls-cert-file=",
+        "quota: 10Gi",
+    ] {
+        assert!(text.contains(part), "no {part}");
+    }
+    assert!(!text.contains("aggregate-to-view"), "{text}");
+    // On OpenShift, the security context constraint restricted-v2 chooses uid and fsGroup.
+    let openshift = ["--api-versions=security.openshift.io/v1"];
+    let text = rendered(&openshift).unwrap().unwrap();
+    for forbidden in ["runAsUser", "runAsGroup", "fsGroup"] {
+        assert!(!text.contains(forbidden), "{text}");
+    }
+    assert!(text.contains("runAsNonRoot: true"), "{text}");
 }

@@ -36,7 +36,8 @@ impl KubeApiserver {
         Self::launch(event_rate_limit, |_| Vec::new())
     }
 
-    /// Starts both programs; `further` returns more flags, for files that it writes into the folder.
+    /// Starts both programs; `further` returns more flags, for files that it writes into the
+    /// folder.
     #[expect(
         clippy::disallowed_methods,
         reason = "waiting for a program of others to be ready"

@@ -1,10 +1,10 @@
 //! The API group of an archive, which the home cluster's own API server shows its users as one of
 //! its groups (an `APIService`).
 //!
-//! `pastevents` are the home cluster's events that the archive has, in the form of `v1` with a group
-//! and a kind of their own. Beside them are their versions, their coverage and their counts. The
-//! requests come from the aggregation layer, and users are authorized like those of `v1` Events, but
-//! for this group and these resources.
+//! `pastevents` are the home cluster's events that the archive has, in the form of `v1` with a
+//! group and a kind of their own. Beside them are their versions, their coverage and their counts.
+//! The requests come from the aggregation layer, and users are authorized like those of `v1`
+//! Events, but for this group and these resources.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,6 +1,6 @@
-//! The API that the aggregation layer of the home cluster's API server proxies to: the archive's API
-//! group. Its requests have a user whom the front proxy named ([`Fronted`]), and nothing else of the
-//! archive is served to them.
+//! The API that the aggregation layer of the home cluster's API server proxies to: the archive's
+//! API group. Its requests have a user whom the front proxy named ([`Fronted`]), and nothing else
+//! of the archive is served to them.
 //!
 //! `clusters/NAME/proxy` is the root of a followed cluster's whole Event API. Users of the home
 //! cluster need `get` on `clusters/proxy` for this name there. In another cluster than their own

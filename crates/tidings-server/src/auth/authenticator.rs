@@ -1,5 +1,5 @@
-//! Authentication by the headers of a front proxy, by client certificate, by a token of this server,
-//! or by a token of a cluster.
+//! Authentication by the headers of a front proxy, by client certificate, by a token of this
+//! server, or by a token of a cluster.
 //!
 //! The order is this one. Headers were taken from the request when it arrived ([`Fronted`]); here
 //! nothing reads them. Invalid credentials are refused even if anonymous requests are allowed.

@@ -42,8 +42,8 @@ struct Followed {
     reviews: Option<AccessReviews>,
 }
 
-/// The built-in policy, and two users: one who has only the permissions of every authenticated user,
-/// and one who has those of all other clients.
+/// The built-in policy, and two users: one who has only the permissions of every authenticated
+/// user, and one who has those of all other clients.
 static BUILT_IN: LazyLock<(RbacPolicy, [User; 2])> = LazyLock::new(|| {
     let users = [User::new("", "", []), User::anonymous()];
     (RbacPolicy::default(), users)

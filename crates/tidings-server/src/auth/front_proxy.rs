@@ -264,11 +264,13 @@ mod tests {
 
     #[test]
     fn headers_name_users_as_kube_apiserver_writes_them() {
+        /// Headers, and the user whom they name.
+        type Row<'a> = (&'a [(&'a str, &'a [u8])], Option<&'a str>);
         let signer = signer();
         let proxy = FrontProxy::new(&RequestHeader::new(signer.pem.clone()), "home", None).unwrap();
         let certificate = named(&signer, "front-proxy-client");
         #[rustfmt::skip]
-        let table: [(&[(&str, &[u8])], Option<&str>); 9] = [
+        let table: [Row<'_>; 9] = [
             (&[], None),
             (&[("x-remote-group", b"system:masters")], None),
             (&[("x-remote-user", b"")], None),

@@ -1,7 +1,7 @@
 //! Authentication and authorization.
 //!
-//! - [`authenticator`]: finds the user of a request (headers of a front proxy, bearer tokens, client
-//!   certificates, a cluster's `TokenReview`).
+//! - [`authenticator`]: finds the user of a request (headers of a front proxy, bearer tokens,
+//!   client certificates, a cluster's `TokenReview`).
 //! - [`attributes`]: describes the request in the authorizer's terms.
 //! - [`authorizer`]: decides whether the request is allowed (RBAC from a file, a cluster's
 //!   `SubjectAccessReview`).

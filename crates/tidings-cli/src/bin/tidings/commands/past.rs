@@ -1,5 +1,5 @@
-//! What is past, from the archive of the selected cluster. The archive is found in the cluster's own
-//! API server, by its API group, and read with the same credentials.
+//! What is past, from the archive of the selected cluster. The archive is found in the cluster's
+//! own API server, by its API group, and read with the same credentials.
 //!
 //! Events that both have are shown as the cluster has them. They are recognized by their uids,
 //! because the archive gives them resourceVersions of its own.

@@ -2,8 +2,8 @@
 //! and how it recognizes the archive.
 //!
 //! The API server's authority and headers are read from the ConfigMap
-//! `kube-system/extension-apiserver-authentication` and watched, or given by flags. The archive's own
-//! authority is written into its `APIService`, and nothing else of it. Two archives behind one
+//! `kube-system/extension-apiserver-authentication` and watched, or given by flags. The archive's
+//! own authority is written into its `APIService`, and nothing else of it. Two archives behind one
 //! Service write theirs side by side.
 
 use std::error::Error;
