@@ -68,19 +68,21 @@ impl Cursor {
 
     /// Reads the stored cursor; `None` if it was not written with the present mark.
     pub(super) fn read(stored: &Record, mark: &Record) -> Result<Option<Self>, ReadError> {
+        if stored.revision != mark.revision + 1 {
+            return Ok(None);
+        }
         let given = parse(&mark.value)?;
         let Stored { form, sealer } = parse(&stored.value)?;
         if form != FORM {
             let what = format!("the feed has the form {form}, known is {FORM}");
             return Err(Fault::Corrupt(what).into());
         }
-        let cursor = sealer.map_or(Self::NONE, |sealer| Self {
+        Ok(Some(sealer.map_or(Self::NONE, |sealer| Self {
             first: sealer.first,
             sealed: sealer.through,
             given: sealer.given.unwrap_or(given),
             is_moving: false,
-        });
-        Ok((stored.revision == mark.revision + 1).then_some(cursor))
+        })))
     }
 
     /// Returns the form in which it is stored.

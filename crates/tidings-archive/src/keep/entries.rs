@@ -37,15 +37,8 @@ impl Journal {
         };
         self.cursor().advance(through);
         self.count_less(versions);
-        let stored = self.store(store, 0).await;
-        if let Err(WriteError::Fault(Fault::NoSpace)) = stored {
-            // Room is more important than entries for readers. What is sealed is known from the
-            // manifest, too.
-            let mut cursor = self.cursor();
-            cursor.first = cursor.first.max(cursor.sealed);
-        }
-        self.trim(store).await?;
-        Ok(stored?)
+        self.store(store, 0).await?;
+        self.trim(store).await
     }
 
     /// Entries before this one were given to be sealed; 0 if the cluster is not sealed.
@@ -54,14 +47,24 @@ impl Journal {
         if cursor.is_none() { 0 } else { cursor.given }
     }
 
-    /// Stores that the entries before a number were given to be sealed, with the cursor.
-    pub(super) async fn store(&self, store: &EmbeddedStore, given: u64) -> Result<(), WriteError> {
+    /// Stores that the entries before a number were given to be sealed, with the cursor. If the
+    /// disk is full, the entries of the last seal are deleted: room is more important than entries
+    /// for readers, and what is sealed is known from the manifest, too.
+    pub(super) async fn store(&self, store: &EmbeddedStore, given: u64) -> Result<(), KeepError> {
         let mut last = self.stored.lock().await;
         {
             let mut cursor = self.cursor();
             cursor.given = cursor.given.max(given);
         }
-        self.write_with(store, &mut last, given, Vec::new()).await
+        let stored = self.write_with(store, &mut last, given, Vec::new()).await;
+        if let Err(WriteError::Fault(Fault::NoSpace)) = stored {
+            {
+                let mut cursor = self.cursor();
+                cursor.first = cursor.first.max(cursor.sealed);
+            }
+            self.trim(store).await?;
+        }
+        Ok(stored?)
     }
 
     /// Does some writes in one commit with the sealer's cursor and a mark of at least a number,
@@ -73,7 +76,10 @@ impl Journal {
         mark: u64,
         mut writes: Vec<Write>,
     ) -> Result<(), WriteError> {
-        let (mark, cursor) = (mark.max(last.mark), self.cursor().stored());
+        let cursor = *self.cursor();
+        // Numbers before the cursor are not used again.
+        let sealed = if cursor.is_none() { 0 } else { cursor.sealed };
+        let (mark, cursor) = (mark.max(last.mark).max(sealed), cursor.stored());
         if (last.mark, last.cursor) != (mark, Some(cursor)) {
             writes.push(Write::put(keys::SEALED, NewRecord::new(json(&mark))));
             writes.push(Write::put(keys::FEED, NewRecord::new(json(&cursor))));

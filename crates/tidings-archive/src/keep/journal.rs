@@ -73,8 +73,6 @@ pub(crate) struct Journal {
     cursor: Mutex<Cursor>,
     /// The lock is held while the cursor is stored.
     pub(super) stored: tokio::sync::Mutex<LastStored>,
-    /// Entries before this one were given to be sealed when the journal was opened.
-    pub(super) maybe_sealed: u64,
     /// The named cursors. The lock is not held across an await.
     pub(super) consumers: parking_lot::Mutex<BTreeMap<CursorName, Consumer>>,
     /// What was added since the journal was opened, with what was there.
@@ -110,7 +108,6 @@ impl Journal {
             waiting: AtomicU64::new(0),
             cursor: Mutex::new(cursor),
             stored: tokio::sync::Mutex::new(LastStored::of(mark)),
-            maybe_sealed: if cursor.is_none() { 0 } else { cursor.given },
             consumers: parking_lot::Mutex::default(),
             added: parking_lot::Mutex::default(),
             trimmed: AtomicU64::new(0),

@@ -67,12 +67,15 @@ impl Journal {
             let stored = stored.transpose()?.flatten();
             is_believed = stored.is_some();
             // Another program sealed, and deleted what it sealed: it may be any of these entries.
-            cursor = stored.unwrap_or(Cursor::at(first.unwrap_or(given)).with_given(given));
+            // It deleted none that it had not been given.
+            let first = first.map_or(given, |first| first.min(given));
+            cursor = stored.unwrap_or(Cursor::at(first).with_given(given));
         }
         let from = if cursor.is_none() { 0 } else { cursor.sealed };
         let (waiting, end) = count(&keeper.store, from, u64::MAX).await?;
         let named = cursors.iter().map(|(_, stored)| stored.through);
-        let end = named.chain([given, end]).max().unwrap_or(0);
+        // Numbers before the cursor are not used again, or what has them would be taken for sealed.
+        let end = named.chain([given, from, end]).max().unwrap_or(0);
         let is_new = cursor.is_none() && seal;
         if is_new {
             cursor = Cursor::at(end);
@@ -318,7 +321,7 @@ impl Unsealed {
             return Ok(None);
         }
         // What files may have is told with each version, or not at all.
-        let sealed = before.sealed.max(journal.maybe_sealed);
+        let sealed = before.sealed.max(before.given);
         let cut = self.cut(journal).await?;
         let until = to.map_or(cut.end, |to| to.min(cut.end));
         let filling = self.fill(from, until, sealed, bytes_max).await?;
@@ -354,7 +357,8 @@ impl Unsealed {
     }
 
     /// Fills a part with the entries from a number on and before `to`, up to a number of bytes.
-    /// Entries before `sealed` are sealed.
+    /// Entries before `sealed` are sealed: it ends with the first of these that is not whole, or
+    /// before which one is missing.
     async fn fill(
         &self,
         from: u64,
@@ -386,7 +390,13 @@ impl Unsealed {
                     filling.bytes += bytes;
                 }
                 filling.part.through = number + 1;
-                filling.whole += u64::from(number < sealed && filling.part.gone == 0);
+                if number < sealed {
+                    // All before this one were whole.
+                    if filling.part.gone > 0 || number != from + filling.whole {
+                        return Ok(filling);
+                    }
+                    filling.whole += 1;
+                }
             }
         }
     }

@@ -599,6 +599,59 @@ async fn what_a_former_program_did_not_seal_is_sealed() {
     world.keeper.store.close().await;
 }
 
+/// The first entry that waits may come after one that expired, or that was never written. Readers
+/// know only what is sealed.
+#[tokio::test]
+async fn a_cursor_begins_no_later_than_what_a_former_program_gave() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    for _ in 0..3 {
+        world.step(&observe()).await;
+        world.step(&seal(false)).await;
+    }
+    world.step(&observe()).await;
+    world.step(&observe()).await;
+    let store = Arc::clone(&world.keeper.store);
+    for number in 0..4 {
+        // Entries of former seals are not there.
+        let _ = store.delete(keys::unsealed(number), None).await;
+    }
+    store
+        .delete(Bytes::from_static(keys::FEED), None)
+        .await
+        .unwrap();
+    drop(store);
+    world.reopen(true).await;
+    assert_eq!(told(&world, 3).await, Some((vec![5], 5)));
+    world.unsealed().sealed(3).await.unwrap();
+    // Its number is given again, and what has it is not sealed.
+    world.clock.advance(2 * 3_600_000);
+    world.keeper.store.expire().await.unwrap();
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    let part = world.unsealed().next(usize::MAX).await.unwrap().unwrap();
+    let numbers: Vec<_> = part.versions.iter().map(|it| it.number).collect();
+    assert_eq!(numbers, [6]);
+    world.keeper.store.close().await;
+}
+
+/// A file may have what was read to be sealed, though it is not known that it was written.
+#[tokio::test]
+async fn what_was_read_to_be_sealed_is_told_with_each_version_or_not() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    world.step(&Step::Observe(vec![(1, 0)])).await;
+    world.step(&Step::Fail { bytes: usize::MAX }).await;
+    world.step(&Step::Observe(vec![(2, 0)])).await;
+    assert_eq!(told(&world, 0).await, Some((vec![1, 2, 3], 3)));
+    let key = keys::event("shop", "event-0");
+    world.keeper.forget(key, None).await.unwrap();
+    assert_eq!(told(&world, 0).await, None);
+    assert_eq!(told(&world, 1).await, Some((vec![2, 3], 3)));
+    world.keeper.store.close().await;
+}
+
 /// The process ended before it noted what it sealed, or a former program sealed it.
 #[tokio::test]
 async fn what_may_be_sealed_is_told_with_each_version_or_not() {
