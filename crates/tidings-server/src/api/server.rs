@@ -128,10 +128,7 @@ impl ApiServer {
             store,
             clock: Arc::clone(&self.clock),
             options: Arc::clone(&self.options),
-            authenticator: match &access {
-                Some(cluster) => Arc::new(self.authenticator.asking(Arc::clone(cluster), &name)),
-                None => Arc::clone(&self.authenticator),
-            },
+            authenticator: self.authenticator.of_cluster(access.clone(), &name),
             authorizer: Arc::new(self.authorizer.of_cluster(access, &name)),
             access: Arc::clone(&self.access),
             connections: Arc::clone(&self.connections),

@@ -29,6 +29,8 @@ const PUBLIC_PATHS: [&str; 5] = ["/healthz", "/livez", "/readyz", "/version", "/
 pub struct Authenticator {
     known: Arc<Known>,
     cluster: Option<TokenReviews>,
+    /// The only followed cluster whose events users of `cluster` may read; `None` for all.
+    home: Option<Arc<str>>,
     anonymous: bool,
 }
 
@@ -103,16 +105,33 @@ impl Authenticator {
         self
     }
 
-    /// An authenticator that shares the known users and asks the followed cluster of this name.
-    /// Users known by the cluster belong to the cluster. Changes of the shared users apply to both.
-    /// The cache is a sixteenth of the usual size, because there may be many such authenticators.
-    pub(crate) fn asking(&self, cluster: Arc<dyn Reviewer>, name: &str) -> Self {
-        let asked = Some(cluster).filter(|cluster| cluster.is_verified());
-        Self {
+    /// The users of the cluster that is asked are those of the followed cluster of this name. They
+    /// are nobody in other followed clusters.
+    #[must_use]
+    pub(crate) fn at_home(mut self, home: &str) -> Self {
+        self.home = Some(home.into());
+        self
+    }
+
+    /// The authenticator for the followed cluster of this name. It shares the known users, and asks
+    /// that cluster, if there is a way to. Users known by the cluster belong to the cluster.
+    /// Changes of the shared users apply to both. The cache is a sixteenth of the usual size,
+    /// because there may be many such authenticators.
+    pub(crate) fn of_cluster(
+        self: &Arc<Self>,
+        cluster: Option<Arc<dyn Reviewer>>,
+        name: &str,
+    ) -> Arc<Self> {
+        if cluster.is_none() && self.home.as_deref().is_none_or(|home| home == name) {
+            return Arc::clone(self);
+        }
+        let asked = cluster.filter(|cluster| cluster.is_verified());
+        Arc::new(Self {
             known: Arc::clone(&self.known),
             cluster: asked.map(|cluster| TokenReviews::of_cluster(cluster, name)),
+            home: self.home.clone(),
             anonymous: self.anonymous,
-        }
+        })
     }
 
     /// Replaces the tokens, for requests from now on.
@@ -292,7 +311,8 @@ mod tests {
     async fn a_log_names_the_cluster_that_could_not_check_a_token() {
         let named = Named::default();
         let _logged = tracing::subscriber::set_default(named.clone());
-        let asking = Authenticator::new(Vec::new()).asking(Arc::new(Other), "prod");
+        let asking = Arc::new(Authenticator::new(Vec::new()));
+        let asking = asking.of_cluster(Some(Arc::new(Other)), "prod");
         let found = find(&asking, "/api", Some("Bearer unknown")).await;
         assert_eq!(found, "Unchecked");
         assert_eq!(*named.0.read(), ["prod"]);

@@ -31,6 +31,8 @@ pub struct Authorizer {
     policy: Arc<RwLock<Arc<RbacPolicy>>>,
     /// The cluster that is asked about users that the server itself knows.
     cluster: Option<Arc<AccessReviews>>,
+    /// The only followed cluster for which `cluster` is asked; `None` for all.
+    home: Option<Arc<str>>,
     followed: Option<Followed>,
 }
 
@@ -94,15 +96,25 @@ impl Authorizer {
         self
     }
 
+    /// The cluster that is asked is the followed cluster of this name. Its permissions grant
+    /// nothing in other followed clusters.
+    #[must_use]
+    pub(crate) fn at_home(mut self, home: &str) -> Self {
+        self.home = Some(home.into());
+        self
+    }
+
     /// An authorizer that decides the same for the followed cluster of this name, and asks that
     /// cluster about its users, if there is a way to. Changes of the policy apply to both. The
     /// cache is a sixteenth of the usual size, because there may be many such authorizers.
     pub(crate) fn of_cluster(&self, cluster: Option<Arc<dyn Reviewer>>, name: &str) -> Self {
         let asked = cluster.filter(|cluster| cluster.is_verified());
+        let is_home = self.home.as_deref().is_none_or(|home| home == name);
         Self {
             allows_everything: self.allows_everything,
             policy: Arc::clone(&self.policy),
-            cluster: self.cluster.clone(),
+            cluster: self.cluster.clone().filter(|_| is_home),
+            home: self.home.clone(),
             followed: Some(Followed {
                 name: name.to_owned(),
                 reviews: asked.map(|cluster| AccessReviews::new(cluster, Room::Part)),

@@ -238,6 +238,8 @@ impl SecurityOptions {
         let front_authority = Watched::open(front_file)?;
         let mut fronts = None;
         if let Some(aggregated) = &aggregated {
+            authenticator = authenticator.at_home(&aggregated.home);
+            authorizer = authorizer.at_home(&aggregated.home);
             let mut settings = aggregated.requestheader.clone();
             if let Some(file) = &front_authority {
                 settings.client_ca_pem = file.first().to_vec();
