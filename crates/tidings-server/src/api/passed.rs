@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::percent_decode_str;
+use tidings_api::codec::PAST_GROUP;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
@@ -64,13 +65,16 @@ const TUNNELS: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
 /// could answer itself.
 const WAIT_DIVISOR: u32 = 4;
 
-/// Whether a request is for the cluster: a read in the API, but not of events. This server answers
-/// health, version and the like itself.
+/// Whether a request is for the cluster: a read in the API, but not of events, nor of the archive's
+/// own group. This server answers health, version and the like itself.
 pub(super) fn is_for_cluster(info: &RequestInfo) -> bool {
-    let first = info.uri.path().split('/').nth(1).unwrap_or_default();
+    let mut path = info.uri.path().split('/').skip(1);
+    let first = path.next().unwrap_or_default();
+    let is_of_past = first == "apis" && path.next() == Some(PAST_GROUP);
     matches!(info.method, Method::GET | Method::HEAD)
         && matches!(first, "api" | "apis" | "openapi")
         && !info.is_about_events()
+        && !is_of_past
 }
 
 /// Whether this server could answer the request itself: discovery, and namespaces.
