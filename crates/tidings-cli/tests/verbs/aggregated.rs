@@ -334,7 +334,7 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
             "events",
             "-n=shop",
             "--archive",
-            "--reason=Pulled",
+            "--filter=reason:Pulled",
             "-o=name",
         ],
     );

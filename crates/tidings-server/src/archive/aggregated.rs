@@ -94,7 +94,7 @@ async fn home_answer(
     }
     let named = rest.strip_prefix('/').unwrap_or_default();
     let (name, rest) = named.split_at(named.find('/').unwrap_or(named.len()));
-    if !is_at_or_below(rest, PROXY) {
+    if name.is_empty() || !is_at_or_below(rest, PROXY) {
         let status = Status::no_such_path();
         return Ok(chain::refuse(Arc::clone(&home.server), request, status));
     }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
     AggregatedOptions, ApiOptions, ApiServer, Authenticator, FollowedCluster, PAST_GROUP,
-    PAST_VERSION, RequestHeader, RequestHeaderError, ReviewError, Reviewer, StartOptions, Token,
-    User, router,
+    PAST_VERSION, PassThrough, PassThroughOptions, RequestHeader, RequestHeaderError, ReviewError,
+    Reviewer, StartOptions, Token, User, router,
 };
 use tidings_testing::serving::event;
 use tower::ServiceExt;
@@ -134,6 +134,10 @@ impl World {
         let mut own = cluster("home", &["web.1", "web.2"]).await;
         add(&own, "other", "secret.1").await;
         own.access = Some(Arc::clone(&home) as Arc<dyn Reviewer>);
+        // Nothing of the group is passed to the cluster, which is not there.
+        let options = PassThroughOptions::default();
+        let passed = PassThrough::with_options("https://127.0.0.1:1", &options);
+        own.pass_through = Some(passed.unwrap());
         let prod = cluster("prod", &["prod.1"]).await;
         add(&prod, "other", "secret.2").await;
         let archive = Archive::start_with(vec![own, prod], |options| {
@@ -689,4 +693,53 @@ async fn without_an_authority_of_the_front_proxy_no_header_counts() {
     // The certificate is asked for in the handshake of new connections.
     let proxy = world.proxy().await;
     assert_eq!(ask(&proxy, Method::GET, &uri, ANN.0, ANN.1).await.code, 200);
+}
+
+/// The home cluster as the archive's options name it: it knows a token, and allows it everything.
+#[derive(Debug)]
+struct Named;
+
+impl Reviewer for Named {
+    fn is_verified(&self) -> bool {
+        true
+    }
+
+    fn review<'a>(
+        &'a self,
+        path: &'static str,
+        _: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        let status = if path.ends_with("tokenreviews") {
+            json!({"authenticated": true, "user": {"username": "ann", "groups": ["system:authenticated"]}})
+        } else {
+            json!({"allowed": true})
+        };
+        async move { Ok(json!({"status": status})) }.boxed()
+    }
+}
+
+/// A cluster that cannot be asked about its users, such as one that is not followed, is not read by
+/// those of the home cluster.
+#[tokio::test]
+async fn tokens_of_the_home_cluster_are_unknown_to_other_clusters() {
+    let world = World::start_with(|options, _| {
+        options.security.authentication_cluster = Some(Arc::new(Named));
+        options.security.authorization_cluster = Some(Arc::new(Named));
+    })
+    .await;
+    let ann = world.archive.to_root(&token("of-home")).await;
+    for (path, code) in [
+        ("/clusters", 200),
+        ("/clusters/prod/api/v1/namespaces/shop/events", 401),
+        ("/clusters/prod/api/v1/events", 401),
+        ("/clusters/prod/coverage", 401),
+    ] {
+        let answer = ann.try_send(Method::GET, path, &[], &Value::Null).await;
+        assert_eq!(answer.unwrap().code, code, "{path}");
+    }
+    // The archive's own tokens are valid everywhere, by the archive's own permissions alone.
+    let own = world.archive.to_root(&token("t-ann")).await;
+    let secret = "/clusters/prod/api/v1/namespaces/other/events";
+    let answer = own.try_send(Method::GET, secret, &[], &Value::Null).await;
+    assert_eq!(answer.unwrap().code, 403);
 }

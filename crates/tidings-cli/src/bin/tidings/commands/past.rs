@@ -103,6 +103,13 @@ async fn find(server: &Server) -> Result<Option<Server>, CommandError> {
             ));
             Ok(None)
         }
+        Err(kube::Error::Api(status)) if status.code != 404 => {
+            tell(&format!(
+                "whether this cluster has an archive is not known, so only what the cluster has is shown: {}",
+                one_line(&status.message)
+            ));
+            Ok(None)
+        }
         // A server that cannot be reached fails the request for its events.
         Err(_) => Ok(None),
     }

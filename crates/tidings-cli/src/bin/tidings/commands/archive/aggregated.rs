@@ -21,6 +21,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tidings_cli::clusters::ClusterSetting;
 use tidings_server::{AggregatedOptions, Aggregation, PAST_API_SERVICE, RequestHeader};
+use tokio::time::timeout;
 
 use super::clusters::Defaults;
 use crate::commands::cluster::with_sources;
@@ -30,6 +31,11 @@ const NAMESPACE: &str = "kube-system";
 const CONFIG_MAP: &str = "extension-apiserver-authentication";
 /// Time of one watch of the ConfigMap, in seconds. The API server ends longer ones.
 const WATCH_SECONDS: u32 = 290;
+/// Time after which a read and watch of the ConfigMap, or a write, is given up: a connection may be
+/// lost without an error.
+const FOLLOW_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 60);
+const WRITE_MAX: Duration = Duration::from_secs(60);
+const SILENT: &str = "the API server does not answer";
 /// Pause between two watches.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Pause after a failure, and between two looks at the `APIService`.
@@ -74,12 +80,12 @@ pub(crate) struct AggregatedFlags {
         requires = "requestheader_client_ca_file"
     )]
     requestheader_username_headers: Vec<String>,
-    /// Headers with the user's uid
+    /// Headers with the user's uid, such as X-Remote-Uid, if the API server removes them from the
+    /// requests of clients [default: none]
     #[arg(
         long,
         value_name = "NAMES",
         value_delimiter = ',',
-        default_value = "X-Remote-Uid",
         requires = "requestheader_client_ca_file"
     )]
     requestheader_uid_headers: Vec<String>,
@@ -233,7 +239,8 @@ impl Keeper {
                 return;
             }
             loop {
-                let pause = match self.follow_config_map(&mut told).await {
+                let followed = timeout(FOLLOW_MAX, self.follow_config_map(&mut told)).await;
+                let pause = match followed.unwrap_or_else(|_| Err(SILENT.to_owned())) {
                     Ok(()) => AGAIN,
                     Err(why) => {
                         told.problem(
@@ -250,7 +257,8 @@ impl Keeper {
         let api_service = async {
             let mut told = Told::default();
             loop {
-                let pause = match self.write_authority().await {
+                let written = timeout(WRITE_MAX, self.write_authority()).await;
+                let pause = match written.unwrap_or_else(|_| Err(SILENT.to_owned())) {
                     Ok(()) => {
                         told.over();
                         LOOK
