@@ -24,7 +24,8 @@ use crate::support::{Answer, Authority, Caller, Credentials, PERMISSIONS, Signed
 const FRONT: &str = "front-proxy-client";
 
 /// The home cluster's reviews. It lets members of `system:masters` do everything, `ann` read what
-/// is past in `shop`, `hub` read Events in `shop`, and `hub` and `stranger` use other clusters' APIs.
+/// is past in `shop`, `hub` read Events in `shop`, and `hub` and `stranger` use other clusters'
+/// APIs.
 #[derive(Debug, Default)]
 struct Home {
     asked: Mutex<Vec<Value>>,
