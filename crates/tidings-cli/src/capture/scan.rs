@@ -124,28 +124,36 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
         }
     }
 
-    /// Reads a block of YAML lines.
+    /// Reads a block of YAML lines. If the input ends with an error, what was read of it is kept.
     fn block(&mut self) -> io::Result<()> {
         let mut block = Block::new(self.at.line);
+        let ended = self.lines(&mut block);
+        if ended.is_err() {
+            block.cut(self.window.left(self.at.at));
+        }
+        yaml::read(&block, self.sink)?;
+        ended
+    }
+
+    /// Reads the lines of a block.
+    fn lines(&mut self, block: &mut Block) -> io::Result<()> {
         loop {
             let look = self
                 .window
                 .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')?;
-            let place = if look.is_empty() {
-                Place::Behind
-            } else {
-                block.place(&Line::of(look))
-            };
-            match place {
+            if look.is_empty() {
+                block.end();
+                return Ok(());
+            }
+            match block.place(&Line::of(look)) {
                 Place::Within => self.line(|bytes| block.extend(bytes))?,
                 Place::Between => {
                     block.pass_line();
                     self.line(|_| {})?;
                 }
-                Place::Behind => break,
+                Place::Behind => return Ok(()),
             }
         }
-        yaml::read(&block, self.sink)
     }
 
     /// Passes the rest of the line to `take`, in pieces.

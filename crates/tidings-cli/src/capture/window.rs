@@ -120,6 +120,11 @@ impl<R: Read> Window<R> {
             .unwrap_or_default()
     }
 
+    /// The bytes from a position on that were read before the input ended with an error.
+    pub(super) fn left(&self, at: u64) -> &[u8] {
+        self.buffer.get(self.index(at)..).unwrap_or_default()
+    }
+
     /// Releases all bytes before a position.
     pub(super) fn release(&mut self, to: u64) {
         self.released = self.released.max(to);

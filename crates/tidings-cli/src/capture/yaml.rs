@@ -164,6 +164,12 @@ pub(super) struct Block {
     has_event: bool,
     is_known: bool,
     has_version: bool,
+    has_items: bool,
+    has_kind: bool,
+    /// Whether the input ends with the block.
+    is_last: bool,
+    /// Whether the input ended with an error within the block.
+    is_cut: bool,
     /// The lines that were left out, each by the number of block lines before it.
     between: Vec<u64>,
     between_run: usize,
@@ -180,6 +186,10 @@ impl Block {
             has_event: false,
             is_known: false,
             has_version: false,
+            has_items: false,
+            has_kind: false,
+            is_last: false,
+            is_cut: false,
             between: Vec::new(),
             between_run: 0,
             lines: 0,
@@ -212,6 +222,8 @@ impl Block {
         if is_version && std::mem::replace(&mut self.has_version, true) {
             return Place::Behind;
         }
+        self.has_items |= line.key == Some(b"items");
+        self.has_kind |= line.key == Some(b"kind") && !line.is_item();
         let is_comment = line.text.starts_with(b"#");
         if line.key.is_some() || line.is_item() || is_comment {
             self.has_event |= line.has_event();
@@ -243,6 +255,25 @@ impl Block {
         if !self.is_too_large {
             self.text.extend_from_slice(bytes);
         }
+    }
+
+    /// Notes that the input ends with the block.
+    pub(super) fn end(&mut self) {
+        self.is_last = true;
+    }
+
+    /// Notes that the input ended with an error within the block, in a line that begins so.
+    pub(super) fn cut(&mut self, line: &[u8]) {
+        self.is_cut = true;
+        self.extend(line);
+    }
+
+    /// Whether the last of its parts is cut off. A list ends with its `kind`. If that is not there,
+    /// an item is whole if its last line is, and its last key is that of the item before.
+    fn is_cut_in(&self, last: &Part<'_>, before: Option<&Part<'_>>) -> bool {
+        let is_open = self.is_last && self.has_version && self.has_items && !self.has_kind;
+        let is_other = before.is_some_and(|before| before.last_key != last.last_key);
+        self.is_cut || is_open && (!self.text.ends_with(b"\n") || is_other)
     }
 
     /// Records a line that is left out.
@@ -287,6 +318,8 @@ struct Part<'a> {
     is_item: bool,
     /// Whether lines of other programs were cut out.
     is_mended: bool,
+    /// The last of an item's keys.
+    last_key: Option<&'a [u8]>,
     /// Whether it has keys of an event, and is no item of the list: its beginning is missing.
     is_headless: bool,
 }
@@ -304,11 +337,20 @@ pub(super) fn read(block: &Block, sink: &mut Sink<'_>) -> io::Result<()> {
         sink.seen.yaml(&block.text);
         return Ok(());
     }
-    for part in parts(&block.text) {
+    let parts = parts(&block.text);
+    let is_cut = parts.split_last().is_some_and(|(last, before)| {
+        let is_cut = block.is_cut_in(last, before.last());
+        is_cut && (last.has_event || last.is_known)
+    });
+    for (number, part) in parts.iter().enumerate() {
         if sink.is_stopped() {
             break;
         }
         let line = block.number(part.first);
+        if is_cut && number + 1 == parts.len() {
+            sink.lost(line, cut_off());
+            continue;
+        }
         if part.is_headless {
             sink.lost(line, Unreadable::headless());
             continue;
@@ -412,6 +454,7 @@ impl<'a> Item<'a> {
             self.part.text = piece.into();
         }
         self.part.end = number;
+        self.part.last_key = self.keys.last().copied();
         self.part
     }
 }

@@ -1,8 +1,11 @@
 //! Forms of captures, and the changes made to their events: a table for each topic.
 
+use std::io;
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 
-use super::super::{Found, RECORD_BYTES_MAX, YAML_DOCUMENT_BYTES_MAX};
+use super::super::{Found, RECORD_BYTES_MAX, YAML_DOCUMENT_BYTES_MAX, read};
 use super::{check, event, found, line, list, pretty, summary, value, yaml};
 
 #[test]
@@ -627,4 +630,48 @@ fn a_list_is_not_bounded_but_what_is_in_it_is() {
             "14: n/b",
         ],
     );
+}
+
+/// An input that ends with an error.
+struct Fails;
+
+impl io::Read for Fails {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the end"))
+    }
+}
+
+/// Wherever a list of YAML is cut, each event before the cut is read, and no event that is cut
+/// passes for a whole one.
+#[test]
+fn of_a_cut_list_of_yaml_what_is_whole_is_read() {
+    let bodies = |input: &mut dyn io::Read| {
+        let mut all = Vec::new();
+        read(input, &|_| {}, &mut |found| {
+            if let Found::Record(record) = found {
+                all.extend(record.event.map(|event| event.body));
+            }
+            ControlFlow::Continue(())
+        });
+        all
+    };
+    // What a text is told by is read at once.
+    let text = "\n".repeat(8 << 10) + &yaml(&list(&["a", "b", "c"]));
+    let whole = bodies(&mut text.as_bytes());
+    assert_eq!(whole.len(), 3);
+    let begins: Vec<usize> = text
+        .match_indices("- apiVersion")
+        .map(|(at, _)| at)
+        .collect();
+    for cut in begins[1]..text.len() {
+        let before = begins.iter().filter(|begin| **begin + 3 < cut).count() - 1;
+        let part = &text.as_bytes()[..cut];
+        let ended = bodies(&mut &*part);
+        let failed = bodies(&mut io::Read::chain(part, Fails));
+        for found in [ended, failed] {
+            let end = &text[cut.saturating_sub(40)..cut];
+            assert!(found.len() >= before, "{end:?}: {found:?}");
+            assert_eq!(found, whole[..found.len()], "{end:?}");
+        }
+    }
 }
