@@ -206,7 +206,7 @@ async fn pictures_that_look_something_up_keep_no_other_from_being_drawn() {
         "they wait for each other"
     );
     // A search for a text in events uses no counts.
-    let drawn = tokio::time::timeout(PATIENCE, view("text=restarting", "other")).await;
+    let drawn = tokio::time::timeout(PATIENCE, view("filter=restarting", "other")).await;
     let drawn = drawn.expect("it waits for a store that it does not need");
     assert_eq!(drawn.unwrap().status(), 200);
     release.send_replace(true);
