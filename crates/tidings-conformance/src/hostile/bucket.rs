@@ -169,13 +169,15 @@ impl Judged {
         });
         let (mut said, mut served) = (StatusCode::OK, 0);
         for (cluster, path, answer) in join_all(asked).await {
-            let expected = if cluster == GOOD {
-                StatusCode::OK
-            } else {
-                StatusCode::INTERNAL_SERVER_ERROR
+            // A list of everything reads every file; what is damaged need not be read for others.
+            let is_damaged = cluster != GOOD;
+            let is_right = |status| match status {
+                StatusCode::OK => !is_damaged || path != PATHS[0],
+                StatusCode::INTERNAL_SERVER_ERROR => is_damaged,
+                _ => false,
             };
             match answer {
-                Ok(status) if status == expected => {
+                Ok(status) if is_right(status) => {
                     said = said.max(status);
                     served += usize::from(cluster == GOOD);
                 }
