@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Kubeconfig that the archive wrote [default: $KUBECONFIG, ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Address by which the users reach the archive, such as https://events.example.org:6444
+    /// Address by which the users reach the archive: https:// and its host, with its port
     #[arg(long, short, value_name = "URL", value_parser = address)]
     server: String,
     /// User of the users' own kubeconfigs whose credentials are used
