@@ -29,7 +29,8 @@ pub struct ClientOptions {
     /// The name that certificates must have, which is also sent (SNI). `None` means the host of an
     /// address.
     pub server_name: Option<ServerName<'static>>,
-    /// The proxies. By default, those of the process's environment.
+    /// The proxy of each request. By default, the environment variables of the process choose it
+    /// (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
     pub proxies: Proxies,
     /// Whether requests without TLS are sent. By default they are an error.
     pub allows_plain: bool,

@@ -56,7 +56,7 @@ pub trait Feed: Send + Sync + 'static {
         start: Start,
     ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>>;
 
-    /// Returns the state of all cursors, in the order of their names.
+    /// Returns each cursor's place and backlog, in the order of the cursors' names.
     ///
     /// # Errors
     /// Errors of the store.

@@ -21,7 +21,8 @@ pub(super) struct Cursor {
     pub(super) first: u64,
     /// Entries before this one are sealed.
     pub(super) sealed: u64,
-    /// Entries before this one were given to be sealed.
+    /// The number of the first entry that the sealer has not read yet. A file may have every entry
+    /// before it, even if no manifest that names the file is known.
     pub(super) given: u64,
     /// Whether a seal is under way that moved the cursor.
     is_moving: bool,

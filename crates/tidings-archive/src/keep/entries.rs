@@ -41,7 +41,8 @@ impl Journal {
         self.trim(store).await
     }
 
-    /// Entries before this one were given to be sealed; 0 if the cluster is not sealed.
+    /// The number of the first entry that the sealer has not read yet; 0 if the cluster is not
+    /// sealed.
     pub(super) fn given(&self) -> u64 {
         let cursor = *self.cursor();
         if cursor.is_none() { 0 } else { cursor.given }
@@ -190,8 +191,8 @@ impl Journal {
     }
 }
 
-/// Counts the versions in the entries from a number on and before `to`. Also returns the number
-/// after the last of these entries; zero if there is none.
+/// Returns how many versions the entries name whose numbers are at least `from` and less than `to`,
+/// and the number that follows the last of these entries, or zero if there is no such entry.
 pub(super) async fn count(
     store: &EmbeddedStore,
     from: u64,

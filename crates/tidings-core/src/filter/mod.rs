@@ -34,24 +34,27 @@ pub const VALUE_LEN_MAX: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Key {
-    /// `cluster:`, the name of a followed cluster of an archive.
+    /// The key `cluster:` selects by the name of the followed cluster in an archive.
     Cluster,
-    /// `namespace:` or `ns:`, the event's namespace.
+    /// The key `namespace:`, or `ns:`, selects by the event's namespace.
     Namespace,
-    /// `kind:`, the object's kind, in any case.
+    /// The key `kind:` selects by the kind of the involvedObject, in upper or lower case.
     Kind,
-    /// `object:` or `name:`, the object's name, or its kind in any case and its name:
-    /// `object:Pod/web-0`.
+    /// The key `object:`, or `name:`, selects by the name of the involvedObject, or by its kind, in
+    /// upper or lower case, and its name: `object:Pod/web-0`.
     Object,
-    /// `reason:`.
+    /// The key `reason:` selects by the event's reason.
     Reason,
-    /// `type:`, in any case.
+    /// The key `type:` selects by the event's type, in upper or lower case.
     Type,
-    /// `source:`, the reporting component: `source.component`, or else `reportingComponent`.
+    /// The key `source:` selects by the reporting component: `source.component`, or else
+    /// `reportingComponent`.
     Source,
-    /// `host:` or `node:`, the reporting host: `source.host`, or else `reportingInstance`.
+    /// The key `host:`, or `node:`, selects by the reporting host: `source.host`, or else
+    /// `reportingInstance`.
     Host,
-    /// `text:`, or a word without a key.
+    /// The key `text:`, or a word without a key, selects by what people read of the event: its
+    /// message, reason, source and object.
     Text,
 }
 

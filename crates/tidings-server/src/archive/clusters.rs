@@ -250,7 +250,8 @@ impl Clusters {
         served.map(|served| served.name.clone()).collect()
     }
 
-    /// The clusters, in order, as they are in the archive's kubeconfig.
+    /// The name of each followed cluster, and the user and namespace of its contexts in the
+    /// archive's kubeconfig, in the order in which the clusters are listed.
     pub(crate) fn contexts(&self) -> Vec<ClusterContext> {
         let of = |served: &Arc<Served>| {
             let followed = served.server.followed.as_ref();

@@ -17,7 +17,8 @@ const USER_OF_ARCHIVE: &str = "tidings-archive";
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) authority_pem: String,
-    /// The name in the server's certificate, if that is not for the address.
+    /// The DNS name by which clients verify the server's certificate (`tls-server-name`). `None` if
+    /// the certificate is valid for the address in the kubeconfig.
     pub(super) server_name: Option<String>,
     /// The token. Without one, the kubeconfig has only the server's address and authority, and
     /// clients add their own credentials.

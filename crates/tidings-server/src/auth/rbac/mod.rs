@@ -24,7 +24,7 @@ const DEFAULTS: &str = include_str!("defaults.yaml");
 /// Permissions from a file; see [`RbacPolicy::parse`].
 #[derive(Debug)]
 pub struct RbacPolicy {
-    /// The grants of the server's own users.
+    /// What bindings grant to users whom the server itself knows, by token or certificate.
     own: Grants,
     /// The grants of users of the home cluster in other followed clusters, by their names.
     in_clusters: HashMap<String, Grants>,

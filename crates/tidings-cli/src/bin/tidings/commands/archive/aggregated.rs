@@ -31,9 +31,10 @@ const NAMESPACE: &str = "kube-system";
 const CONFIG_MAP: &str = "extension-apiserver-authentication";
 /// Time of one watch of the ConfigMap, in seconds. The API server ends longer ones.
 const WATCH_SECONDS: u32 = 290;
-/// Time after which a read and watch of the ConfigMap, or a write, is given up: a connection may be
-/// lost without an error.
+/// Time after which a watch of the ConfigMap is begun anew, even if it seems to last: a connection
+/// may be lost without an error. The API server ends the watch before that.
 const FOLLOW_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 60);
+/// Time after which writing the authority into the `APIService` is given up, and tried again.
 const WRITE_MAX: Duration = Duration::from_secs(60);
 const SILENT: &str = "the API server does not answer";
 /// Pause between two watches.
