@@ -66,10 +66,9 @@ fn is_metadata(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match host.parse() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
-        // The second one is AWS's.
+        // The second network is that of AWS: instance metadata, and the identities of pods.
         Ok(IpAddr::V6(address)) => {
-            address.is_unicast_link_local()
-                || address.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254]
+            address.is_unicast_link_local() || address.segments().starts_with(&[0xfd00, 0xec2])
         }
         Err(_) => matches!(host, "metadata" | "metadata.google.internal"),
     }
@@ -312,6 +311,8 @@ mod tests {
             ("169.254.169.254", true),
             ("169.254.170.2", true),
             ("[fd00:ec2::254]", true),
+            ("[fd00:ec2::23]", true),
+            ("[fd00:ec3::23]", false),
             ("metadata.google.internal", true),
             ("10.0.0.1", false),
             ("storage.googleapis.com", false),
