@@ -72,12 +72,18 @@ impl Journal {
         }
         let mut passed = Amount::default();
         let (mut from, mut to) = (None, next.at);
+        // Numbers without an entry: what had them has expired.
+        let mut lost = 0;
         for (at, (number, items, bytes)) in parsed.iter().enumerate() {
             if at >= over && backlog.bytes <= bytes_max {
                 break;
             }
             let amount = amount(items, *bytes);
             (passed, backlog) = (passed.plus(amount), backlog.minus(amount));
+            if *number > next.through {
+                lost += number - next.through;
+                from.get_or_insert(next.at);
+            }
             if let Some(time) = keeper.time_of(items).await? {
                 from.get_or_insert(time);
                 to = to.max(time);
@@ -90,7 +96,7 @@ impl Journal {
         let skip = Skip {
             from: UnixMillis(from.unwrap_or(next.at)),
             to: UnixMillis(to),
-            versions: passed.versions,
+            versions: passed.versions.saturating_add(lost),
         };
         let through = next.through;
         next.skip_to(through, skip);
