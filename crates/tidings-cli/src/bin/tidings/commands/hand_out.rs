@@ -97,13 +97,9 @@ fn handed_out(found: &Kubeconfig, server: &str, user: Option<&str>) -> Kubeconfi
             continue;
         };
         let url = cluster.server.as_deref().unwrap_or_default();
-        let Some((_, name)) = url.rsplit_once("/clusters/") else {
+        let Some(name) = cluster_of(url).filter(|name| names.insert(name.clone())) else {
             continue;
         };
-        let name = name.trim_end_matches('/');
-        if name.contains('/') || !names.insert(name) {
-            continue;
-        }
         let entry = format!("archive-{name}");
         printed.clusters.push(NamedCluster {
             name: entry.clone(),
@@ -130,6 +126,14 @@ fn handed_out(found: &Kubeconfig, server: &str, user: Option<&str>) -> Kubeconfi
     printed
 }
 
+/// The cluster of an archive that is at an address: its path is `/clusters/NAME` and nothing more.
+fn cluster_of(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let name = uri.path().strip_prefix("/clusters/")?;
+    let name = name.trim_end_matches('/');
+    (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,12 +146,14 @@ clusters:
 - {name: archive-prod, cluster: {server: 'https://127.0.0.1:6444/clusters/prod', certificate-authority-data: QQ==, tls-server-name: inner}}
 - {name: edge, cluster: {server: 'https://127.0.0.1:6444/clusters/edge/'}}
 - {name: other, cluster: {server: 'https://kubernetes:6443'}}
+- {name: rancher, cluster: {server: 'https://kubernetes/k8s/clusters/c-m-abc'}}
 users: [{name: tidings-archive, user: {token: secret}}]
 contexts:
 - {name: prod, context: {cluster: archive-prod, user: tidings-archive, namespace: shop}}
 - {name: archive-prod, context: {cluster: archive-prod, user: tidings-archive, namespace: shop}}
 - {name: edge, context: {cluster: edge, user: tidings-archive}}
 - {name: other, context: {cluster: other, user: tidings-archive}}
+- {name: rancher, context: {cluster: rancher, user: tidings-archive}}
 - {name: dangling, context: {cluster: none}}
 ",
         );
