@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use tidings_cli::table::{Cell, Screen};
-use tidings_history::Coverage;
+use tidings_history::{Counted, Coverage};
 use tidings_store::UnixMillis;
 
 use super::cells::{UNKNOWN, bytes, life, number, table, text};
@@ -52,9 +52,13 @@ struct Plan {
 }
 
 impl Plan {
-    /// The plan for events that are kept for this time. `None` if too little was seen.
+    /// The plan for events that are kept for this time. `None` if too little was seen, or if the
+    /// archive is a sealed one.
     fn of(coverage: &Coverage, kept_for: Duration) -> Option<Self> {
-        let totals = coverage.totals?;
+        // A sealed archive counts versions, and its bytes are those of a bucket.
+        let totals = coverage
+            .totals
+            .filter(|_| coverage.counted() == Counted::Events)?;
         let since = coverage.followed.iter().map(|one| one.since).min()?;
         let until = coverage
             .followed
@@ -108,8 +112,13 @@ fn row(coverage: &Coverage, kept_for: Duration) -> Vec<Cell> {
     let name = text(&coverage.cluster);
     let Some(plan) = Plan::of(coverage, kept_for) else {
         let unknown = (2..HEADINGS.len()).map(|_| text(UNKNOWN));
-        let seen = text("less than an hour");
-        return [name, seen].into_iter().chain(unknown).collect();
+        let is_sealed = coverage.counted() == Counted::Versions;
+        let why = if is_sealed {
+            "it is sealed"
+        } else {
+            "less than an hour"
+        };
+        return [name, text(why)].into_iter().chain(unknown).collect();
     };
     vec![
         name,
