@@ -101,7 +101,11 @@ impl Filter {
             ("reason", Key::Reason),
             ("source", Key::Source),
         ] {
-            if let [one] = self.terms.only(key).as_slice() {
+            // Servers tell upper from lower case in types, and filters do not.
+            let is_exact = |value: &str| key != Key::Type || matches!(value, "Normal" | "Warning");
+            if let [one] = self.terms.only(key).as_slice()
+                && is_exact(one)
+            {
                 terms.push(format!("{field}={}", escape(one)));
             }
             let excluded = self.terms.of(key).filter(|term| term.is_excluded());

@@ -156,8 +156,11 @@ impl Row {
 
     /// Whether it still went on at the end of the range: it was last seen within three times its
     /// usual interval of the end. That interval is the average between its first and its last
-    /// occurrence; what happened once has none.
+    /// occurrence; what happened once has none. False if the times are known to the hour only.
     pub fn is_going_on(&self, axis: &Axis) -> bool {
+        if self.is_by_hour {
+            return false;
+        }
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return false;
         };
@@ -300,10 +303,12 @@ impl<K: Hash + Eq + Ord> Table<K> {
         let (within, begin, end) = part(axis.from, axis.to);
         let (from, to) = axis.before();
         let before = if self.is_compared {
-            part(from, to).0
+            // Together they have no event twice.
+            part(from, to).0.min(events.saturating_sub(within))
         } else {
             0
         };
+        let is_whole = axis.from <= hour && over <= axis.to || from <= hour && over <= to;
         if within == 0 && before == 0 {
             return;
         }
@@ -313,9 +318,7 @@ impl<K: Hash + Eq + Ord> Table<K> {
         ] {
             row.is_by_hour = true;
             row.are_parts_estimated = true;
-            row.is_estimated |= [within, before]
-                .iter()
-                .any(|part| (1..events).contains(part));
+            row.is_estimated |= !is_whole;
             row.add_before(before);
             if within > 0 {
                 row.events = row.events.saturating_add(within);

@@ -754,7 +754,12 @@ fn requests(prefixes: &[Bytes], filter: &Filter) -> Vec<NewestRequest> {
         reason: Some(reason.to_owned()),
         ..NewestRequest::default()
     });
-    let types = filter.only(Key::Type).into_iter();
+    // Only these two are written in one way; a filter selects others in upper or lower case.
+    let types = filter.only(Key::Type);
+    let are_known = types
+        .iter()
+        .all(|name| matches!(*name, "Normal" | "Warning"));
+    let types = types.into_iter().filter(|_| are_known);
     let by_type = types.map(|event_type| NewestRequest {
         event_type: Some(event_type.to_owned()),
         ..NewestRequest::default()

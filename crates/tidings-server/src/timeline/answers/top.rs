@@ -3,6 +3,7 @@
 //! It is counted of the events, or, if there are more reasons' events than are read, of the store's
 //! counts by hour. What is not counted of all events of the range says so.
 
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -33,9 +34,13 @@ const ROWS_MAX: usize = 200;
 /// Maximum events read of a range, and of those last seen after it.
 const EVENTS_MAX: usize = 20_000;
 const LATER_MAX: usize = 2000;
+/// Maximum rows that are counted by hour: those with most. Writers of events choose the reasons.
+const COUNTED_MAX: usize = 20_000;
+/// Maximum pages read to find one event that the user may see.
+const LOOKUP_PAGES_MAX: usize = 16;
 /// Parts of the range: the default, and the maximum.
 const PARTS: usize = 60;
-const PARTS_MAX: usize = 200;
+const PARTS_MAX: usize = 100;
 
 /// What rows are made by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,14 +104,18 @@ struct Key {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Answer<'a> {
     from: i64,
     to: i64,
     now: i64,
     /// What was counted: occurrences, or events or versions by hour.
     counted: &'static str,
-    /// Whether all events of the range were read, or counted.
+    /// Whether all events last seen in the range were read, or counted.
     complete: bool,
+    /// Whether all events were read that were last seen after the range, and may have happened in
+    /// it, too.
+    later_complete: bool,
     /// The number of events that were read, if not all were.
     read: Option<u64>,
     occurrences: u64,
@@ -126,6 +135,8 @@ struct Before {
     occurrences: u64,
     /// Whether there are events from before it, so that what it has is all that happened.
     known: bool,
+    /// Whether it was read or counted as a whole. If not, nothing can be called new.
+    complete: bool,
 }
 
 #[derive(Serialize)]
@@ -180,27 +191,30 @@ pub(in super::super) async fn top(
     };
     let since = if is_compared { axis.before().0 } else { from };
     let mut table = Table::new(axis, is_compared);
-    let (mut complete, mut counted) = (true, "occurrences");
+    let (mut read, mut counted) = (Added::ALL, "occurrences");
+    let mut later = Added::ALL;
     let counts = match by {
         By::Reason => totals::hours(&caller, (since, to)).await?,
         _ => None,
     };
     if let Some(counts) = counts.filter(|counts| number_of(counts) > EVENTS_MAX as u64) {
         counted = unit(&caller);
-        count(&caller, &counts, (since, to), &mut table).await?;
+        read.is_all = count(&caller, &counts, (since, to), &mut table).await?;
     } else {
         let until = if axis.is_until_now { END } else { to };
-        complete = add(&caller, by, (since, until, EVENTS_MAX), &mut table).await?;
+        read = add(&caller, by, (since, until, EVENTS_MAX), &mut table).await?;
         if until < END {
-            complete &= add(&caller, by, (until, END, LATER_MAX), &mut table).await?;
+            later = add(&caller, by, (until, END, LATER_MAX), &mut table).await?;
         }
     }
+    let complete = read.is_all;
     let before = if is_compared {
         Some(Before {
             from: axis.before().0,
             to: from,
             occurrences: table.total.before,
             known: has_older(&caller, axis.before().0).await?,
+            complete,
         })
     } else {
         None
@@ -214,7 +228,8 @@ pub(in super::super) async fn top(
         now,
         counted,
         complete,
-        read: (!complete).then_some(total.events),
+        later_complete: later.is_all,
+        read: (!complete).then_some(read.events),
         occurrences: total.occurrences,
         events: total.events,
         objects: total.objects(),
@@ -248,15 +263,32 @@ fn line<'a>(caller: &'a Caller, by: By, key: &'a Key, row: &'a Row, axis: &Axis)
     }
 }
 
-/// Adds the events that were last seen in a range, at most `limit`. Whether these were all.
+/// What was added to a table.
+struct Added {
+    /// The number of events that were read.
+    events: u64,
+    /// Whether these are all.
+    is_all: bool,
+}
+
+impl Added {
+    const ALL: Self = Self {
+        events: 0,
+        is_all: true,
+    };
+}
+
+/// Adds the events that were last seen in a range, at most `limit`.
 async fn add(
     caller: &Caller,
     by: By,
     (from, to, limit): (i64, i64, usize),
     table: &mut Table<Key>,
-) -> Result<bool, Status> {
+) -> Result<Added, Status> {
     let mut merged = Merged::of(&caller.clusters, &caller.filter, (from, to), limit);
+    let mut events = 0;
     while let Some(found) = merged.next().await? {
+        events += found.len() as u64;
         for event in &found {
             let Some(brief) = brief(&event.record) else {
                 continue;
@@ -267,7 +299,10 @@ async fn add(
             );
         }
     }
-    Ok(merged.cut.is_none())
+    Ok(Added {
+        events,
+        is_all: merged.cut.is_none(),
+    })
 }
 
 /// An event as the table counts it.
@@ -295,16 +330,31 @@ fn unit(caller: &Caller) -> &'static str {
     if counts_events { "events" } else { "versions" }
 }
 
-/// Adds counts by hour, with the type of each reason.
+/// Adds counts by hour, with the type of each reason. Returns whether these are all: of too many
+/// reasons, those with the fewest events are left out.
 async fn count(
     caller: &Caller,
     counts: &[Count],
     range: (i64, i64),
     table: &mut Table<Key>,
-) -> Result<(), Status> {
+) -> Result<bool, Status> {
     let mut types = totals::Types::default();
     totals::look_up(caller, counts, &mut types, range).await?;
+    let mut reasons = HashMap::<&str, u64>::new();
     for count in counts {
+        *reasons.entry(&count.reason).or_default() += count.records;
+    }
+    let is_all = reasons.len() <= COUNTED_MAX;
+    if !is_all {
+        let mut most: Vec<_> = reasons.into_iter().collect();
+        most.select_nth_unstable_by(COUNTED_MAX, |one, other| other.1.cmp(&one.1));
+        most.truncate(COUNTED_MAX);
+        reasons = most.into_iter().collect();
+    }
+    for count in counts {
+        if !reasons.contains_key(&*count.reason) {
+            continue;
+        }
         let key = Key {
             name: count.reason.clone(),
             ..Key::default()
@@ -312,7 +362,7 @@ async fn count(
         let is_warning = types.get(&count.reason).is_some_and(|it| is_warning(it));
         table.count(key, count.hour.0, count.records, is_warning);
     }
-    Ok(())
+    Ok(is_all)
 }
 
 /// Whether each cluster has a visible event last seen before a moment.
@@ -327,7 +377,12 @@ async fn has_older(caller: &Caller, moment: i64) -> Result<bool, Status> {
             };
             let mut part = Part::new(request, of.clone());
             let store = &*visible.source.server.store;
-            is_there |= !part.read(store, 1).await?.records.is_empty();
+            for _ in 0..LOOKUP_PAGES_MAX {
+                is_there |= !part.read(store, 1).await?.records.is_empty();
+                if is_there || part.done {
+                    break;
+                }
+            }
         }
         if !is_there {
             return Ok(false);

@@ -170,7 +170,7 @@ export class Reasons {
     const { view } = this.store;
     const warning = row.warnings * 2 > row.occurrences;
     const name = by === "object" ? shortObject(row) : row.name || NONE;
-    const is = !top.before ? "" : row.occurrences > 0 && row.before === 0 ? "new"
+    const is = !top.before?.complete ? "" : row.occurrences > 0 && row.before === 0 ? "new"
       : row.occurrences === 0 ? "gone" : "";
     const about = row.estimated ? "≈ " : "";
     const tag = el("em", { class: is }, is);
@@ -226,13 +226,16 @@ export class Reasons {
 }
 
 /** What the rows leave out. @param {Top} top */
-function ends({ rows, more, complete, read, counted: unit, before }) {
+function ends({ rows, more, complete, laterComplete, read, counted: unit, before }) {
   return [
     rows.length === 0 && "No event in this range matches.",
-    !complete && `Of the ${counted(read ?? 0, "event")} seen last; narrow the range for all.`,
+    !complete && unit === "occurrences"
+      && `Of the ${counted(read ?? 0, "event")} seen last; narrow the range for all.`,
+    !laterComplete && "What happened in the range and again long after it may be missing.",
+    before && !before.complete && "The range before was not read as a whole: nothing is called new.",
     unit !== "occurrences" && `Counted by hour, each of the ${unit} once.`,
     more > 0 && `${number(more)} more are not shown.`,
-    before && !before.known
+    before?.complete && !before.known
       && "Nothing from before that range is kept: what is new may have been forgotten.",
   ].filter(Boolean).join(" ");
 }

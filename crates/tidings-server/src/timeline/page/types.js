@@ -40,7 +40,9 @@
  *   parts: number[]}} TopRow
  * @typedef {{from: number, to: number, now: number, counted: "occurrences"|"events"|"versions",
  *   complete: boolean, read: number|null, occurrences: number, events: number,
- *   before: {from: number, to: number, occurrences: number, known: boolean}|null,
+ *   laterComplete: boolean,
+ *   before: {from: number, to: number, occurrences: number, known: boolean,
+ *     complete: boolean}|null,
  *   rows: TopRow[], more: number}} Top
  * @typedef {{sentence: string, items: Item[],
  *   summary: (Omit<Sums, "objects"> & {complete: boolean})|null,

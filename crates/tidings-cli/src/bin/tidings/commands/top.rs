@@ -50,9 +50,9 @@ const OBJECTS_MAX: usize = 5000;
 /// only with the number of names and objects counted.
 ///
 /// An archive answers for more than a day from its counts by hour and reason, in which each event
-/// counts once, in the hour it was last seen. Objects are then counted in the 5,000 events of each
-/// cluster that were seen last in that time. Events chosen by anything but time are read in any
-/// case.
+/// counts once, in the hour it was last seen; what is still going is not known then. Objects are
+/// then counted in the 5,000 events of each cluster that were seen last in that time. Events chosen
+/// by anything but time are read in any case.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings top -A
@@ -186,10 +186,10 @@ struct Top {
     span: Span,
     is_compared: bool,
     tables: Vec<(By, Counts<Key>)>,
-    /// The number of events.
-    events: u64,
     /// The last seen of all events that were read.
     oldest: Option<Timestamp>,
+    /// Whether that is how far back the events of all clusters go.
+    knows_oldest: bool,
     /// Notes about what the counts contain.
     notes: Vec<String>,
     /// The unit of an archive's counts, if they were used.
@@ -205,8 +205,8 @@ impl Top {
             span,
             is_compared,
             tables: tables.collect(),
-            events: 0,
             oldest: None,
+            knows_oldest: true,
             notes: Vec::new(),
             counted: Counted::default(),
         }
@@ -236,7 +236,11 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     let mut top = Top::new(span, &args.by, args.against);
     for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
-        reader.filter.since = reader.filter.since.map(|since| since.min(top.since()));
+        // If everything is read, it shows how far back the events go.
+        let is_all_read = args.against && args.selection.is_of_times_alone();
+        let since = reader.filter.since.filter(|_| !is_all_read);
+        reader.filter.since = since.map(|since| since.min(top.since()));
+        top.knows_oldest &= is_all_read;
         let is_asked = args.window.is_some() || args.selection.is_of_times();
         if let Some(archive) = args.past.reader(&flags, &reader, is_asked).await? {
             past::tell_alone();
@@ -245,11 +249,15 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         let is_counted = args.selection.is_of_times_alone()
             && reader.namespace.is_empty()
             && span.to.duration_since(span.from).unsigned_abs() > READ_MAX
-            && args
-                .by
-                .iter()
-                .all(|by| matches!(by, By::Reason | By::Object));
-        if !(is_counted && top.count(name.as_deref(), &reader).await?) {
+            && args.by.iter().all(|by| match by {
+                By::Reason => true,
+                // Objects are counted in the last events only, which may all be of this range.
+                By::Object => !args.against,
+                _ => false,
+            });
+        if is_counted && top.count(name.as_deref(), &reader).await? {
+            top.knows_oldest = false;
+        } else {
             top.read(name.as_deref(), &reader).await?;
         }
     }
@@ -265,7 +273,10 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         writeln!(out, "{}", one_line(note))?;
     }
     let time_form = args.timestamps.form();
-    let is_empty = top.events == 0;
+    let is_empty = top
+        .tables
+        .iter()
+        .all(|(_, counts)| counts.total.events == 0);
     for (by, counts) in top.tables {
         let what = (by, named_apart(counts).rows());
         table(
@@ -392,22 +403,22 @@ impl Top {
             };
             counts.add((name, uid.to_owned()), &counted);
         }
-        if let Some((_, counts)) = self.tables.first() {
-            self.events = counts.total.events;
-        }
     }
 
     /// Says if there are no events from so long ago as are compared.
     fn note_what_is_forgotten(&mut self) {
-        let since = self.since();
-        if let Some(oldest) = self
-            .oldest
-            .filter(|oldest| self.is_compared && *oldest > since)
-        {
-            self.notes.push(format!(
-                "no event older than {oldest:.0} is there: what is new may only have been forgotten before"
-            ));
+        if !self.is_compared {
+            return;
         }
+        let since = self.since();
+        let note = match self.oldest.filter(|_| self.knows_oldest) {
+            Some(oldest) if oldest <= since => return,
+            Some(oldest) => format!("no event older than {oldest:.0} is there"),
+            None => format!("events older than {since:.0} were not looked for"),
+        };
+        self.notes.push(format!(
+            "{note}: what is new may only have been forgotten before"
+        ));
     }
 
     /// Adds the counts of an archive, and counts objects in its last seen events. Returns false if
