@@ -1,8 +1,9 @@
 //! An HTTP client that reaches and verifies servers as Go programs do.
 //!
 //! [`proxy`] chooses the proxy for a server, [`ServerVerifier`] verifies the server's certificate,
-//! and [`Client`] sends requests. All HTTP clients of tidings use this crate, so they reach the
-//! same servers. It has no credentials but those of proxies, and knows nothing of Kubernetes.
+//! and [`Client`] sends requests. The command, the server and the clients of storages use this
+//! crate, so they reach the same servers; the client of etcd does not. It has no credentials but
+//! those of proxies, and knows nothing of Kubernetes.
 
 mod client;
 mod connector;
