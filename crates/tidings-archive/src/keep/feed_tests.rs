@@ -574,6 +574,25 @@ async fn a_cursor_that_is_too_far_behind_skips_and_is_told() {
     }
 }
 
+/// What had the numbers may have expired before the bound is checked.
+#[tokio::test]
+async fn a_bound_that_moves_a_cursor_tells_of_numbers_without_an_entry_too() {
+    let mut world = World::new().await;
+    drop(world.cursor("dead", Start::Now).await);
+    for _ in 0..4 {
+        world.observe(&[0]).await;
+    }
+    for number in 0..2 {
+        let entry = keys::unsealed(number);
+        world.keeper.store.delete(entry, None).await.unwrap();
+    }
+    world.reopen(false).await;
+    world.bound(1).await;
+    let status = world.feed().cursors().await.unwrap().remove(0);
+    assert_eq!((status.versions, status.skipped), (0, 4));
+    world.keeper.store.close().await;
+}
+
 /// A former program knows no named cursors, and deletes what it sealed.
 #[tokio::test]
 async fn what_another_program_deleted_is_skipped() {
