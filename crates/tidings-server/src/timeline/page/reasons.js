@@ -232,7 +232,7 @@ function ends({ rows, more, complete, laterComplete, read, counted: unit, before
     !complete && unit === "occurrences"
       && `Of the ${counted(read ?? 0, "event")} seen last; narrow the range for all.`,
     !laterComplete && "What happened in the range and again long after it may be missing.",
-    before && !before.complete && "The range before was not read as a whole: nothing is called new.",
+    before && !before.complete && "The range before was not read whole: nothing is called new.",
     unit !== "occurrences" && `Counted by hour, each of the ${unit} once.`,
     more > 0 && `${number(more)} more are not shown.`,
     before?.complete && !before.known
