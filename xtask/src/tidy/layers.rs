@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// Our crates, each with those of our crates that it may use. Tests may use any.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("tidings-connect", &[]),
     ("tidings-core", &[]),
     ("tidings-api", &["tidings-core"]),
@@ -42,12 +42,23 @@ const LAYERS: [(&str, &[&str]); 14] = [
         ],
     ),
     (
+        "tidings-feeds",
+        &[
+            "tidings-api",
+            "tidings-connect",
+            "tidings-core",
+            "tidings-history",
+            "tidings-store",
+        ],
+    ),
+    (
         "tidings-cli",
         &[
             "tidings",
             "tidings-archive",
             "tidings-connect",
             "tidings-core",
+            "tidings-feeds",
             "tidings-history",
             "tidings-objects",
             "tidings-server",
@@ -140,12 +151,13 @@ const NEVER_IN_CORE: [&str; 8] = [
 ];
 
 /// Crates whose users choose the Kubernetes version: the published libraries that use k8s-openapi.
-const VERSION_IS_THE_USERS: [&str; 6] = [
+const VERSION_IS_THE_USERS: [&str; 7] = [
     "tidings-core",
     "tidings-api",
     "tidings",
     "tidings-archive",
     "tidings-objects",
+    "tidings-feeds",
     "tidings-server",
 ];
 

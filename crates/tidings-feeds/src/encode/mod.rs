@@ -1,0 +1,167 @@
+//! Encoders: the forms of receivers that are reached over HTTP, one file each.
+//!
+//! An encoder does no I/O and reads no clock. The same records give the same bytes, so a request
+//! that is repeated is the same request.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use crate::record::{Record, Source};
+
+/// Maximum bytes of a receiver's answer that are read.
+pub const ANSWER_LEN_MAX: usize = 1 << 20;
+/// Maximum bytes of a receiver's own words in states, logs and dead letters.
+pub const WORDS_LEN_MAX: usize = 512;
+
+/// The form of a receiver.
+pub trait Encoder: Send + Sync {
+    /// Returns how many records one request has at most.
+    fn records_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Encodes records as one request. Records that cannot be encoded are named in the result and
+    /// are not in the request.
+    fn encode(&self, source: &Source, records: &[Record]) -> Encoded;
+
+    /// Judges the answer to the request of these records.
+    fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict;
+}
+
+/// Records in the form of a receiver.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// The request's method.
+    pub method: Method,
+    /// What is added to the receiver's URL: a path, or a query that begins with `?`. May be empty.
+    pub path: String,
+    /// Headers, such as the content type. Those with credentials are not among them.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The body, not compressed.
+    pub body: Bytes,
+    /// Indexes of the records that cannot be encoded, in ascending order, each with the reason.
+    pub unencodable: Vec<(usize, String)>,
+}
+
+/// The answer of a receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// The status.
+    pub status: StatusCode,
+    /// The first [`ANSWER_LEN_MAX`] bytes of the body.
+    pub body: &'a [u8],
+    /// When the receiver wants to be asked again, if it says so (`Retry-After`).
+    pub retry_after: Option<Duration>,
+}
+
+/// What an answer means for the records of its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The receiver has all of them.
+    Delivered,
+    /// One outcome for each record of the request, in the order of the records.
+    Items(Vec<Outcome>),
+    /// None was taken, all can be sent again. The text has the receiver's words.
+    Retry(String),
+    /// None was taken, because together they are too large: they can be sent in two halves.
+    TooLarge,
+    /// The receiver does not accept these records, and will not. The text has its words.
+    Rejected(String),
+    /// The receiver refuses the feed, whatever it sends: its credentials, its URL or its version are
+    /// wrong. The text has the receiver's words.
+    Refused(String),
+}
+
+/// What an answer means for one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver has it, perhaps from an earlier request.
+    Delivered,
+    /// It was not taken, and can be sent again.
+    Retry(String),
+    /// It will not be taken.
+    Rejected(String),
+}
+
+/// Judges an answer by its status alone, as the encoders do that get no outcome for each record.
+///
+/// 2xx is delivered; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too large; 401, 403,
+/// 404, 405, 410, 501 and redirects refuse the feed; every other status rejects the records.
+pub fn judge_status(answer: &Answer<'_>) -> Verdict {
+    match answer.status.as_u16() {
+        200..=299 => Verdict::Delivered,
+        413 => Verdict::TooLarge,
+        300..=399 | 401 | 403..=405 | 407 | 410 | 501 => Verdict::Refused(words(answer)),
+        408 | 425 | 429 | 500..=599 => Verdict::Retry(words(answer)),
+        _ => Verdict::Rejected(words(answer)),
+    }
+}
+
+/// Returns the status and the receiver's own words on one line, at most [`WORDS_LEN_MAX`] bytes.
+pub fn words(answer: &Answer<'_>) -> String {
+    let mut said = answer.status.to_string();
+    let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(WORDS_LEN_MAX)]);
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if said.len() + 1 + word.len() > WORDS_LEN_MAX {
+            break;
+        }
+        said.push(' ');
+        said.push_str(word);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &[u8]) -> Answer<'_> {
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            body,
+            retry_after: None,
+        }
+    }
+
+    #[test]
+    fn statuses_say_what_is_sent_again() {
+        let kind = |status| match judge_status(&answer(status, b"")) {
+            Verdict::Delivered => "delivered",
+            Verdict::Items(_) => "items",
+            Verdict::Retry(_) => "retry",
+            Verdict::TooLarge => "too large",
+            Verdict::Rejected(_) => "rejected",
+            Verdict::Refused(_) => "refused",
+        };
+        for (status, expected) in [
+            (200, "delivered"),
+            (204, "delivered"),
+            (301, "refused"),
+            (400, "rejected"),
+            (401, "refused"),
+            (404, "refused"),
+            (408, "retry"),
+            (410, "refused"),
+            (413, "too large"),
+            (422, "rejected"),
+            (429, "retry"),
+            (501, "refused"),
+            (503, "retry"),
+        ] {
+            assert_eq!(kind(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn words_are_one_bounded_line() {
+        let said = words(&answer(400, b"line one\n\tline\x1b[2J two"));
+        assert_eq!(said, "400 Bad Request line one line [2J two");
+        assert!(words(&answer(500, &[b'x'; 9000])).len() <= WORDS_LEN_MAX);
+        assert!(words(&answer(500, &b"word ".repeat(900))).len() <= WORDS_LEN_MAX);
+    }
+}
