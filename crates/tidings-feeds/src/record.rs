@@ -3,6 +3,7 @@
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
 use tidings_history::{Gap, Skip, Version};
+use tidings_store::UnixMillis;
 
 /// The cluster whose events are delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +34,13 @@ pub enum RecordBody {
     /// Versions that the archive had, and that are not delivered because the backlog was beyond
     /// its bounds.
     Skip(Skip),
-    /// A test record, which proves that the receiver takes records; the text says so.
-    Test(String),
+    /// A test record, which proves that the receiver takes records.
+    Test {
+        /// When it was made.
+        at: UnixMillis,
+        /// What it says to those who read it at the receiver.
+        text: String,
+    },
 }
 
 /// A version of an event that is delivered.
@@ -55,8 +61,7 @@ impl Record {
     /// # Errors
     /// The reason why the bytes of the version are not an event.
     pub fn version(version: Version, occurrences: u64) -> Result<Self, String> {
-        let event = codec::decode_stored(&version.event, version.number)
-            .map_err(|error| error.to_string())?;
+        let event = codec::decode_stored(&version.event, version.number)?;
         let id = format!("{}/{}/{}", version.uid, version.epoch, version.number);
         let body = RecordBody::Version(Box::new(VersionRecord {
             version,
@@ -79,6 +84,14 @@ impl Record {
         Self {
             id: format!("skip/{}/{}", skip.from.0, skip.to.0),
             body: RecordBody::Skip(skip),
+        }
+    }
+
+    /// Makes a test record.
+    pub fn test(at: UnixMillis, text: String) -> Self {
+        Self {
+            id: format!("test/{}", at.0),
+            body: RecordBody::Test { at, text },
         }
     }
 }

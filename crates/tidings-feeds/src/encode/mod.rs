@@ -3,12 +3,17 @@
 //! An encoder does no I/O and reads no clock. The same records give the same bytes, so a request
 //! that is repeated is the same request.
 
+mod facts;
+pub mod loki;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::record::{Record, Source};
+
+pub use facts::{EventFacts, Facts, GAP_REASON, Notice, SKIP_REASON, TEST_REASON};
 
 /// Maximum bytes of a receiver's answer that are read.
 pub const ANSWER_LEN_MAX: usize = 1 << 20;
@@ -65,12 +70,13 @@ pub enum Verdict {
     Items(Vec<Outcome>),
     /// None was taken, all can be sent again. The text has the receiver's words.
     Retry(String),
-    /// None was taken, because together they are too large: they can be sent in two halves.
+    /// Together they are too large, or some are rejected and it is not known which: they can be
+    /// sent in two halves. One record alone is rejected.
     TooLarge,
     /// The receiver does not accept these records, and will not. The text has its words.
     Rejected(String),
-    /// The receiver refuses the feed, whatever it sends: its credentials, its URL or its version are
-    /// wrong. The text has the receiver's words.
+    /// The receiver refuses the feed, whatever it sends: its credentials, its URL or its version
+    /// are wrong. The text has the receiver's words.
     Refused(String),
 }
 
@@ -87,8 +93,8 @@ pub enum Outcome {
 
 /// Judges an answer by its status alone, as the encoders do that get no outcome for each record.
 ///
-/// 2xx is delivered; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too large; 401, 403,
-/// 404, 405, 410, 501 and redirects refuse the feed; every other status rejects the records.
+/// 2xx is delivered; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too large; 401,
+/// 403, 404, 405, 410, 501 and redirects refuse the feed; every other status rejects the records.
 pub fn judge_status(answer: &Answer<'_>) -> Verdict {
     match answer.status.as_u16() {
         200..=299 => Verdict::Delivered,

@@ -1,0 +1,202 @@
+//! The labels of Loki's streams.
+//!
+//! Invariant: no label has the name or uid of an object (except of nodes, where a preset has it) or
+//! a message, and every set of labels has at least one.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+use crate::encode::facts::{Facts, beginning};
+use crate::record::{Record, Source};
+
+/// Maximum labels of a stream, as Loki limits them by default.
+const LABELS_MAX: usize = 15;
+/// Maximum bytes of a label's value. Loki accepts twice as many by default.
+const VALUE_LEN_MAX: usize = 1024;
+
+/// The labels of streams: those of a known collector, so that its dashboards work, or a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Labels {
+    /// `k8s-monitoring`: those of Grafana's Helm chart `k8s-monitoring`.
+    #[default]
+    K8sMonitoring,
+    /// `alloy`: those of Alloy's `loki.source.kubernetes_events`.
+    Alloy,
+    /// `kee`: those that dashboards of kubernetes-event-exporter expect.
+    Kee,
+    /// Each label's name with its value.
+    List(BTreeMap<String, Label>),
+}
+
+/// The value of a label.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Label {
+    /// The cluster's name in the archive.
+    Cluster,
+    /// The namespace of the involvedObject.
+    Namespace,
+    /// The kind of the involvedObject.
+    Kind,
+    /// `Normal` or `Warning`.
+    Type,
+    /// `Info` for `Normal`, and the type of other events.
+    Level,
+    /// The reason.
+    Reason,
+    /// The component that reported the event.
+    Controller,
+    /// The host that reported the event. Each node makes streams of its own.
+    Node,
+    /// A fixed text.
+    Text(String),
+}
+
+/// Why labels cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// A preset does not exist.
+    #[error("no labels {0:?}: k8s-monitoring, alloy, kee, or a map of labels")]
+    Preset(String),
+    /// A name is not one of Loki's.
+    #[error(
+        "the label {0:?}: a name has letters, digits and '_', and begins with no digit or '__'"
+    )]
+    Name(String),
+    /// There are no labels, or too many.
+    #[error("{0} labels: 1 to {LABELS_MAX} are accepted")]
+    Number(usize),
+}
+
+impl Labels {
+    /// Returns the labels of a preset.
+    ///
+    /// # Errors
+    /// [`LabelError::Preset`].
+    pub fn preset(name: &str) -> Result<Self, LabelError> {
+        match name {
+            "k8s-monitoring" => Ok(Self::K8sMonitoring),
+            "alloy" => Ok(Self::Alloy),
+            "kee" => Ok(Self::Kee),
+            other => Err(LabelError::Preset(other.to_owned())),
+        }
+    }
+
+    /// Makes labels of a list.
+    ///
+    /// # Errors
+    /// [`LabelError::Name`] and [`LabelError::Number`].
+    pub fn list(labels: BTreeMap<String, Label>) -> Result<Self, LabelError> {
+        if labels.is_empty() || labels.len() > LABELS_MAX {
+            return Err(LabelError::Number(labels.len()));
+        }
+        match labels.keys().find(|name| !is_name(name)) {
+            Some(name) => Err(LabelError::Name(name.clone())),
+            None => Ok(Self::List(labels)),
+        }
+    }
+
+    /// Returns the labels of a record's stream. Empty ones are left out, as Loki would.
+    pub(super) fn of<'a>(
+        &'a self,
+        source: &'a Source,
+        record: &'a Record,
+    ) -> BTreeMap<&'a str, &'a str> {
+        let cluster = source.cluster.as_str();
+        let value = |label: &'a Label| value(label, cluster, record);
+        let mut labels: BTreeMap<&str, &str> = match self {
+            Self::K8sMonitoring => BTreeMap::from([
+                ("cluster", cluster),
+                ("k8s_cluster_name", cluster),
+                ("namespace", value(&Label::Namespace)),
+                ("job", "integrations/kubernetes/eventhandler"),
+                ("service_name", "integrations/kubernetes/eventhandler"),
+                ("source", "kubernetes-events"),
+                ("level", value(&Label::Level)),
+                ("reason", value(&Label::Reason)),
+                ("node", node_of_itself(record)),
+            ]),
+            Self::Alloy => BTreeMap::from([
+                ("namespace", value(&Label::Namespace)),
+                ("job", "loki.source.kubernetes_events"),
+                ("instance", "loki.source.kubernetes_events.tidings"),
+            ]),
+            Self::Kee => BTreeMap::from([
+                ("source", "kubernetes-event-exporter"),
+                ("container", "kubernetes-event-exporter"),
+            ]),
+            Self::List(list) => {
+                let labels = list.iter();
+                labels
+                    .map(|(name, label)| (name.as_str(), value(label)))
+                    .collect()
+            }
+        };
+        labels.retain(|_, value| !value.is_empty());
+        for value in labels.values_mut() {
+            *value = beginning(value, VALUE_LEN_MAX);
+        }
+        if labels.is_empty() {
+            labels.insert("job", "tidings");
+        }
+        labels
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Text {
+            Preset(String),
+            List(BTreeMap<String, Label>),
+        }
+        match Text::deserialize(from)? {
+            Text::Preset(name) => Self::preset(&name),
+            Text::List(list) => Self::list(list),
+        }
+        .map_err(D::Error::custom)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let is_start = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    name.bytes().next().is_some_and(is_start)
+        && name
+            .bytes()
+            .all(|byte| is_start(byte) || byte.is_ascii_digit())
+        && !name.starts_with("__")
+}
+
+/// The name of the node that an event is about, as the chart `k8s-monitoring` has it.
+fn node_of_itself(record: &Record) -> &str {
+    match record.facts() {
+        Facts::Event(event) if event.object.kind() == "Node" => event.object.name(),
+        _ => "",
+    }
+}
+
+fn value<'a>(label: &'a Label, cluster: &'a str, record: &'a Record) -> &'a str {
+    let facts = record.facts();
+    let event_type = match &facts {
+        Facts::Event(event) => event.event().r#type(),
+        Facts::Notice(notice) => notice.event_type,
+    };
+    match (label, facts) {
+        (Label::Cluster, _) => cluster,
+        (Label::Text(text), _) => text,
+        (Label::Level, _) if event_type == "Normal" => "Info",
+        (Label::Type | Label::Level, _) => event_type,
+        (Label::Namespace, Facts::Event(event)) => event.namespace(),
+        (Label::Namespace, Facts::Notice(notice)) => notice.namespace,
+        (Label::Reason, Facts::Event(event)) => event.event().reason(),
+        (Label::Reason, Facts::Notice(notice)) => notice.reason,
+        (Label::Kind, Facts::Event(event)) => event.object.kind(),
+        (Label::Controller, Facts::Event(event)) => event.controller(),
+        (Label::Node, Facts::Event(event)) => event.host(),
+        (Label::Kind | Label::Controller | Label::Node, Facts::Notice(_)) => "",
+    }
+}

@@ -1,0 +1,287 @@
+//! Loki: streams, lines and metadata of real events, and what its answers reject.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tidings_feeds::Record;
+use tidings_feeds::encode::loki::{Label, LabelError, Labels, Line, Loki, LokiOptions};
+use tidings_feeds::encode::{Encoder, Outcome, Verdict};
+
+use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
+
+fn pushed(options: LokiOptions, records: &[Record]) -> Vec<Value> {
+    let encoded = Loki::new(options).encode(&source(), records);
+    assert!(encoded.unencodable.is_empty());
+    let body: Value = serde_json::from_slice(&encoded.body).unwrap();
+    body["streams"].as_array().unwrap().clone()
+}
+
+fn with(labels: Labels, line: Line) -> LokiOptions {
+    LokiOptions {
+        labels,
+        line,
+        ..LokiOptions::default()
+    }
+}
+
+/// The lines are those that Alloy's `parseEvent` writes for these events, with its blank at the
+/// end; only the series has its count in addition.
+#[test]
+fn lines_are_those_of_alloy() {
+    for (event, logfmt, object) in [
+        (
+            BACK_OFF,
+            "name=storage-provisioner kind=Pod objectAPIversion=v1 objectRV=488 eventRV=1179 \
+             sourcecomponent=kubelet sourcehost=minikube reason=BackOff type=Warning count=7 \
+             msg=\"Back-off restarting \\\"failed\\\" container\" ",
+            r#"{"count":7,"eventRV":"1179","kind":"Pod","msg":"Back-off restarting \"failed\" container","name":"storage-provisioner","objectAPIversion":"v1","objectRV":"488","reason":"BackOff","sourcecomponent":"kubelet","sourcehost":"minikube","type":"Warning"}"#,
+        ),
+        (
+            SERIES,
+            "name=coredns-789f8477df-knmwr kind=Pod action=Scheduling objectAPIversion=v1 \
+             objectRV=537 eventRV=2375 \
+             reportinginstance=default-scheduler-ip-172-16-123-141.ec2.internal \
+             reportingcontroller=default-scheduler reason=FailedScheduling type=Warning count=26 \
+             msg=\"no nodes available to schedule pods\" ",
+            r#"{"action":"Scheduling","count":26,"eventRV":"2375","kind":"Pod","msg":"no nodes available to schedule pods","name":"coredns-789f8477df-knmwr","objectAPIversion":"v1","objectRV":"537","reason":"FailedScheduling","reportingcontroller":"default-scheduler","reportinginstance":"default-scheduler-ip-172-16-123-141.ec2.internal","type":"Warning"}"#,
+        ),
+        (
+            r#"{"message":"a\tb\n\u0007\u0001é\u00a0\u200b\ud83d\ude00<&>"}"#,
+            "eventRV=1 msg=\"a\\tb\\n\\a\\x01é\\u00a0\\u200b😀<&>\" ",
+            "{\"eventRV\":\"1\",\"msg\":\"a\\tb\\n\\u0007\\u0001é\u{a0}\u{200b}😀\\u003c\\u0026\\u003e\"}",
+        ),
+    ] {
+        for (form, expected) in [(Line::Logfmt, logfmt), (Line::Json, object)] {
+            let streams = pushed(with(Labels::Alloy, form), &[record(event)]);
+            let line = streams[0]["values"][0][1].as_str().unwrap();
+            assert_eq!(line, expected);
+        }
+    }
+}
+
+#[test]
+fn presets_have_the_labels_of_their_collectors() {
+    let job = "integrations/kubernetes/eventhandler";
+    let k8s_monitoring = |level: &str, reason: &str, further: Value| {
+        let mut labels = json!({
+            "cluster": "prod", "k8s_cluster_name": "prod", "job": job, "service_name": job,
+            "source": "kubernetes-events", "level": level, "reason": reason,
+        });
+        let further = further.as_object().unwrap().clone();
+        labels.as_object_mut().unwrap().extend(further);
+        labels
+    };
+    let list = BTreeMap::from([
+        ("ns".to_owned(), Label::Namespace),
+        ("by".to_owned(), Label::Controller),
+        ("env".to_owned(), Label::Text("production".into())),
+    ]);
+    for (labels, event, expected) in [
+        (
+            Labels::K8sMonitoring,
+            BACK_OFF,
+            k8s_monitoring("Warning", "BackOff", json!({"namespace": "kube-system"})),
+        ),
+        (
+            Labels::K8sMonitoring,
+            NODE,
+            k8s_monitoring(
+                "Info",
+                "NodeReady",
+                json!({"namespace": "default", "node": "worker-1"}),
+            ),
+        ),
+        (
+            Labels::Alloy,
+            BACK_OFF,
+            json!({"namespace": "kube-system", "job": "loki.source.kubernetes_events",
+                "instance": "loki.source.kubernetes_events.tidings"}),
+        ),
+        (
+            Labels::Kee,
+            BACK_OFF,
+            json!({"source": "kubernetes-event-exporter", "container": "kubernetes-event-exporter"}),
+        ),
+        (
+            Labels::list(list).unwrap(),
+            SERIES,
+            json!({"ns": "kube-system", "by": "default-scheduler", "env": "production"}),
+        ),
+        (
+            Labels::list(BTreeMap::from([("node".to_owned(), Label::Node)])).unwrap(),
+            SERIES,
+            json!({"job": "tidings"}),
+        ),
+    ] {
+        let streams = pushed(with(labels, Line::Logfmt), &[record(event)]);
+        assert_eq!(streams[0]["stream"], expected);
+    }
+}
+
+#[test]
+fn records_of_each_kind_are_lines_with_time_level_and_key() {
+    let streams = pushed(LokiOptions::default(), &records());
+    let mut lines = Vec::new();
+    for stream in &streams {
+        for value in stream["values"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let of = (&stream["stream"]["level"], &stream["stream"]["reason"]);
+            lines.push((
+                text(&value[0]),
+                text(of.0),
+                text(of.1),
+                text(&value[2]["id"]),
+            ));
+        }
+    }
+    lines.sort();
+    let of = |at: &str, level: &str, reason: &str, id: &str| {
+        (
+            at.to_owned(),
+            level.to_owned(),
+            reason.to_owned(),
+            id.to_owned(),
+        )
+    };
+    let gap = "gap//1767384000000/1767384600000";
+    let expected = [
+        of(
+            "1624242683000000000",
+            "Warning",
+            "BackOff",
+            "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa/0/1179",
+        ),
+        of(
+            "1767383910000000000",
+            "Info",
+            "NodeReady",
+            "0b1c2d3e-0000-4000-8000-000000000001/0/90",
+        ),
+        of(
+            "1767384140396050000",
+            "Warning",
+            "FailedScheduling",
+            "45e43204-21e0-414c-b55a-a850e3045809/0/2375",
+        ),
+        of(
+            "1767384600000000000",
+            "Info",
+            "TestRecord",
+            "test/1767384600000",
+        ),
+        of(
+            "1767384600000000000",
+            "Warning",
+            "VersionsMayBeMissing",
+            gap,
+        ),
+        of(
+            "1767384600000000000",
+            "Warning",
+            "VersionsNotDelivered",
+            "skip/1767384000000/1767384600000",
+        ),
+    ];
+    assert_eq!(lines, expected);
+    let skip = streams
+        .iter()
+        .find(|stream| stream["stream"]["reason"] == "VersionsNotDelivered");
+    let line = skip.unwrap()["values"][0][1].as_str().unwrap();
+    assert!(
+        line.contains("msg=\"47 versions were not delivered"),
+        "{line}"
+    );
+}
+
+#[test]
+fn names_of_objects_are_metadata() {
+    let streams = pushed(LokiOptions::default(), &[record(BACK_OFF)]);
+    let expected = json!({
+        "id": "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa/0/1179", "name": "storage-provisioner",
+        "uid": "8f8dc8fe-b5ff-45c7-a36b-b012b8a1fc52", "node": "minikube", "count": "7",
+        "occurrences": "2",
+    });
+    assert_eq!(streams[0]["values"][0][2], expected);
+    // A name is a label or metadata, never both.
+    let streams = pushed(LokiOptions::default(), &[record(NODE)]);
+    assert_eq!(streams[0]["values"][0][2]["node"], Value::Null);
+}
+
+/// The texts are those of Loki's distributor and of its ingester.
+#[test]
+fn entries_that_are_too_old_are_rejected_and_no_others() {
+    let loki = Loki::new(LokiOptions::default());
+    let too_old = "2 errors like: entry for stream '{job=\"x\"}' has timestamp too old: \
+        2021-06-21T02:31:23Z, oldest acceptable timestamp is: 2025-12-26T20:00:00Z\n";
+    let words = format!("400 Bad Request {}", too_old.trim_end());
+    let both = [record(BACK_OFF), record(NODE)];
+    let expected = vec![
+        Outcome::Rejected(words.clone()),
+        Outcome::Retry(words.clone()),
+    ];
+    assert_eq!(
+        loki.judge(&answer(400, too_old), &both),
+        Verdict::Items(expected)
+    );
+    let behind = "entry with timestamp 2026-01-02 19:58:30 +0000 UTC ignored, reason: 'entry too far \
+        behind, entry timestamp is: 2026-01-02T19:58:30Z, oldest acceptable timestamp is: \
+        2026-01-02T20:58:30Z',\nuser 'fake', total ignored: 1 out of 2 for stream: {job=\"x\"}";
+    assert_eq!(loki.judge(&answer(400, behind), &both), Verdict::TooLarge);
+    let alone = loki.judge(&answer(400, behind), &both[1..]);
+    assert!(matches!(alone, Verdict::Rejected(_)), "{alone:?}");
+    // An answer that names only newer entries makes no progress by being repeated.
+    let newer = too_old.replace("2025-12-26", "2001-01-01");
+    assert_eq!(loki.judge(&answer(400, &newer), &both), Verdict::TooLarge);
+    assert_eq!(loki.judge(&answer(204, ""), &both), Verdict::Delivered);
+    let limit = loki.judge(&answer(429, "Ingestion rate limit exceeded"), &both);
+    assert!(matches!(limit, Verdict::Retry(_)), "{limit:?}");
+}
+
+#[test]
+fn labels_that_loki_refuses_are_refused_here() {
+    let named = |name: &str| Labels::list(BTreeMap::from([(name.to_owned(), Label::Kind)]));
+    for name in ["", "1a", "a-b", "__name__", "ä"] {
+        assert_eq!(named(name), Err(LabelError::Name(name.to_owned())));
+    }
+    assert!(named("k8s_kind").is_ok());
+    assert_eq!(Labels::list(BTreeMap::new()), Err(LabelError::Number(0)));
+    let read = |text: &str| serde_json::from_str::<Labels>(text).map_err(|error| error.to_string());
+    assert_eq!(read(r#""alloy""#), Ok(Labels::Alloy));
+    assert_eq!(
+        read(r#"{"a": "kind", "b": {"text": "x"}}"#),
+        Labels::list(BTreeMap::from([
+            ("a".to_owned(), Label::Kind),
+            ("b".to_owned(), Label::Text("x".into())),
+        ]))
+        .map_err(|error| error.to_string())
+    );
+    for (text, words) in [
+        (r#""grafana""#, "k8s-monitoring, alloy, kee"),
+        (r#"{"a": "name"}"#, ""),
+    ] {
+        assert!(read(text).unwrap_err().contains(words), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_text_stays_data(record in hostile()) {
+        for line in [Line::Logfmt, Line::Json] {
+            let streams = pushed(LokiOptions { line, ..LokiOptions::default() }, std::slice::from_ref(&record));
+            prop_assert_eq!(streams.len(), 1);
+            for (_, label) in streams[0]["stream"].as_object().unwrap() {
+                prop_assert!((1..=1024).contains(&label.as_str().unwrap().len()));
+            }
+            let values = streams[0]["values"].as_array().unwrap();
+            prop_assert_eq!(values.len(), 1);
+            if line == Line::Json {
+                let fields: Value = serde_json::from_str(values[0][1].as_str().unwrap()).unwrap();
+                let tidings_feeds::RecordBody::Version(version) = &record.body else { unreachable!() };
+                prop_assert_eq!(fields["msg"].as_str().unwrap(), version.event.message());
+            }
+        }
+    }
+}
