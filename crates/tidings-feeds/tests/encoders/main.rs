@@ -1,5 +1,6 @@
 //! What receivers get: requests of real events in each form, and what the answers mean.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod elasticsearch;
 mod events;
 mod loki;

@@ -1,0 +1,281 @@
+//! Elasticsearch: actions and documents of real events, and outcomes of each of them.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tidings_feeds::encode::elasticsearch::{Elasticsearch, ElasticsearchOptions, Index, Mode};
+use tidings_feeds::encode::{Encoder, Outcome, Verdict};
+use tidings_feeds::{Record, RecordBody, Source};
+
+use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
+
+fn encoder(index: &str, mode: Mode) -> Elasticsearch {
+    let index = Index::parse(index).unwrap();
+    Elasticsearch::new(ElasticsearchOptions { index, mode })
+}
+
+fn lines(encoder: &Elasticsearch, records: &[Record]) -> Vec<Value> {
+    let body = encoder.encode(&source(), records).body;
+    let text = std::str::from_utf8(&body).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn version(event: &str, epoch: u64, number: u64) -> Record {
+    let mut record = record(event);
+    if let RecordBody::Version(version) = &mut record.body {
+        (version.version.epoch, version.version.number) = (epoch, number);
+    }
+    record
+}
+
+#[test]
+fn each_version_is_created_under_its_key_in_the_index_of_its_day() {
+    let created = |index: &str, id: &str| json!({"create": {"_index": index, "_id": id}});
+    let encoder = encoder("kubernetes-events-{yyyy.MM.dd}-a", Mode::Versions);
+    let lines = lines(&encoder, &records());
+    let actions: Vec<&Value> = lines.iter().step_by(2).collect();
+    assert_eq!(
+        actions,
+        [
+            &created(
+                "kubernetes-events-2021.06.21-a",
+                "c1d2e3f4:e7ea77f9-1e5c-41eb-94e3-fceebd328bfa:0:1179"
+            ),
+            &created(
+                "kubernetes-events-2026.01.02-a",
+                "c1d2e3f4:45e43204-21e0-414c-b55a-a850e3045809:0:2375"
+            ),
+            &created(
+                "kubernetes-events-2026.01.02-a",
+                "c1d2e3f4:0b1c2d3e-0000-4000-8000-000000000001:0:90"
+            ),
+            &created(
+                "kubernetes-events-2026.01.02-a",
+                "c1d2e3f4:gap::1767384000000:1767384600000"
+            ),
+            &created(
+                "kubernetes-events-2026.01.02-a",
+                "c1d2e3f4:skip:1767384000000:1767384600000"
+            ),
+            &created(
+                "kubernetes-events-2026.01.02-a",
+                "c1d2e3f4:test:1767384600000"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn documents_have_the_fields_of_ecs_and_metricbeat() {
+    let encoder = encoder("kubernetes-events", Mode::Versions);
+    let lines = lines(&encoder, &[record(BACK_OFF), records().remove(4)]);
+    let message = "Back-off restarting \"failed\" container";
+    assert_eq!(
+        lines[1],
+        json!({
+            "@timestamp": "2021-06-21T02:31:23Z", "message": message,
+            "event": {"kind": "event", "module": "kubernetes", "dataset": "kubernetes.event",
+                "id": "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa/0/1179",
+                "created": "2021-06-21T02:31:24Z"},
+            "orchestrator": {"cluster": {"name": "prod", "id": "c1d2e3f4"}},
+            "kubernetes": {"namespace": "kube-system", "event": {
+                "type": "Warning", "reason": "BackOff", "message": message, "count": 7,
+                "timestamp": {"first_occurrence": "2021-06-21T02:29:23Z",
+                    "last_occurrence": "2021-06-21T02:31:23Z"},
+                "source": {"component": "kubelet", "host": "minikube"},
+                "involved_object": {"api_version": "v1", "kind": "Pod",
+                    "name": "storage-provisioner", "namespace": "kube-system",
+                    "uid": "8f8dc8fe-b5ff-45c7-a36b-b012b8a1fc52", "resource_version": "488"},
+                "metadata": {"name": "storage-provisioner.168a78018af09212",
+                    "namespace": "kube-system", "uid": "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa",
+                    "resource_version": "1179", "timestamp": {"created": "2021-06-21T02:29:23Z"}},
+            }},
+            "tidings": {"epoch": 0, "occurrences": 2},
+        })
+    );
+    assert_eq!(lines[3]["kubernetes"]["event"]["type"], "Warning");
+    assert_eq!(
+        lines[3]["kubernetes"]["event"]["reason"],
+        "VersionsNotDelivered"
+    );
+    assert_eq!(lines[3]["event"]["id"], "skip/1767384000000/1767384600000");
+}
+
+/// Keys of labels and annotations are anyone's, so no document adds to the mapping.
+#[test]
+fn the_template_names_every_field_but_labels() {
+    let labelled = BACK_OFF.replacen(
+        "\"metadata\":{",
+        "\"metadata\":{\"labels\":{\"a.b/c\":\"\"},",
+        1,
+    );
+    let encoder = encoder("kubernetes-events-{yyyy.MM}", Mode::Versions);
+    let template = encoder.template();
+    assert_eq!(template["index_patterns"], json!(["kubernetes-events-*"]));
+    let mappings = &template["template"]["mappings"];
+    assert_eq!(mappings["dynamic"], false);
+    let mut unnamed = Vec::new();
+    let records = [record(&labelled), record(SERIES), records().remove(3)];
+    for line in lines(&encoder, &records).iter().skip(1).step_by(2) {
+        missing(line, mappings, "", &mut unnamed);
+    }
+    assert_eq!(unnamed, [".kubernetes.event.metadata.labels"]);
+}
+
+fn missing(value: &Value, mapping: &Value, path: &str, unnamed: &mut Vec<String>) {
+    match (value, &mapping["properties"]) {
+        (Value::Object(members), properties) if !properties.is_null() => {
+            for (name, member) in members {
+                missing(
+                    member,
+                    &properties[name],
+                    &format!("{path}.{name}"),
+                    unnamed,
+                );
+            }
+        }
+        _ if mapping["type"].is_string() => {}
+        _ => unnamed.push(path.to_owned()),
+    }
+}
+
+/// Later versions have greater numbers, also after the source went back to an earlier state.
+#[test]
+fn the_latest_version_of_an_event_has_the_greatest_number() {
+    let encoder = encoder("latest", Mode::Latest);
+    let order = [
+        (0, 5),
+        (0, 1 << 60),
+        (1, (1 << 60) - 9),
+        (2, 7 + (1 << 60)),
+        (u64::MAX, 1),
+    ];
+    let records: Vec<Record> = order.iter().map(|of| version(NODE, of.0, of.1)).collect();
+    let lines = lines(&encoder, &records);
+    let numbers: Vec<u64> = lines
+        .iter()
+        .step_by(2)
+        .map(|action| {
+            assert_eq!(
+                action["index"]["_id"],
+                "c1d2e3f4:0b1c2d3e-0000-4000-8000-000000000001"
+            );
+            assert_eq!(action["index"]["version_type"], "external_gte");
+            action["index"]["version"].as_u64().unwrap()
+        })
+        .collect();
+    assert!(
+        numbers.is_sorted_by(|before, after| before < after),
+        "{numbers:?}"
+    );
+    assert!(
+        numbers.iter().all(|number| i64::try_from(*number).is_ok()),
+        "{numbers:?}"
+    );
+}
+
+#[test]
+fn each_document_is_judged_by_its_own_status() {
+    let encoder = encoder("kubernetes-events", Mode::Versions);
+    let judge = |status: u16, items: Value| {
+        let body = json!({"errors": true, "items": items}).to_string();
+        let records: Vec<Record> = records().drain(..5).collect();
+        encoder.judge(&answer(status, &body), &records)
+    };
+    let item = |status: u16| {
+        json!({"create": {"status": status,
+        "error": {"type": "mapper_parsing_exception", "reason": "failed to parse"}}})
+    };
+    let text = |status: u16| format!("{status} mapper_parsing_exception: failed to parse");
+    assert_eq!(
+        judge(
+            200,
+            json!([item(201), item(409), item(429), item(503), item(400)])
+        ),
+        Verdict::Items(vec![
+            Outcome::Delivered,
+            Outcome::Delivered,
+            Outcome::Retry(text(429)),
+            Outcome::Retry(text(503)),
+            Outcome::Rejected(text(400)),
+        ])
+    );
+    let absent = json!([item(201), item(201), item(404), item(201), item(201)]);
+    assert_eq!(judge(200, absent), Verdict::Refused(text(404)));
+    assert!(matches!(judge(200, json!([item(201)])), Verdict::Retry(_)));
+    let whole = |status: u16, body: &str| encoder.judge(&answer(status, body), &records());
+    assert_eq!(whole(200, r#"{"errors":false}"#), Verdict::Delivered);
+    assert_eq!(whole(413, ""), Verdict::TooLarge);
+    assert!(matches!(whole(200, "<html>"), Verdict::Retry(_)));
+    assert!(matches!(whole(429, ""), Verdict::Retry(_)));
+    assert!(matches!(whole(401, ""), Verdict::Refused(_)));
+}
+
+#[test]
+fn an_index_has_at_most_one_date() {
+    for text in [
+        "a",
+        "a-{yyyy}",
+        "{yyyy-MM-dd}-b",
+        "a.{MM_dd}",
+        &"x".repeat(255),
+    ] {
+        assert!(Index::parse(text).is_ok(), "{text}");
+    }
+    for text in [
+        "",
+        "A",
+        "a b",
+        "-a",
+        "_a",
+        "a*",
+        "a{",
+        "a}",
+        "a{}",
+        "a{2006}",
+        "a{yyyy}{MM}",
+        "a{YYYY}",
+        "..",
+        "a,b",
+        &"x".repeat(256),
+    ] {
+        assert!(Index::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_key_that_is_too_long_is_not_sent() {
+    let mut long = record(NODE);
+    long.id = "x".repeat(600);
+    let unknown = Source {
+        uid: String::new(),
+        ..source()
+    };
+    let encoder = encoder("kubernetes-events", Mode::Versions);
+    let encoded = encoder.encode(&unknown, &[record(BACK_OFF), long, record(SERIES)]);
+    assert_eq!(encoded.unencodable.len(), 1);
+    assert_eq!(encoded.unencodable[0].0, 1);
+    let text = std::str::from_utf8(&encoded.body).unwrap();
+    assert_eq!(text.lines().count(), 4);
+    assert!(
+        text.starts_with(r#"{"create":{"_id":"prod:e7ea77f9"#),
+        "{text}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_text_stays_data(record in hostile()) {
+        let RecordBody::Version(version) = &record.body else { unreachable!() };
+        let message = version.event.message().to_owned();
+        for mode in [Mode::Versions, Mode::Latest] {
+            let lines = lines(&encoder("e", mode), std::slice::from_ref(&record));
+            prop_assert_eq!(lines.len(), 2);
+            prop_assert_eq!(lines[1]["message"].as_str().unwrap_or_default(), &message);
+        }
+    }
+}
