@@ -219,7 +219,7 @@ fn event_fields(facts: &EventFacts<'_>) -> Value {
     json!({
         "message": event.message(),
         "event": {"created": facts.observed().to_string()},
-        "kubernetes": {"namespace": facts.namespace(), "event": {
+        "kubernetes": {"namespace": metadata.namespace(), "event": {
             "type": event.r#type(), "reason": event.reason(), "message": event.message(),
             "count": facts.count(), "action": event.action(),
             "timestamp": {

@@ -126,14 +126,6 @@ impl<'a> EventFacts<'a> {
         timestamp(self.record.version.observed_at)
     }
 
-    /// Returns the namespace of the involvedObject, or else of the event.
-    pub fn namespace(&self) -> &'a str {
-        match self.object.namespace() {
-            "" => self.event().metadata.as_ref().map_or("", |m| m.namespace()),
-            namespace => namespace,
-        }
-    }
-
     /// Returns `source.component`, or else `reportingComponent`.
     pub fn controller(&self) -> &'a str {
         match self.component() {

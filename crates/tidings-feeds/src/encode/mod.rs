@@ -6,6 +6,7 @@
 pub mod elasticsearch;
 mod facts;
 pub mod loki;
+pub mod otlp;
 
 use std::time::Duration;
 

@@ -86,11 +86,7 @@ fn presets_have_the_labels_of_their_collectors() {
         (
             Labels::K8sMonitoring,
             NODE,
-            k8s_monitoring(
-                "Info",
-                "NodeReady",
-                json!({"namespace": "default", "node": "worker-1"}),
-            ),
+            k8s_monitoring("Info", "NodeReady", json!({"node": "worker-1"})),
         ),
         (
             Labels::Alloy,

@@ -4,3 +4,4 @@
 mod elasticsearch;
 mod events;
 mod loki;
+mod otlp;

@@ -190,7 +190,7 @@ fn value<'a>(label: &'a Label, cluster: &'a str, record: &'a Record) -> &'a str 
         (Label::Text(text), _) => text,
         (Label::Level, _) if event_type == "Normal" => "Info",
         (Label::Type | Label::Level, _) => event_type,
-        (Label::Namespace, Facts::Event(event)) => event.namespace(),
+        (Label::Namespace, Facts::Event(event)) => event.object.namespace(),
         (Label::Namespace, Facts::Notice(notice)) => notice.namespace,
         (Label::Reason, Facts::Event(event)) => event.event().reason(),
         (Label::Reason, Facts::Notice(notice)) => notice.reason,
