@@ -3,6 +3,7 @@
 //! An encoder does no I/O and reads no clock. The same records give the same bytes, so a request
 //! that is repeated is the same request.
 
+pub mod clickhouse;
 pub mod elasticsearch;
 mod facts;
 pub mod loki;
