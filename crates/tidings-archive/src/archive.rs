@@ -17,22 +17,22 @@ use tokio::task::{JoinSet, spawn_blocking};
 use crate::clocks::Clocks;
 use crate::follow::follower::Rules;
 use crate::history::ClusterHistory;
-use crate::keep::bounds;
-use crate::keep::continued::{self, Continued, Continues, new_identity};
-use crate::keep::expiry::{self, Expiry};
-use crate::keep::feed::ClusterFeed;
-use crate::keep::import::{self, ImportError, Imported};
-use crate::keep::journal::Journal;
-use crate::keep::keeper::{KeepError, KeepFor, Keeper};
+use crate::keep::consumers::BACKLOG_BYTES_MAX;
+use crate::keep::consumers::ClusterFeed;
+use crate::keep::consumers::Unsealed;
+use crate::keep::consumers::{Continued, Continues, continue_archive, new_identity};
+use crate::keep::coverage::{InForce, Lives};
+use crate::keep::feed::Journal;
+use crate::keep::feed::SealedBefore;
 use crate::keep::keys;
-use crate::keep::lives::{InForce, Lives};
-use crate::keep::numbers::Numbers;
-use crate::keep::quota::{self, Quota};
-use crate::keep::retention::{self, Outcome};
-use crate::keep::sealed_before::SealedBefore;
+use crate::keep::retention::{CHECK_INTERVAL, Expiry, believed_time};
+use crate::keep::retention::{Outcome, apply_rules};
+use crate::keep::retention::{Quota, segment_bytes_max};
+use crate::keep::served::Numbers;
 use crate::keep::served::ServedStore;
-use crate::keep::sweep;
-use crate::keep::unsealed::Unsealed;
+use crate::keep::transfer::{ImportError, Imported, import_lines};
+use crate::keep::versions::detect_ends;
+use crate::keep::versions::{KeepError, KeepFor, Keeper};
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 
@@ -156,7 +156,7 @@ pub async fn import(
     identity(&store).await?;
     let mut keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
     keeper.journal = Journal::open(&keeper, false).await?;
-    let imported = import::import(&keeper, lines, told).await;
+    let imported = import_lines(&keeper, lines, told).await;
     store.close().await;
     imported
 }
@@ -213,7 +213,7 @@ impl Retaining {
     async fn apply_rules(&self) {
         let cluster = &self.name;
         loop {
-            let wait = match retention::apply(&self.keeper, &self.rules).await {
+            let wait = match apply_rules(&self.keeper, &self.rules).await {
                 Ok(outcome) => {
                     let Outcome { ended, events, .. } = outcome;
                     if ended > 0 {
@@ -247,7 +247,7 @@ impl Retaining {
     /// Moves cursors of the feed that are too far behind, which would keep entries for ever.
     async fn bound_cursors(&self) {
         let quota = self.quota.map(|quota| quota / CURSOR_SHARE);
-        let bytes_max = quota.map_or(bounds::BYTES_MAX, |max| max.min(bounds::BYTES_MAX));
+        let bytes_max = quota.map_or(BACKLOG_BYTES_MAX, |max| max.min(BACKLOG_BYTES_MAX));
         loop {
             if let Err(error) = self.keeper.journal.bound(&self.keeper, bytes_max).await {
                 tracing::warn!(cluster = self.name, %error, "the bounds of cursors are not kept yet");
@@ -297,7 +297,7 @@ async fn keep_expiring(
         };
         loop {
             expiry.look(&keeper).await;
-            tokio::time::sleep(expiry::LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     };
     until(stopped, watching).await;
@@ -309,7 +309,7 @@ async fn keep_expiring(
 /// Finds the events that ended during a gap, whenever one has ended.
 async fn keep_sweeping(cluster: String, keeper: Arc<Keeper>) {
     loop {
-        match sweep::sweep(&keeper).await {
+        match detect_ends(&keeper).await {
             Ok(ends) => {
                 if ends > 0 {
                     tracing::info!(cluster, ends, "events ended while they were not followed");
@@ -371,7 +371,7 @@ impl Cluster {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
         let mut stored = options.store;
         if let Some(quota) = options.quota {
-            let segment_bytes = quota::segment_bytes_max(quota);
+            let segment_bytes = segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
         }
         let store = open_store(folder, &options.name, stored).await?;
@@ -383,7 +383,7 @@ impl Cluster {
             // The disk may be full, for example. The next start deletes them.
             tracing::warn!(%error, "older versions of deleted events are not deleted yet");
         }
-        if let Some(believed) = expiry::believed(&keeper).await? {
+        if let Some(believed) = believed_time(&keeper).await? {
             keeper.believe(believed);
         }
         if let Some(sealed) = SealedBefore::read(&*keeper.store).await? {
@@ -411,7 +411,7 @@ impl Cluster {
         &mut self,
         continued: &Continued,
     ) -> Result<Continues, ClusterError> {
-        let begun = continued::begin(&self.keeper, &self.identity, continued).await?;
+        let begun = continue_archive(&self.keeper, &self.identity, continued).await?;
         if let Continues::As(identity) = &begun {
             self.identity.clone_from(identity);
         }

@@ -5,10 +5,10 @@ use bytes::{Bytes, BytesMut};
 use tidings_api::codec::Api;
 use tidings_history::StoredGap;
 
-use crate::keep::lives::Applied;
-use crate::keep::own::parse;
-use crate::keep::position::Position;
-use crate::keep::quota::Trimmed;
+use crate::keep::coverage::Applied;
+use crate::keep::coverage::Position;
+use crate::keep::json::parse;
+use crate::keep::retention::Trimmed;
 use crate::source::wire;
 use crate::version::delta::{delta, restore};
 use crate::version::record::{self, Record};

@@ -12,9 +12,10 @@ use tidings_store::{BoxFuture, Fault, ReadError, Store, UnixMillis};
 use tokio::sync::watch;
 
 use crate::follow::follower::State;
-use crate::keep::keeper::Keeper;
-use crate::keep::unsealed::Unsealed;
-use crate::keep::{coverage, export, keys};
+use crate::keep::consumers::Unsealed;
+use crate::keep::transfer::{export_head, export_page};
+use crate::keep::versions::Keeper;
+use crate::keep::{keys, report};
 use crate::source::shell::Progress;
 use crate::version::record::{Damaged, Record};
 
@@ -153,7 +154,7 @@ impl ClusterHistory {
 
     /// Counts what is kept, which takes a while, and publishes the numbers.
     async fn measure(&self, measured: &watch::Sender<Following>) {
-        let coverage = match coverage::counted(&self.keeper, &self.name).await {
+        let coverage = match report::counted(&self.keeper, &self.name).await {
             Ok(coverage) => coverage,
             Err(error) => {
                 tracing::debug!(%error, "the stored events could not be counted");
@@ -241,8 +242,8 @@ impl History for ClusterHistory {
     fn coverage(&self, namespace: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>> {
         Box::pin(async move {
             match namespace {
-                Some(namespace) => coverage::read_of(&self.keeper, &self.name, &namespace).await,
-                None => coverage::read(&self.keeper, &self.name).await,
+                Some(namespace) => report::read_of(&self.keeper, &self.name, &namespace).await,
+                None => report::read(&self.keeper, &self.name).await,
             }
         })
     }
@@ -250,10 +251,10 @@ impl History for ClusterHistory {
     fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         Box::pin(async move {
             let head = match place {
-                None => export::head(&self.keeper, &self.name, &self.identity).await?,
+                None => export_head(&self.keeper, &self.name, &self.identity).await?,
                 Some(_) => Vec::new(),
             };
-            let page = export::page(&self.keeper, place.as_deref()).await?;
+            let page = export_page(&self.keeper, place.as_deref()).await?;
             Ok(page.map(|mut page| {
                 page.lines.splice(..0, head);
                 page

@@ -75,15 +75,13 @@ mod version;
 pub use archive::{Cluster, ClusterError, ClusterOptions, import};
 pub use clocks::Clocks;
 pub use history::ClusterHistory;
-pub use keep::commits::Commit;
-pub use keep::continued::{Continued, Continues, SEALED_BEYOND_MAX};
-pub use keep::feed::ClusterFeed;
-pub use keep::import::{ImportError, Imported};
-pub use keep::journal::NotSealed;
-pub use keep::keeper::KeepFor;
-pub use keep::lives::Lives;
-pub use keep::numbers::REVISION_BITS;
-pub use keep::position::Position;
-pub use keep::unerased::Unerased;
-pub use keep::unsealed::{JournalError, Part, Unsealed};
+pub use keep::consumers::{
+    ClusterFeed, Commit, Continued, Continues, JournalError, Part, SEALED_BEYOND_MAX, Unerased,
+    Unsealed,
+};
+pub use keep::coverage::{Lives, Position};
+pub use keep::feed::NotSealed;
+pub use keep::served::REVISION_BITS;
+pub use keep::transfer::{ImportError, Imported};
+pub use keep::versions::KeepFor;
 pub use source::api_server::Selection;

@@ -20,10 +20,10 @@ use tidings_store::{ListRequest, UnixMillis};
 use tidings_testing::copy_folder;
 
 use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
-use crate::keep::gaps;
-use crate::keep::keeper::{Keeper, Observation, With};
-use crate::keep::quota::{self, Quota};
-use crate::keep::sweep;
+use crate::keep::coverage::read_gaps;
+use crate::keep::retention::{Quota, trimmed_of};
+use crate::keep::versions::detect_ends;
+use crate::keep::versions::{Keeper, Observation, With};
 use crate::version::record::Record;
 
 const START: i64 = 1_700_000_000_000;
@@ -393,7 +393,7 @@ impl Run {
         let kept = keeper.keep(&events, "", &mut commit.position, with).await;
         kept.unwrap();
         if self.random.u8(..4) == 0 {
-            sweep::sweep(keeper).await.unwrap();
+            detect_ends(keeper).await.unwrap();
         }
         self.went_back &= !is_asked;
         self.since = Some(commit.position.since);
@@ -472,7 +472,7 @@ impl Storm {
     }
 
     async fn is_trimmed(&self, keeper: &Keeper) -> bool {
-        let of = async |namespace| quota::trimmed_of(keeper, namespace).await.unwrap().events;
+        let of = async |namespace| trimmed_of(keeper, namespace).await.unwrap().events;
         of("storm").await > 0 && of("shop").await == 0
     }
 }
@@ -599,7 +599,7 @@ async fn run(seed: u64) {
 }
 
 async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
-    let gaps = gaps::read(&*keeper.store).await.unwrap();
+    let gaps = read_gaps(&*keeper.store).await.unwrap();
     let kept = kept(keeper).await;
     let once: BTreeSet<_> = kept.iter().map(|(_, version)| version.clone()).collect();
     let since = run.since.unwrap();
@@ -633,7 +633,7 @@ async fn judge(run: &Run, keeper: &Keeper, seed: u64, calm_source: bool) {
 
 /// Checks that events which exist at the source have no end, and all others have one.
 async fn judge_ends(run: &Run, keeper: &Keeper, seed: u64) {
-    sweep::sweep(keeper).await.unwrap();
+    detect_ends(keeper).await.unwrap();
     let live = run.source.live.values();
     let live: BTreeSet<_> = live.map(|live| key_of(&live.event, 0).0).collect();
     let events = ListRequest::prefix("shop/");

@@ -23,7 +23,7 @@ type House = (&'static str, &'static [Rank]);
 
 /// Folders with their ranks of rooms, the highest first. Every file there is in one room, except
 /// the folder's root, which declares them, and `clock.rs`.
-const ROOMS: [House; 12] = [
+const ROOMS: [House; 13] = [
     (
         "crates/tidings-core/src",
         &[
@@ -83,6 +83,22 @@ const ROOMS: [House; 12] = [
             &[("follow", &["follow/"])],
             &[("keep", &["keep/"])],
             &[("versions", &["version/", "clocks.rs"])],
+        ],
+    ),
+    (
+        "crates/tidings-archive/src/keep",
+        &[
+            &[("consumers", &["consumers/"]), ("served", &["served/"])],
+            &[("transfer", &["transfer/"])],
+            &[("report", &["report.rs"])],
+            &[("retention", &["retention/"])],
+            &[("versions", &["versions/"])],
+            &[("feed", &["feed/"])],
+            &[("coverage", &["coverage/"])],
+            &[(
+                "records",
+                &["mod.rs", "error.rs", "index.rs", "json.rs", "keys.rs"],
+            )],
         ],
     ),
     (

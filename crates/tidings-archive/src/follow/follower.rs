@@ -30,7 +30,7 @@
 use tidings_history::{Cause, Gap};
 
 use crate::follow::backoff::Backoff;
-use crate::keep::position::{self, Position, Unswept};
+use crate::keep::coverage::{Position, Unswept, cluster_gap};
 
 /// Options for following. Times are in milliseconds.
 #[derive(Clone, Debug)]
@@ -486,7 +486,7 @@ impl Follower {
         let gap = position.cause.map(|cause| {
             let from = position.complete_until.min(begun.asked);
             // The gap includes versions that were replaced while the answer was on its way.
-            position::gap(from, begun.answered, cause).of(&self.namespace)
+            cluster_gap(from, begun.answered, cause).of(&self.namespace)
         });
         let life = (2 * (begun.asked - begun.oldest)).max(LIFE_MIN);
         let looked_for = listed_at.filter(|_| !begun.has_unnamed);

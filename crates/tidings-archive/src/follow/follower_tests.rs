@@ -3,7 +3,7 @@
 use tidings_history::{Cause, Gap};
 
 use super::follower::{Answer, Commit, Failure, Follower, Page, Rules, State, Step};
-use crate::keep::position::{self, Position, Unswept};
+use crate::keep::coverage::{Position, Unswept, cluster_gap};
 
 const NOW: i64 = 1_700_000_000_000;
 const SECOND: i64 = 1000;
@@ -165,7 +165,7 @@ fn what_was_forgotten_is_a_gap_that_says_why() {
         let failed = follower.failed(later, Failure::Expired);
         assert_eq!(commit(&mut follower, failed), None);
         let gap = list(&mut follower, later + SECOND, 901);
-        let expected = position::gap(NOW - 30 * SECOND, later + SECOND, cause);
+        let expected = cluster_gap(NOW - 30 * SECOND, later + SECOND, cause);
         assert_eq!(gap, Some(expected));
         assert_eq!(follower.answered(later, answer(901)), None);
         assert_eq!(follower.step(), Step::Watch { after: 901 });

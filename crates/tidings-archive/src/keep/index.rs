@@ -6,7 +6,7 @@ use tidings_api::codec;
 use tidings_core::floor_char_boundary;
 use tidings_store::{Index, UnixMillis};
 
-use super::keys;
+use crate::keep::keys;
 
 /// Longest text in an index, in bytes.
 const INDEX_TEXT_MAX: usize = 512;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::api_server::{ApiServer, Watching};
 use super::wire::{Events, Frame};
 use crate::follow::follower::{Commit, Failure, Follower, Rules, State, Step};
-use crate::keep::keeper::{KeepError, Keeper, With};
+use crate::keep::versions::{KeepError, Keeper, With};
 
 /// Timeout of requests for the source's identity and version, and of opening a watch.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -15,8 +15,8 @@ use tidings_api::codec::{self, Api, protobuf};
 use tidings_core::validate::bounded_text;
 
 use crate::follow::follower::{Failure, Page};
-use crate::keep::keeper::{Observation, Unreadable};
 use crate::keep::keys::{is_step, is_uid};
+use crate::keep::versions::{Observation, Unreadable};
 use crate::version::delta::take_field;
 
 /// Longest frame of a watch that is accepted: an event is below etcd's limit of 1.5 MiB.

@@ -1,0 +1,244 @@
+//! Retention: changed rules are applied to existing events.
+//!
+//! The time at which an event expires is written with its newest version. When the rules change,
+//! every record gets the time of the new rules, once, in the background.
+//!
+//! Invariant: the store has the name of the rules only if they were applied to everything.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_api::codec;
+use tidings_history::Retention;
+use tidings_store::{
+    Expected, Fault, HOUR_MILLIS, ListRequest, NewRecord, ReadError, Record, Store, UnixMillis,
+    Write, WriteError,
+};
+
+use crate::keep::coverage::{Applied, EndedByRules};
+use crate::keep::index::index;
+use crate::keep::json::{json, parse};
+use crate::keep::keys;
+use crate::keep::versions::{KeepError, Keeper, counts_from, is_of_others};
+use crate::version::record;
+
+/// Number of records that are read per page.
+const PAGE: usize = 500;
+/// Maximum attempts to change a page while others write to it.
+const TRIES: u32 = 16;
+
+/// The result of applying rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Whether some records were left out, because they have expired only by a clock that is not
+    /// believed yet.
+    pub(crate) waits: bool,
+    /// Number of events that expired at once.
+    pub(crate) ended: u64,
+    /// Number of events that were examined.
+    pub(crate) events: u64,
+}
+
+/// Gives every record the expiry of the rules, unless these rules were applied before. On a full
+/// disk, only expired records are deleted, and an error is returned.
+pub(crate) async fn apply_rules(keeper: &Keeper, rules: &str) -> Result<Outcome, KeepError> {
+    let key = Bytes::from_static(keys::RETENTION);
+    let mut outcome = Outcome::default();
+    let former = keeper.store.get(key.clone()).await?;
+    if former
+        .as_ref()
+        .is_some_and(|found| found.value == rules.as_bytes())
+    {
+        return Ok(outcome);
+    }
+    let ahead = keeper
+        .clock
+        .now()
+        .0
+        .saturating_sub(keeper.store.confirmed().0);
+    if ahead > HOUR_MILLIS {
+        // The store hides records that have expired by such a clock, so they would be skipped.
+        outcome.waits = true;
+        return Ok(outcome);
+    }
+    if former.is_some() {
+        // If the process ends before the new rules are applied, neither these nor the former ones
+        // hold for everything.
+        let forget = vec![Write::delete(key.clone())];
+        keeper.store.write_all(forget).await?;
+    }
+    let mut refused = None;
+    // Events come first: older versions that become a chunk meanwhile get their event's expiry.
+    apply_behind(keeper, b"", keys::BEFORE_EVENTS, &mut refused, &mut outcome).await?;
+    apply_behind(keeper, keys::CHUNKS, b"", &mut refused, &mut outcome).await?;
+    if let Some(error) = refused {
+        return Err(error.into());
+    }
+    if outcome.waits {
+        return Ok(outcome);
+    }
+    let applied = Applied {
+        since: keeper.clock.now().0,
+    };
+    let writes = vec![
+        Write::put(key, NewRecord::new(rules.to_owned())),
+        Write::put(keys::RETAINED, NewRecord::new(json(&applied))),
+    ];
+    keeper.store.write_all(writes).await?;
+    Ok(outcome)
+}
+
+/// Returns the rules in force, for coverage; `None` if they are not known, as where nothing is
+/// followed.
+pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, ReadError> {
+    let Some(in_force) = keeper.in_force.get() else {
+        return Ok(None);
+    };
+    let get = |key| keeper.store.get(Bytes::from_static(key));
+    let rules = get(keys::RETENTION).await?;
+    let is_applied = rules.is_some_and(|found| found.value == in_force.rules.as_bytes());
+    let mut since = None;
+    if is_applied && let Some(found) = get(keys::RETAINED).await? {
+        let applied: Applied = parse(&found.value)?;
+        since = Some(UnixMillis(applied.since));
+    }
+    let lives = in_force.lives;
+    Ok(Some(Retention {
+        shortest: lives.shortest,
+        longest: lives.longest,
+        event_ttl: lives.otherwise,
+        rules: lives.rules,
+        applied: is_applied,
+        since,
+        mirrors_deletions: keeper.mirror_deletions,
+    }))
+}
+
+/// Gives the records with a prefix, after a key, the expiry of the rules. What a full disk refuses
+/// is left out.
+async fn apply_behind(
+    keeper: &Keeper,
+    prefix: &'static [u8],
+    after: &'static [u8],
+    refused: &mut Option<WriteError>,
+    outcome: &mut Outcome,
+) -> Result<(), KeepError> {
+    let mut after = Bytes::from_static(after);
+    let (mut limit, mut tries) = (PAGE, TRIES);
+    loop {
+        let request = ListRequest::prefix(prefix)
+            .limit(limit)
+            .after(after.clone());
+        let records = keeper.store.list(request).await?.records;
+        let Some(last) = records.last() else {
+            return Ok(());
+        };
+        match apply_to(keeper, &records, refused, outcome).await {
+            Ok(()) => {
+                after = last.key.clone();
+                (limit, tries) = (PAGE, TRIES);
+            }
+            // A record was written meanwhile. Not every write uses the rules, since an end and a
+            // new name do not change the expiry. So the page is read again, with fewer records.
+            Err(error) if tries > 0 && is_of_others(&error) => {
+                tries -= 1;
+                limit = (limit / 2).max(1);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Gives records that were read the expiry of the rules. Expired ones are deleted in a commit of
+/// their own, which a full disk does not refuse.
+async fn apply_to(
+    keeper: &Keeper,
+    records: &[Record],
+    refused: &mut Option<WriteError>,
+    outcome: &mut Outcome,
+) -> Result<(), WriteError> {
+    let believed = keeper.store.confirmed();
+    let (mut puts, mut deletes) = (Vec::new(), Vec::new());
+    for found in records {
+        match changed(keeper, found) {
+            Some((write, _)) if write.record.is_some() => puts.push(write),
+            Some(over) => deletes.push(over),
+            None => {}
+        }
+    }
+    // A clock that is ahead deletes nothing for good.
+    let over = deletes.len();
+    deletes.retain(|delete| delete.1 <= believed);
+    outcome.waits |= deletes.len() < over;
+    let is_event = |key: &Bytes| !keys::is_own(key);
+    outcome.events += records.iter().filter(|found| is_event(&found.key)).count() as u64;
+    if !deletes.is_empty() {
+        let deletes = deletes.into_iter().map(|(write, _)| write);
+        outcome.ended += delete(keeper, deletes.collect()).await?;
+    }
+    if puts.is_empty() || refused.is_some() {
+        return Ok(());
+    }
+    match keeper.store.write_all(puts).await {
+        Ok(_) => Ok(()),
+        Err(error @ WriteError::Fault(Fault::NoSpace)) => {
+            *refused = Some(error);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes records that have expired by changed rules. Returns the number of events among them.
+async fn delete(keeper: &Keeper, mut deletes: Vec<Write>) -> Result<u64, WriteError> {
+    let events = deletes.iter().filter(|write| !keys::is_own(&write.key));
+    let events = events.count() as u64;
+    if events > 0 {
+        let mut ended = ended_by_rules(keeper).await.map_err(|error| match error {
+            ReadError::Fault(fault) => fault,
+            error => Fault::Storage(Arc::new(error)),
+        })?;
+        ended += events;
+        let ended = NewRecord::new(json(&EndedByRules { events: ended }));
+        deletes.push(Write::put(keys::ENDED_BY_RULES, ended));
+    }
+    keeper.store.write_all(deletes).await?;
+    Ok(events)
+}
+
+/// Reads the number of events that expired at once when rules were changed, since the folder was
+/// made.
+pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<u64, ReadError> {
+    let found = keeper
+        .store
+        .get(Bytes::from_static(keys::ENDED_BY_RULES))
+        .await?;
+    let found = found.map(|found| parse::<EndedByRules>(&found.value));
+    Ok(found.transpose()?.unwrap_or_default().events)
+}
+
+/// Returns the write that gives a record the expiry of the rules, and that expiry; `None` if it has
+/// it already.
+fn changed(keeper: &Keeper, found: &Record) -> Option<(Write, UnixMillis)> {
+    let record = record::Record::decode(&found.value).ok()?;
+    let event = codec::decode_stored(&record.newest.event, 0).ok()?;
+    let end = keeper.end_of(&event, counts_from(&record, &event));
+    if found.expires_at == Some(end) {
+        return None;
+    }
+    let new = (end > keeper.clock.now()).then(|| {
+        let is_event = !keys::is_own(&found.key);
+        let new = NewRecord::new(found.value.clone()).expires_at(end);
+        if is_event {
+            new.index(index(&event))
+        } else {
+            new
+        }
+    });
+    let write = Write {
+        key: found.key.clone(),
+        record: new,
+        expected: Expected::At(found.revision),
+    };
+    Some((write, end))
+}

@@ -1,0 +1,21 @@
+//! The [`Keeper`], which writes versions, position and gaps of a cluster in one commit; and what it
+//! finds out about events: their names, their ends and how long they last.
+//!
+//! Invariant: a repeated observation changes nothing.
+//!
+//! From outside: the [`Keeper`] takes each [`Observation`]; [`detect_ends`] finds the events that
+//! ended during a gap.
+
+mod chunks;
+mod end_detection;
+mod keeper;
+#[cfg(test)]
+mod keeper_tests;
+mod lifetime;
+mod predecessors;
+mod slot;
+
+pub(crate) use end_detection::detect_ends;
+pub use keeper::KeepFor;
+pub(super) use keeper::{Batch, Tries, counts_from, is_of_others};
+pub(crate) use keeper::{KeepError, Keeper, Observation, Unreadable, With};
