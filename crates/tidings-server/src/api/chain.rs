@@ -31,6 +31,7 @@ use super::streamed::Outcome;
 use crate::api::limits::{self, Admitted};
 use crate::api::server::ApiServer;
 use crate::audit::{self, AUDIT_ID};
+use crate::auth::front_proxy::Fronted;
 use crate::auth::{Identity, User};
 use crate::clock;
 use crate::flow::connections::{HeadRoom, Visitor};
@@ -92,6 +93,29 @@ pub(crate) fn refuse_head(server: &Arc<ApiServer>, mut request: Request) -> Resp
     let info = info_of(&mut request);
     server.metrics.terminated(info.labels, 429);
     refuse(Arc::clone(server), request, limits::too_many_requests())
+}
+
+/// Refuses a request whose user a front proxy named, and writes its audit entry.
+pub(crate) async fn refuse_user(
+    server: &Arc<ApiServer>,
+    mut request: Request,
+    status: Status,
+) -> Response {
+    let info = info_of(&mut request);
+    let measured = Measured::begin(Arc::clone(server), Arc::clone(&info), &request);
+    let common = Common::of(Arc::clone(&info), &mut request);
+    let fronted = request.extensions().get();
+    let identity = Identity {
+        user: fronted.map(|Fronted(user)| user.clone()),
+        impersonated: None,
+    };
+    let entry = begin_entry(server, &info, identity, &mut request);
+    let response = status.into_response();
+    let response = match entry {
+        Some(entry) => write_entry(entry, Arc::clone(server), response).await,
+        None => response,
+    };
+    measured.follow(common.complete(response))
 }
 
 /// Handles a request after routing, whether or not a route matched.
@@ -167,15 +191,7 @@ async fn authenticate_and_serve(
         parts.extensions.insert(user.clone());
     }
     let mut request = Request::from_parts(parts, body);
-    let entry = match &server.audit {
-        Some(log) => {
-            let received = server.clock.now();
-            let cluster = server.followed.as_ref();
-            let cluster = cluster.map(|followed| followed.name.as_str());
-            audit::Entry::begin(log, received, &info, cluster, identity, &mut request)
-        }
-        None => None,
-    };
+    let entry = begin_entry(&server, &info, identity, &mut request);
     let audited = entry.is_some();
     let (gone, _here) = audited.then(oneshot::channel).unzip();
     // Boxed, like its parts. A future is as large as everything it awaits, twice where a value is
@@ -200,6 +216,19 @@ async fn authenticate_and_serve(
     // Runs in its own task, so that a write whose client disconnects is finished and audited. When
     // `_here` is dropped, the request only stops waiting for a place in flight.
     tokio::spawn(answer).await.unwrap_or_else(|_| panicked())
+}
+
+/// Opens the audit entry of a request; `None` if it has none.
+fn begin_entry(
+    server: &ApiServer,
+    info: &Arc<RequestInfo>,
+    identity: Identity,
+    request: &mut Request,
+) -> Option<audit::Entry> {
+    let log = server.audit.as_ref()?;
+    let cluster = server.followed.as_ref();
+    let cluster = cluster.map(|followed| followed.name.as_str());
+    audit::Entry::begin(log, server.clock.now(), info, cluster, identity, request)
 }
 
 /// Writes the result of a request to the audit log: now, or at the end of a streamed answer.

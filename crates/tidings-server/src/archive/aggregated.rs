@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
@@ -100,12 +100,13 @@ async fn home_answer(
     }
     let name = name.to_owned();
     let prefix = path.len() - rest.len() + PROXY.len();
-    let request = match admit(home, request, "get", &name).await {
+    let below = below(request.uri(), prefix);
+    let found = aggregated.clusters.find(&name).zip(below);
+    let request = match admit(home, request, ("get", &name), found.as_ref()).await {
         Ok(request) => request,
         Err(refused) => return Ok(refused),
     };
-    let below = below(request.uri(), prefix);
-    let Some((served, uri)) = aggregated.clusters.find(&name).zip(below) else {
+    let Some((served, uri)) = found else {
         let status = Status::no_such_cluster(&name);
         return Ok(chain::refuse(Arc::clone(&home.server), request, status));
     };
@@ -116,15 +117,15 @@ async fn home_answer(
 }
 
 /// Returns the request if its user may do this at home with the API of the cluster of this name, or
-/// with the list of clusters if the name is empty.
+/// with the list of clusters if the name is empty. `found` is the cluster, and the path there.
 ///
 /// # Errors
-/// The answer to a request that is refused.
+/// The answer to a request that is refused. The audit log has it if it would have changed events.
 async fn admit(
     home: &Arc<Served>,
     request: Request,
-    verb: &'static str,
-    name: &str,
+    (verb, name): (&'static str, &str),
+    found: Option<&(Arc<Served>, Uri)>,
 ) -> Result<Request, Response> {
     let (parts, body) = request.into_parts();
     let server = &home.server;
@@ -148,16 +149,20 @@ async fn admit(
     };
     let allowed = timeout(server.options.request_timeout, allowed).await;
     drop(room);
-    let request = Request::from_parts(parts, body);
-    match allowed.unwrap_or_else(|_| Err(Status::timeout())) {
-        Ok(()) => Ok(request),
-        Err(status) => Err(chain::refuse(Arc::clone(server), request, status)),
+    let mut request = Request::from_parts(parts, body);
+    match (allowed.unwrap_or_else(|_| Err(Status::timeout())), found) {
+        (Ok(()), _) => Ok(request),
+        (Err(status), None) => Err(chain::refuse(Arc::clone(server), request, status)),
+        (Err(status), Some((served, uri))) => {
+            *request.uri_mut() = uri.clone();
+            Err(chain::refuse_user(&served.server, request, status).await)
+        }
     }
 }
 
 /// GET of the list of followed clusters.
 async fn list(aggregated: &Aggregated, home: &Arc<Served>, request: Request) -> Response {
-    let request = match admit(home, request, "list", "").await {
+    let request = match admit(home, request, ("list", ""), None).await {
         Ok(request) => request,
         Err(refused) => return refused,
     };

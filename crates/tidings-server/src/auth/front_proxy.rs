@@ -153,7 +153,8 @@ impl FrontProxy {
         user
     }
 
-    fn is_proxy(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
+    /// Whether this is the front proxy's certificate.
+    pub(crate) fn is_proxy(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
         let Ok(proxy) = certificate.user(&self.authority, now) else {
             return false;
         };

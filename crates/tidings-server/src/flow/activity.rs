@@ -23,7 +23,7 @@ const UNTAKEN_BY_STRANGERS_MAX: usize = 10;
 /// reset at once would never be answered.
 const UNPROVEN_MAX: usize = 100;
 /// Maximum time that a stream's client may leave a message unread while it holds memory.
-pub(crate) const UNREAD_MAX: Duration = Duration::from_secs(60);
+const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 /// Marks a prepared answer that is the same for all clients, such as a file of a page. A client
 /// without credentials may leave some of these unread.
@@ -53,6 +53,8 @@ struct OpenRequest {
     /// Whether the request was answered over HTTP/2 while no request of the connection had valid
     /// credentials.
     answered_stranger: bool,
+    /// Tells the task of the request's HTTP/2 stream to end; `None` over HTTP/1.1.
+    reset: Option<Arc<Notify>>,
 }
 
 impl OpenRequest {
@@ -121,10 +123,8 @@ impl Activity {
         }
     }
 
-    /// Resolves when an open request is overdue, after `pause` at the earliest. A request lasts for
-    /// at least `longest`.
-    pub(crate) async fn overdue(&self, longest: Duration, pause: Duration) {
-        tokio::time::sleep(pause).await;
+    /// Resolves when an open request is overdue. A request lasts for at least `longest`.
+    pub(crate) async fn overdue(&self, longest: Duration) {
         loop {
             let end = self.open.lock().values().map(OpenRequest::ends).min();
             // The last requests may be answered long before their deadline.
@@ -138,12 +138,18 @@ impl Activity {
         }
     }
 
-    pub(crate) fn all_are_overdue(&self) -> bool {
+    /// Resets the HTTP/2 streams of overdue requests, and returns their number: 0 over HTTP/1.1.
+    /// Their requests are no longer open.
+    pub(crate) fn reset_overdue(&self) -> u64 {
         let now = clock::timer();
-        self.open
-            .lock()
-            .values()
-            .all(|request| request.ends() <= now)
+        let mut count = 0;
+        self.open.lock().retain(|_, request| {
+            let reset = request.reset.as_ref().filter(|_| request.ends() <= now);
+            reset.inspect(|reset| reset.notify_one());
+            count += u64::from(reset.is_some());
+            reset.is_none()
+        });
+        count
     }
 }
 
@@ -170,6 +176,7 @@ impl Open {
             end: clock::deadline(clock::timer(), time),
             unread_until: None,
             answered_stranger: false,
+            reset: None,
         };
         open.insert(number, request);
         drop(open);
@@ -177,6 +184,13 @@ impl Open {
             number,
             was_authenticated: activity.visitor.is_authenticated(),
             activity: activity.clone(),
+        }
+    }
+
+    /// Allows the server to end the request's HTTP/2 stream without its connection, by `reset`.
+    pub(crate) fn has_stream(&self, reset: Arc<Notify>) {
+        if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
+            request.reset = Some(reset);
         }
     }
 
@@ -237,6 +251,7 @@ impl Drop for Open {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use futures::FutureExt;
     use tokio::time::timeout;
 
     use super::*;
@@ -250,7 +265,7 @@ mod tests {
         let longest = Duration::from_secs(92);
         let open = Open::new(&activity, longest, true);
         open.lasts(Duration::from_secs(3600));
-        let overdue = |within| timeout(within, activity.overdue(longest, Duration::ZERO));
+        let overdue = |within| timeout(within, activity.overdue(longest));
         // A message that is read in time does not end the connection.
         open.set_unread(true);
         open.set_unread(false);
@@ -258,28 +273,31 @@ mod tests {
         open.set_unread(true);
         assert!(overdue(UNREAD_MAX / 2).await.is_err());
         assert!(overdue(UNREAD_MAX * 2).await.is_ok());
-        assert!(activity.all_are_overdue());
+        assert_eq!(activity.reset_overdue(), 0, "it has no stream of its own");
     }
 
-    /// An answer that was read kept the connection open for a day, with all memory of unread
-    /// answers.
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_read_does_not_keep_those_that_are_not() {
+    async fn streams_whose_answers_are_read_outlive_one_that_is_not() {
         let connections = Arc::new(Connections::new(10, 0));
         let place = connections.enter(Ipv4Addr::LOCALHOST.into()).await.unwrap();
         let activity = Arc::new(Activity::new(Arc::clone(place.visitor())));
         let longest = Duration::from_secs(92);
-        let watch = Open::new(&activity, longest, true);
+        let stream = || {
+            let open = Open::new(&activity, longest, true);
+            let reset = Arc::new(Notify::new());
+            open.has_stream(Arc::clone(&reset));
+            (open, reset)
+        };
+        let ((watch, goes_on), (unread, ends)) = (stream(), stream());
         watch.lasts(Duration::from_secs(86_400));
-        let unread = Open::new(&activity, longest, true);
-        let overdue = |pause| timeout(longest * 3, activity.overdue(longest, pause));
-        assert!(overdue(Duration::ZERO).await.is_ok());
-        assert!(!activity.all_are_overdue());
-        let told = clock::timer();
-        assert!(overdue(UNREAD_MAX).await.is_ok());
-        assert!(told.elapsed() <= UNREAD_MAX + longest);
-        // The message was read meanwhile.
+        let overdue = || timeout(longest * 3, activity.overdue(longest));
+        assert!(overdue().await.is_ok());
+        assert_eq!(activity.reset_overdue(), 1);
+        ends.notified().await;
+        assert!(goes_on.notified().now_or_never().is_none());
+        // It is told once, whenever its task ends.
+        assert!(overdue().await.is_err());
         drop(unread);
-        assert!(overdue(UNREAD_MAX).await.is_err());
+        assert_eq!(activity.open.lock().len(), 1);
     }
 }

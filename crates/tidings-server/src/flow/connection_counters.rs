@@ -40,6 +40,7 @@ impl Ending {
 #[derive(Debug)]
 pub(crate) struct ConnectionMetrics {
     ended: Counters<[Label; 1]>,
+    resets: Counter,
     handshake_errors: Counter,
 }
 
@@ -55,6 +56,7 @@ impl Default for ConnectionMetrics {
         }
         Self {
             ended,
+            resets: Counter::default(),
             handshake_errors: Counter::default(),
         }
     }
@@ -64,6 +66,11 @@ impl ConnectionMetrics {
     /// Counts a connection that the server ended or refused.
     pub(crate) fn ended(&self, why: Ending) {
         self.ended.of([("reason", why.name())]).add(1);
+    }
+
+    /// Counts HTTP/2 streams that the server reset because the client did not read in time.
+    pub(crate) fn reset(&self, streams: u64) {
+        self.resets.add(streams);
     }
 
     /// Counts a TLS handshake that failed or took too long.
@@ -82,6 +89,12 @@ impl ConnectionMetrics {
         text.sample(name, &[("authenticated", "true")], with);
         text.sample(name, &[("authenticated", "false")], without);
         text.family(&self.ended);
+        text.single(
+            "tidings_streams_reset_total",
+            "counter",
+            "HTTP/2 streams that the server reset because the client did not read an answer in time.",
+            self.resets.get(),
+        );
         text.single(
             "apiserver_tls_handshake_errors_total",
             "counter",

@@ -3,9 +3,10 @@
 //! No client can hold a connection without using it. The handshake, the first request, and the
 //! pause between two requests each have a deadline, over HTTP/1.1 and HTTP/2. A request in
 //! progress, above all a watch, keeps its connection until its own deadline. If the client has not
-//! read the rest some time after that, the connection is ended. Connections on which no request had
-//! valid credentials have a deadline and, over HTTP/2, only one answer. `connections.rs` bounds the
-//! number of connections, and `lingering.rs` closes those of HTTP/1.1.
+//! read the rest some time after that, the connection is ended; over HTTP/2 only the stream is
+//! reset, because a front proxy has the requests of all its users on one connection. Connections on
+//! which no request had valid credentials have a deadline and, over HTTP/2, only one answer.
+//! `connections.rs` bounds the number of connections, and `lingering.rs` closes those of HTTP/1.1.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -20,12 +21,14 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::rt::Executor;
 use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -34,7 +37,7 @@ use crate::api::server::ApiServer;
 use crate::auth::certificate::PeerCertificate;
 use crate::auth::front_proxy::Fronted;
 use crate::clock;
-use crate::flow::activity::{Activity, Open, Prepared, UNREAD_MAX};
+use crate::flow::activity::{Activity, Open, Prepared};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
@@ -255,7 +258,18 @@ async fn connection(
         .peer_certificates()
         .map(|chain| Arc::new(PeerCertificate::new(chain.to_vec())));
     let activity = Arc::new(Activity::new(Arc::clone(visitor)));
-    let head_bytes_max = head_bytes_max(options.header_bytes_max);
+    let proxy = server.authenticator.front_proxy();
+    let is_proxy = |certificate| {
+        proxy
+            .as_ref()
+            .is_some_and(|it| it.is_proxy(certificate, server.clock.now()))
+    };
+    let asked = match certificate.as_deref() {
+        // A user of many groups has a header for each.
+        Some(certificate) if is_proxy(certificate) => usize::MAX,
+        _ => options.header_bytes_max,
+    };
+    let head_bytes_max = head_bytes_max(asked);
     let intake = Intake::new(head_bytes_max);
     let service = Connected {
         served,
@@ -270,7 +284,7 @@ async fn connection(
     };
     let stopped = server.stopped();
     if http2 {
-        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        let connection = hyper::server::conn::http2::Builder::new(Streams)
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
@@ -322,8 +336,8 @@ async fn drive<C>(
     let longest = options
         .request_timeout
         .saturating_add(options.read_header_timeout);
-    let mut overdue = pin!(activity.overdue(longest, Duration::ZERO));
-    let (mut ending, mut untaken) = (false, false);
+    let mut overdue = pin!(activity.overdue(longest));
+    let mut ending = false;
     loop {
         tokio::select! {
             ended = poll_fn(|context| repolled.poll(connection.as_mut(), context)) => {
@@ -334,17 +348,13 @@ async fn drive<C>(
             }
             () = &mut overdue => {
                 tracing::debug!("a client did not read an answer in time");
-                if !ending {
-                    metrics.ended(Ending::Untaken);
+                let reset = activity.reset_overdue();
+                if reset == 0 {
+                    return metrics.ended(Ending::Untaken);
                 }
-                if untaken || activity.all_are_overdue() {
-                    return;
-                }
-                // Other answers on the connection are still being read, and continue for a while;
-                // new requests need another connection. Unread answers hold memory, so this time is
-                // bounded.
-                untaken = true;
-                overdue.set(activity.overdue(longest, UNREAD_MAX));
+                metrics.reset(reset);
+                overdue.set(activity.overdue(longest));
+                continue;
             }
             () = activity.strangers_answers_pile_up() => {
                 tracing::debug!("a client without credentials does not read its answers");
@@ -371,6 +381,29 @@ async fn drive<C>(
         }
         connection.as_mut().graceful_shutdown();
         ending = true;
+    }
+}
+
+tokio::task_local! {
+    /// Tells the task of an HTTP/2 stream to end.
+    static RESET: Arc<Notify>;
+}
+
+/// Runs each HTTP/2 stream in a task of its own. A task that is told to end drops its stream, which
+/// resets this one and no other.
+#[derive(Clone, Copy)]
+struct Streams;
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, stream: F) {
+        let reset = Arc::new(Notify::new());
+        let told = Arc::clone(&reset);
+        tokio::spawn(RESET.scope(reset, async move {
+            tokio::select! {
+                _ = stream => {}
+                () = told.notified() => {}
+            }
+        }));
     }
 }
 
@@ -413,6 +446,9 @@ impl Service<Request<Incoming>> for Connected {
             .of(&mut request, &self.server)
             .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
+            if let Ok(reset) = RESET.try_with(Arc::clone) {
+                open.has_stream(reset);
+            }
             let response = answered.await?;
             let lasting = response.extensions().get().copied();
             match (http2, response.extensions().get()) {

@@ -7,17 +7,23 @@ use axum::body::Body;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
 use tidings_server::{
-    AggregatedOptions, ApiOptions, ApiServer, Authenticator, FollowedCluster, PAST_GROUP,
-    PAST_VERSION, PassThrough, PassThroughOptions, RequestHeader, RequestHeaderError, ReviewError,
-    Reviewer, StartOptions, Token, User, router,
+    AggregatedOptions, ApiOptions, ApiServer, AuditOptions, Authenticator, FollowedCluster,
+    PAST_GROUP, PAST_VERSION, PassThrough, PassThroughOptions, RequestHeader, RequestHeaderError,
+    ReviewError, Reviewer, StartOptions, Token, User, router,
 };
 use tidings_testing::serving::event;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tower::ServiceExt;
 
 use crate::clusters::{Archive, EVENTS, cluster, names};
+use crate::connections::tls_config;
 use crate::support::{Answer, Authority, Caller, Credentials, PERMISSIONS, Signed, token, write};
 
 /// The common name of the home cluster's front proxy.
@@ -165,6 +171,31 @@ impl World {
     /// A connection of the front proxy.
     async fn proxy(&self) -> Caller {
         self.with(&self.front.client(FRONT, &[], 2040)).await
+    }
+
+    /// The status code of a request of ann with this number of groups.
+    async fn ask_over_http2(&self, signed: &Signed, groups: usize) -> u16 {
+        let data = self.archive.folder.path().join("data");
+        let connector = TlsConnector::from(Arc::new(tls_config(&data, "h2", Some(signed))));
+        let stream = TcpStream::connect(self.archive.running.address()).await;
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = connector.connect(name, stream.unwrap()).await.unwrap();
+        let executor = TokioExecutor::new();
+        let connection = http2::handshake(executor, TokioIo::new(stream)).await;
+        let (mut sender, connection) = connection.unwrap();
+        tokio::spawn(connection);
+        let uri = format!("https://localhost{}", past("/namespaces/shop/pastevents"));
+        let mut request = Request::get(uri).header("x-remote-user", "ann");
+        for group in 0..groups {
+            request = request.header("x-remote-group", format!("group-{group}"));
+        }
+        let request = request.body(String::new()).unwrap();
+        sender
+            .send_request(request)
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     }
 
     async fn trust(&self, settings: RequestHeader) -> Result<(), RequestHeaderError> {
@@ -323,6 +354,73 @@ async fn the_home_cluster_is_asked_about_the_user_of_the_headers() {
         },
     });
     assert_eq!(asked, [expected]);
+}
+
+/// The limit is kube-apiserver's, and that of other clients stays.
+#[tokio::test]
+async fn a_user_may_have_thousands_of_groups() {
+    let world = World::start().await;
+    let proxy = world.front.client(FRONT, &[], 2040);
+    let other = world.clients.client("ann", &[], 2040);
+    for (signed, count, code) in [
+        (&proxy, 10_000, 200),
+        (&proxy, 20_000, 431),
+        (&proxy, 1, 200),
+        (&other, 10_000, 431),
+    ] {
+        assert_eq!(world.ask_over_http2(signed, count).await, code, "{count}");
+    }
+    let asked = world.home.asked.lock().unwrap();
+    let groups = asked[0]["groups"].as_array().unwrap();
+    assert_eq!(groups.len(), 10_001);
+}
+
+/// A change that is refused at home is one of the cluster's events, like others that are refused.
+#[tokio::test]
+async fn changes_through_the_home_cluster_are_audited_with_its_users() {
+    let world = World::start_with(|options, _| {
+        let folder = options.data_dir.parent().unwrap();
+        options.audit = Some(AuditOptions::new(folder.join("audit.log")));
+    })
+    .await;
+    let proxy = world.proxy().await;
+    let event = "/api/v1/namespaces/shop/events/prod.1";
+    for (user, cluster, code) in [
+        (ANN, "prod", 403),
+        (HUB, "prod", 403),
+        (ROOT, "home", 404),
+        (ANN, "none", 403),
+    ] {
+        let uri = past(&format!("/clusters/{cluster}/proxy{event}"));
+        let answer = ask(&proxy, Method::DELETE, &uri, user.0, user.1).await;
+        assert_eq!(answer.code, code, "{} {cluster}: {}", user.0, answer.body);
+    }
+    let folder = world.archive.folder.path().to_owned();
+    world.archive.running.shutdown().await;
+    let log = std::fs::read_to_string(folder.join("audit.log")).unwrap();
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<_> = lines
+        .map(|line| {
+            let text = |pointer| line.pointer(pointer).unwrap().to_string();
+            [
+                text("/user/username"),
+                text("/verb"),
+                text("/annotations/tidings~1cluster"),
+                text("/requestURI"),
+                text("/responseStatus/code"),
+            ]
+            .join(" ")
+        })
+        .collect();
+    let line = |user, cluster, code| format!(r#""{user}" "delete" "{cluster}" "{event}" {code}"#);
+    let expected = [
+        line("ann", "prod", 403),
+        line("hub", "prod", 403),
+        line("root", "home", 404),
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[tokio::test]

@@ -1,21 +1,25 @@
 //! The bounds of connections: no client can hold a connection without using it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use http::Method;
+use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tidings_testing::serving::event;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::Server;
+use crate::support::{Server, Signed};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const LIST: &str =
@@ -50,23 +54,37 @@ pub(crate) async fn tls(server: &Server, protocol: &str) -> TlsStream<TcpStream>
     tls_from(server, protocol, 1).await.unwrap()
 }
 
+/// A client's settings for the server of a data folder.
+pub(crate) fn tls_config(data: &Path, protocol: &str, signed: Option<&Signed>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    let authority = data.join("pki/ca.crt");
+    roots
+        .add(CertificateDer::from_pem_file(authority).unwrap())
+        .unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match signed {
+        Some(signed) => {
+            let certificate = CertificateDer::from_pem_slice(signed.certificate.as_bytes());
+            let key = PrivateKeyDer::from_pem_slice(signed.key.as_bytes()).unwrap();
+            let chain = vec![certificate.unwrap()];
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    config
+}
+
 pub(crate) async fn tls_from(
     server: &Server,
     protocol: &str,
     peer: u8,
 ) -> std::io::Result<TlsStream<TcpStream>> {
-    let mut roots = RootCertStore::empty();
-    let authority = server.folder.path().join("data/pki/ca.crt");
-    roots
-        .add(CertificateDer::from_pem_file(authority).unwrap())
-        .unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    let config = tls_config(&server.folder.path().join("data"), protocol, None);
     let name = ServerName::try_from("localhost").unwrap();
     TlsConnector::from(Arc::new(config))
         .connect(name, tcp_from(server, peer).await)
@@ -541,6 +559,57 @@ async fn answers_that_nobody_takes_are_ended() {
     server.running.shutdown().await;
 }
 
+/// A front proxy has the requests of all its users on one connection.
+#[tokio::test]
+async fn an_answer_that_nobody_takes_ends_its_stream_and_no_other() {
+    let server = start(100).await;
+    let stream = TokioIo::new(tls(&server, "h2").await);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(256);
+    let (sender, connection) = builder.handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let ask = async |path: &str| {
+        let request = hyper::Request::get(format!("https://localhost{path}"))
+            .header("authorization", "Bearer t-admin");
+        let request = request.body(String::new()).unwrap();
+        let answer = sender.clone().send_request(request).await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.into_body()
+    };
+    let unread = ask("/api/v1/events?watch=true&timeoutSeconds=4").await;
+    let mut read = ask("/api/v1/events?watch=true&timeoutSeconds=600").await;
+    let mut text = String::new();
+    let mut see = async |name: &str| {
+        let client = server.as_admin().await;
+        let body = serde_json::to_value(event(name)).unwrap();
+        let created = client.send(Method::POST, "/api/v1/namespaces/shop/events", &body);
+        assert_eq!(created.await.code, 201);
+        while !text.contains(name) {
+            let frame = tokio::time::timeout(PATIENCE, read.frame()).await.unwrap();
+            text += &String::from_utf8_lossy(frame.unwrap().unwrap().data_ref().unwrap());
+        }
+    };
+    // The second message waits for room.
+    see("web.1").await;
+    see("web.2").await;
+    // The same connection shows when the stream is reset.
+    let reset = async {
+        loop {
+            let metrics = ask("/metrics").await.collect().await.unwrap().to_bytes();
+            let metrics = String::from_utf8_lossy(&metrics).into_owned();
+            if metrics.contains("\ntidings_streams_reset_total 1\n") {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, reset).await.unwrap();
+    let rest = tokio::time::timeout(PATIENCE, unread.collect()).await;
+    rest.unwrap().unwrap_err();
+    see("web.3").await;
+    assert_eq!(ended(&server, "untaken").await, 0);
+    server.running.shutdown().await;
+}
+
 /// Without credentials, an answer that is not read is cheap to request: a few on a connection are
 /// kept, not a hundred.
 #[tokio::test]
@@ -648,46 +717,4 @@ async fn frame(read: &mut (impl AsyncRead + Unpin)) -> (u8, u8, Vec<u8>) {
     let mut payload = vec![0; len];
     read.read_exact(&mut payload).await.unwrap();
     (head[3], head[8], payload)
-}
-
-#[tokio::test]
-async fn an_answer_that_nobody_takes_costs_no_other() {
-    const DATA: u8 = 0;
-    const GOAWAY: u8 = 7;
-    let server = start(100).await;
-    let (mut read, mut write) = tokio::io::split(tls(&server, "h2").await);
-    let watch = "/api/v1/namespaces/a/events?watch=1&timeoutSeconds=60";
-    write.write_all(NO_WINDOW).await.unwrap();
-    for frame in [
-        get(1, "/api/v1/events", "Bearer t-admin"),
-        get(3, watch, "Bearer t-admin"),
-        // With window for everything of the watch.
-        b"\0\0\x04\x08\0\0\0\0\x03\0\0\xff\xff".to_vec(),
-    ] {
-        write.write_all(&frame).await.unwrap();
-    }
-    let told = async {
-        // A connection whose answers are not read gets no further requests.
-        while frame(&mut read).await.0 != GOAWAY {}
-        let event = r#"{"metadata":{"name":"x"},"involvedObject":{"namespace":"a"}}"#;
-        let mut other = tls(&server, "http/1.1").await;
-        let post = format!(
-            "POST /api/v1/namespaces/a/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer t-admin\r\n\
-             content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{event}",
-            event.len()
-        );
-        other.write_all(post.as_bytes()).await.unwrap();
-        assert!(until_the_end(&mut other).await.starts_with("HTTP/1.1 201"));
-        loop {
-            let (kind, stream, payload) = frame(&mut read).await;
-            if (kind, stream) == (DATA, 3) {
-                return String::from_utf8(payload).unwrap();
-            }
-        }
-    };
-    let told = tokio::time::timeout(Duration::from_secs(40), told)
-        .await
-        .unwrap();
-    assert!(told.contains("ADDED"), "{told}");
-    server.running.shutdown().await;
 }
