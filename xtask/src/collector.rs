@@ -1,4 +1,5 @@
-//! The OpenTelemetry collector that the archive is compared with: found, or built from its modules.
+//! The OpenTelemetry collector that the archive is compared with, and that receives feeds: found,
+//! or built from its modules.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,8 @@ use crate::command::{self, Result, is_executable};
 
 /// The Go module that builds it, with pinned components.
 const MODULE: &str = "crates/tidings-conformance/collector";
-const VERSION: &str = "v0.111.0";
+/// The version of the components, and a number of our build. With another one it is built again.
+const VERSION: &str = "v0.111.0-1";
 /// The environment variable with a collector to use instead of building one.
 pub(crate) const VARIABLE: &str = "OTEL_COLLECTOR";
 

@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod engines;
 mod faults;
+mod feeds;
 mod helm;
 mod hostile;
 mod image;
@@ -53,6 +54,8 @@ enum Task {
     Faults,
     /// Archives in a container of Azure and in a bucket of Google, on emulators
     Clouds(clouds::Args),
+    /// Sends what feeds send to real receivers, and compares what they have
+    Feeds,
     /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
     Hostile(hostile::Args),
     /// Makes faults in a crate one at a time, and lists those that no test notices
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Archive(args) => archive::run(&root, &args),
         Task::Faults => faults::run(&root),
         Task::Clouds(args) => clouds::run(&root, &args),
+        Task::Feeds => feeds::run(&root),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),

@@ -1,6 +1,6 @@
-// Program collector is an OpenTelemetry collector with only the two components that write
-// Kubernetes Events to a file: the k8sobjects receiver and the file exporter. It runs beside the
-// archive, for comparison.
+// Program collector is an OpenTelemetry collector with only the components that write
+// Kubernetes Events to a file: the k8sobjects receiver and the file exporter, and the OTLP receiver.
+// It runs beside the archive, for comparison, and receives a feed.
 package main
 
 import (
@@ -15,10 +15,11 @@ import (
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/receiver"
+	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 )
 
 func factories() (otelcol.Factories, error) {
-	receivers, err := receiver.MakeFactoryMap(k8sobjectsreceiver.NewFactory())
+	receivers, err := receiver.MakeFactoryMap(k8sobjectsreceiver.NewFactory(), otlpreceiver.NewFactory())
 	if err != nil {
 		return otelcol.Factories{}, err
 	}

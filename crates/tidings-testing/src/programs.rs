@@ -85,6 +85,18 @@ pub fn fake_gcs() -> Option<PathBuf> {
     })
 }
 
+/// VictoriaLogs, a receiver of feeds: `$VICTORIA_LOGS`.
+pub fn victoria_logs() -> Option<PathBuf> {
+    named("VICTORIA_LOGS")
+        .or_else(|| skipped("$VICTORIA_LOGS names no VictoriaLogs (cargo xtask feeds builds it)"))
+}
+
+/// An OpenTelemetry collector that receives OTLP: `$OTEL_COLLECTOR`.
+pub fn otel_collector() -> Option<PathBuf> {
+    named("OTEL_COLLECTOR")
+        .or_else(|| skipped("$OTEL_COLLECTOR names no collector (cargo xtask feeds builds it)"))
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from)
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tidings_api::codec::{self, Api};
 
 use super::facts::{EventFacts, Facts, Notice};
-use super::{Answer, Encoded, Encoder, Verdict, judge_status, words};
+use super::{Answer, Encoded, Encoder, Verdict, judge_status};
 use crate::record::{Record, Source};
 
 /// The first and the last time of a `DateTime64` with microseconds.
@@ -155,13 +155,8 @@ impl Encoder for ClickHouse {
         }
     }
 
-    /// An `INSERT` with one row that cannot be read is refused as a whole, with 400.
-    fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        match answer.status.as_u16() {
-            400 if records.len() > 1 => Verdict::TooLarge,
-            400 => Verdict::Rejected(words(answer)),
-            _ => judge_status(answer),
-        }
+    fn judge(&self, answer: &Answer<'_>, _: &[Record]) -> Verdict {
+        judge_status(answer)
     }
 }
 

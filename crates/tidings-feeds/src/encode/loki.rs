@@ -97,20 +97,16 @@ impl Encoder for Loki {
     ///
     /// Its distributor states the oldest time that it accepts: older records are rejected, and the
     /// others are sent again, which is harmless. Its ingester names at most ten entries of one
-    /// stream, so the records of any other 400 are sent in halves until one remains.
+    /// stream, so any other 400 rejects the request as a whole, which is then sent in halves.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        if answer.status.as_u16() != 400 {
-            return judge_status(answer);
-        }
-        if records.len() < 2 {
-            return Verdict::Rejected(words(answer));
-        }
-        let Some(oldest) = oldest_accepted(answer.body) else {
-            return Verdict::TooLarge;
+        let oldest = match answer.status.as_u16() {
+            400 => oldest_accepted(answer.body),
+            _ => None,
         };
-        if records.iter().all(|record| record.at() >= oldest) {
-            return Verdict::TooLarge;
-        }
+        let Some(oldest) = oldest.filter(|at| records.iter().any(|record| record.at() < *at))
+        else {
+            return judge_status(answer);
+        };
         let outcome = |record: &Record| {
             if record.at() < oldest {
                 Outcome::Rejected(words(answer))

@@ -73,10 +73,10 @@ pub enum Verdict {
     Items(Vec<Outcome>),
     /// None was taken, all can be sent again. The text has the receiver's words.
     Retry(String),
-    /// Together they are too large, or some are rejected and it is not known which: they can be
-    /// sent in two halves. One record alone is rejected.
+    /// None was taken, because together they are too large: they can be sent in two halves.
     TooLarge,
-    /// The receiver does not accept these records, and will not. The text has its words.
+    /// The receiver rejects the request. Several records can be sent in two halves, since one of
+    /// them may spoil it for the others; one alone is rejected. The text has the receiver's words.
     Rejected(String),
     /// The receiver refuses the feed, whatever it sends: its credentials, its URL or its version
     /// are wrong. The text has the receiver's words.

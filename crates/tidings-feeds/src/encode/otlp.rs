@@ -16,7 +16,7 @@ use tidings_api::codec;
 use tidings_core::reading;
 
 use super::facts::{EventFacts, Facts, nanoseconds};
-use super::{Answer, Encoded, Encoder, Verdict, judge_status, words};
+use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_status, words};
 use crate::record::{Record, Source};
 use message::{
     AnyValue, ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
@@ -165,11 +165,14 @@ impl Otlp {
                 facts.object.namespace(),
             ));
         } else {
+            // The resource has the node that an event is about.
+            let is_about_node = facts.object.kind() == "Node";
+            let node = if is_about_node { "" } else { facts.host() };
             let instance = event.reporting_instance();
             attributes.extend([
                 KeyValue::text("k8s.event.reporting_controller", facts.controller()),
                 KeyValue::text("k8s.event.reporting_instance", instance),
-                KeyValue::text("k8s.node.name", facts.host()),
+                KeyValue::text("k8s.node.name", node),
             ]);
             attributes = filled(attributes);
         }
@@ -224,25 +227,25 @@ impl Encoder for Otlp {
     }
 
     /// A partial success says how many log records were rejected and not which, and must not be
-    /// retried. So all records of the request are rejected: dead letters then have the rejected
+    /// retried. So each record of the request is rejected: dead letters then have the rejected
     /// ones, and others that were taken.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
         if !answer.status.is_success() {
             return judge_status(answer);
         }
-        match partial_success(answer.body) {
-            Some(partial) if partial.rejected_log_records > 0 => Verdict::Rejected(format!(
-                "{} of {} log records were rejected, it is not known which: {}",
-                partial.rejected_log_records,
-                records.len(),
-                words(&Answer {
-                    body: partial.error_message.as_bytes(),
-                    ..*answer
-                })
-            )),
-            Some(_) => Verdict::Delivered,
-            None => Verdict::Refused(format!("an answer that is not OTLP: {}", words(answer))),
+        let Some(partial) = partial_success(answer.body) else {
+            return Verdict::Refused(format!("an answer that is not OTLP: {}", words(answer)));
+        };
+        if partial.rejected_log_records <= 0 {
+            return Verdict::Delivered;
         }
+        let why = words(&Answer {
+            body: partial.error_message.as_bytes(),
+            ..*answer
+        });
+        let (rejected, all) = (partial.rejected_log_records, records.len());
+        let why = format!("{rejected} of {all} log records, it is not known which: {why}");
+        Verdict::Items(vec![Outcome::Rejected(why); all])
     }
 }
 

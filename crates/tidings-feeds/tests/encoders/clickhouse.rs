@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tidings_feeds::encode::Encoder;
 use tidings_feeds::encode::clickhouse::{ClickHouse, Table};
-use tidings_feeds::encode::{Encoder, Verdict};
 use tidings_feeds::{Record, RecordBody};
 
-use crate::events::{BACK_OFF, SERIES, answer, hostile, record, records, source};
+use crate::events::{BACK_OFF, SERIES, hostile, record, records, source};
 
 fn rows(records: &[Record]) -> Vec<Value> {
     let body = ClickHouse::default().encode(&source(), records).body;
@@ -82,17 +82,6 @@ fn names_of_tables_cannot_be_statements() {
     for text in ["", "1a", "a.b.c", "a.", "a`b", "a b", "a;b", "ä"] {
         assert!(Table::parse(text).is_err(), "{text}");
     }
-}
-
-#[test]
-fn a_row_that_cannot_be_read_is_found_by_halves() {
-    let judge =
-        |status, records: &[Record]| ClickHouse::default().judge(&answer(status, ""), records);
-    assert_eq!(judge(200, &records()), Verdict::Delivered);
-    assert_eq!(judge(400, &records()), Verdict::TooLarge);
-    assert!(matches!(judge(400, &records()[..1]), Verdict::Rejected(_)));
-    assert!(matches!(judge(404, &records()), Verdict::Refused(_)));
-    assert!(matches!(judge(500, &records()), Verdict::Retry(_)));
 }
 
 /// Times that a column cannot have become the nearest ones.

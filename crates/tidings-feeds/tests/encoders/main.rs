@@ -6,3 +6,4 @@ mod elasticsearch;
 mod events;
 mod loki;
 mod otlp;
+mod receivers;

@@ -9,7 +9,7 @@ use tidings_feeds::encode::otlp::message::{
     self, ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse, KeyValue,
 };
 use tidings_feeds::encode::otlp::{Names, Otlp};
-use tidings_feeds::encode::{Encoder, Verdict};
+use tidings_feeds::encode::{Encoder, Outcome, Verdict};
 use tidings_feeds::{Record, RecordBody};
 
 use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
@@ -175,8 +175,8 @@ fn a_partial_success_is_not_repeated() {
         }
         .encode_to_vec()
     };
-    let rejected = "3 of 6 log records were rejected, it is not known which: 200 OK too old";
-    let rejected = Verdict::Rejected(rejected.to_owned());
+    let rejected = "3 of 6 log records, it is not known which: 200 OK too old".to_owned();
+    let rejected = Verdict::Items(vec![Outcome::Rejected(rejected); 6]);
     assert_eq!(judge(200, &partial(3)), rejected);
     for number in ["3", "\"3\""] {
         let json = format!(
