@@ -23,7 +23,7 @@ type House = (&'static str, &'static [Rank]);
 
 /// Folders with their ranks of rooms, the highest first. Every file there is in one room, except
 /// the folder's root, which declares them, and `clock.rs`.
-const ROOMS: [House; 13] = [
+const ROOMS: [House; 14] = [
     (
         "crates/tidings-core/src",
         &[
@@ -130,6 +130,19 @@ const ROOMS: [House; 13] = [
                 &["place.rs", "client.rs", "foreign.rs", "private.rs"],
             )],
             &[("files", &["file/", "row.rs"])],
+        ],
+    ),
+    (
+        "crates/tidings-objects/src/reader",
+        &[
+            &[("reader", &["mod.rs", "fuzzing.rs"])],
+            &[("serve", &["serve/"])],
+            &[("answer", &["answer/"]), ("state", &["state/"])],
+            &[("plan", &["plan/"])],
+            &[("pending", &["pending/"])],
+            &[("scan", &["scan/"])],
+            &[("keys", &["keys/"])],
+            &[("faults", &["fault.rs"])],
         ],
     ),
     (

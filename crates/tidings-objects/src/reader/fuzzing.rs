@@ -6,14 +6,14 @@ use bytes::Bytes;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 
-use super::columns::{self, Want};
-use super::fetch::{Counters, Fetch, Remote, Shared};
-use super::footer::Footer;
-use super::leaf;
-use super::news;
-use super::tail::Heard;
 use crate::folder::Folder;
 use crate::place::Place;
+use crate::reader::pending::changes;
+use crate::reader::pending::tail::Heard;
+use crate::reader::scan::Footer;
+use crate::reader::scan::columns::{self, Want};
+use crate::reader::scan::leaf;
+use crate::reader::scan::{Counters, Fetch, Remote, Shared};
 
 /// Reads all columns of a file by its index of pages.
 pub(crate) async fn file(bytes: Bytes, rows: u64) {
@@ -65,6 +65,6 @@ pub(crate) fn waiting(bytes: Bytes) {
     let folder = Folder::new(&place, &cluster);
     if let Ok(heard) = Heard::read(&folder, &cluster, bytes) {
         let parts = heard.part.into_iter().map(|part| (1, part));
-        news::changes(&cluster, parts.collect()).expect("what was read once is read again");
+        changes::read(&cluster, parts.collect()).expect("what was read once is read again");
     }
 }

@@ -4,56 +4,36 @@
 //! number of readers can share one archive. Rows are found by the manifest, and by files'
 //! statistics, bloom filters and page indexes; only the pages that have them are fetched.
 //!
-//! The modules, each of which uses those after it:
+//! Its rooms, each of which uses those below it:
 //!
-//! - `history`, `served` and `store`: what a server needs;
-//! - `watched`: the changes that watchers get;
-//! - `hear` and `cluster`: the newest view;
-//! - `ask`: requests for pending versions;
-//! - `news`: what is new to watchers;
-//! - `list`, `find`, `newest` and `counts`: the reads;
-//! - `view`: what one manifest names, and `tail`: the pending versions after it;
-//! - `columns`, `runs`, `rolled` and `footer`: parts of files;
-//! - `fetch`: requests and the cache.
+//! | room | contents |
+//! |---|---|
+//! | `serve` | what a server needs: a handle of a cluster, a store, watches, the history |
+//! | `answer`, `state` | answers about a view; and the newest view |
+//! | `plan` | views, the objects in them, and which parts of files a request reads |
+//! | `pending` | pending versions, and what they change for watchers |
+//! | `scan` | parts of files: requests and the cache, footers, columns |
+//! | `keys` | what identifies objects and events, and their order |
 
-mod ask;
-mod cluster;
-mod columns;
-mod counts;
+mod answer;
 mod fault;
-mod fetch;
-mod find;
-mod footer;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod hear;
-mod history;
-mod leaf;
-mod list;
-mod names;
-mod newest;
-mod news;
-mod objects;
-mod position;
-mod rolled;
-mod runs;
-mod selection;
-mod served;
-mod store;
-mod tail;
-mod view;
-mod watched;
+mod keys;
+mod pending;
+mod plan;
+mod scan;
+mod serve;
+mod state;
 
 use std::sync::Arc;
 
-pub use ask::{AskError, WaitingSource};
-pub use cluster::LookError;
-pub use hear::HearError;
-pub use history::SealedHistory;
-pub use served::{HeardOf, SealedCluster};
+pub use pending::{AskError, WaitingSource};
+pub use serve::{HeardOf, SealedCluster, SealedHistory};
+pub use state::{HearError, LookError};
 
-use cluster::Sealed;
-use fetch::Shared;
+use scan::Shared;
+use state::Sealed;
 
 use crate::place::{Place, PlaceError};
 

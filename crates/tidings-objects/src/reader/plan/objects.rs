@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 
-use super::fault::Fault;
-use super::runs::Place;
 use super::selection::Selection;
 use super::view::{SOURCES_AT_ONCE, Source, View};
+use crate::reader::fault::Fault;
+use crate::reader::keys::Place;
 
 /// Maximum number of objects of all files together that are held.
 const AHEAD_MAX: usize = 16_384;
@@ -21,21 +21,21 @@ const AHEAD_OF_FILE: (usize, usize) = (4, 256);
 
 /// The rows about one object, in all files.
 #[derive(Debug)]
-pub(super) struct Object {
-    pub(super) place: Place,
-    pub(super) parts: Vec<Part>,
+pub(in crate::reader) struct Object {
+    pub(in crate::reader) place: Place,
+    pub(in crate::reader) parts: Vec<Part>,
 }
 
 /// The rows about an object in one row group.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) file: usize,
-    pub(super) group: usize,
-    pub(super) rows: Range<usize>,
+pub(in crate::reader) struct Part {
+    pub(in crate::reader) file: usize,
+    pub(in crate::reader) group: usize,
+    pub(in crate::reader) rows: Range<usize>,
 }
 
 /// An iterator over objects; see the module documentation.
-pub(super) struct Objects<'a> {
+pub(in crate::reader) struct Objects<'a> {
     view: &'a View,
     selection: &'a Selection,
     cursors: Vec<Cursor>,
@@ -108,7 +108,7 @@ impl Cursor {
 
 impl<'a> Objects<'a> {
     /// Begins at a place.
-    pub(super) async fn from(
+    pub(in crate::reader) async fn from(
         view: &'a View,
         selection: &'a Selection,
         from: Place<&str>,
@@ -146,7 +146,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Returns the next object; `None` after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Object>, Fault> {
+    pub(in crate::reader) async fn next(&mut self) -> Result<Option<Object>, Fault> {
         let Some(Reverse((place, _))) = self.next.peek() else {
             return Ok(None);
         };
@@ -179,7 +179,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Returns whether there is no further object.
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::reader) fn is_over(&self) -> bool {
         self.next.is_empty()
     }
 }

@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use tidings_history::{Coverage, ObjectRequests, OverQuota, Totals, Versions};
 use tidings_store::{At, ReadError, Store, UnixMillis};
 
-use super::ask::WaitingSource;
-use super::cluster::{LookError, Sealed};
-use super::hear::HearError;
 use super::store::{self, SealedStore};
-use super::view::View;
+use crate::reader::pending::WaitingSource;
+use crate::reader::plan::View;
+use crate::reader::state::HearError;
+use crate::reader::state::{LookError, Sealed};
 
 /// A cluster of a sealed archive. Cheap to clone.
 #[derive(Clone)]
-pub struct SealedCluster(pub(super) Arc<Sealed>);
+pub struct SealedCluster(pub(in crate::reader) Arc<Sealed>);
 
 /// What a reader shows of the pending versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl SealedCluster {
     }
 
     /// Returns the source of pending versions, if there is one.
-    pub(super) fn source(&self) -> Option<&dyn WaitingSource> {
+    pub(in crate::reader) fn source(&self) -> Option<&dyn WaitingSource> {
         self.0.listening.as_ref().map(|it| &*it.source)
     }
 }

@@ -6,17 +6,11 @@ use std::ops::Range;
 
 use parquet::data_type::ByteArray;
 
-/// Namespace, kind and name of an object.
-pub(super) type Place<T = String> = [T; 3];
-
-/// Borrows a place, so that it can be compared.
-pub(super) fn borrowed(place: &Place) -> Place<&str> {
-    place.each_ref().map(String::as_str)
-}
+use crate::reader::keys::Place;
 
 /// The runs of one row group; see the module documentation.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(in crate::reader) struct Runs {
     text: String,
     /// Where in `text` each part of each place ends, and the first row of its run.
     all: Vec<([u32; 3], u32)>,
@@ -25,7 +19,7 @@ pub(super) struct Runs {
 
 impl Runs {
     /// Makes runs from the three columns; `None` if they are not sorted or not texts.
-    pub(super) fn new(columns: [&[ByteArray]; 3]) -> Option<Self> {
+    pub(in crate::reader) fn new(columns: [&[ByteArray]; 3]) -> Option<Self> {
         let rows = columns[0].len();
         if columns.iter().any(|column| column.len() != rows) {
             return None;
@@ -60,12 +54,12 @@ impl Runs {
         Some(made)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::reader) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Returns the object of a run.
-    pub(super) fn place(&self, run: usize) -> Place<&str> {
+    pub(in crate::reader) fn place(&self, run: usize) -> Place<&str> {
         let before = run.checked_sub(1).and_then(|before| self.all.get(before));
         let mut from = before.map_or(0, |(ends, _)| ends[2]);
         let ends = self.all.get(run).map_or([from; 3], |(ends, _)| *ends);
@@ -77,13 +71,13 @@ impl Runs {
     }
 
     /// Returns the rows of a run.
-    pub(super) fn rows(&self, run: usize) -> Range<usize> {
+    pub(in crate::reader) fn rows(&self, run: usize) -> Range<usize> {
         let first = |run: usize| self.all.get(run).map_or(self.rows, |(_, row)| *row) as usize;
         first(run)..first(run + 1)
     }
 
     /// Finds the first run that is not before a place.
-    pub(super) fn seek(&self, place: Place<&str>) -> usize {
+    pub(in crate::reader) fn seek(&self, place: Place<&str>) -> usize {
         let (mut from, mut to) = (0, self.len());
         while from < to {
             let middle = from + (to - from) / 2;
@@ -97,7 +91,7 @@ impl Runs {
     }
 
     /// Returns the run that a row belongs to.
-    pub(super) fn of_row(&self, row: usize) -> usize {
+    pub(in crate::reader) fn of_row(&self, row: usize) -> usize {
         let behind = self
             .all
             .partition_point(|(_, first)| *first as usize <= row);
@@ -105,7 +99,7 @@ impl Runs {
     }
 
     /// Returns the bytes of memory that this takes.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::reader) fn memory(&self) -> usize {
         self.text.len() + self.all.len() * size_of::<([u32; 3], u32)>() + size_of::<Self>()
     }
 }

@@ -10,34 +10,34 @@ use parquet::file::statistics::Statistics;
 use tidings_store::HOUR_MILLIS;
 
 use super::leaf::{self, Leaf};
-use super::runs::Place;
 use crate::file::end;
+use crate::reader::keys::Place;
 
 /// The metadata of one file; see the module documentation.
 #[derive(Debug)]
-pub(super) struct Footer {
-    pub(super) meta: ParquetMetaData,
-    pub(super) groups: Vec<Group>,
+pub(in crate::reader) struct Footer {
+    pub(in crate::reader) meta: ParquetMetaData,
+    pub(in crate::reader) groups: Vec<Group>,
 }
 
 /// What a row group may have, by its statistics.
 #[derive(Debug)]
-pub(super) struct Group {
-    pub(super) rows: usize,
+pub(in crate::reader) struct Group {
+    pub(in crate::reader) rows: usize,
     /// No object of the row group sorts before this place.
-    pub(super) lower: Place,
+    pub(in crate::reader) lower: Place,
     /// No object of the row group sorts after this place; `None` is after everything.
-    pub(super) upper: Place<Option<String>>,
+    pub(in crate::reader) upper: Place<Option<String>>,
     /// When its events were last seen at the earliest and at the latest, in milliseconds since
     /// 1970.
-    pub(super) seen: (i64, i64),
+    pub(in crate::reader) seen: (i64, i64),
     /// Nothing of it was observed after this, in microseconds since 1970.
     observed: i64,
 }
 
 impl Group {
     /// The times among which its versions are when the latest are asked for.
-    pub(super) fn ranked(&self) -> (i64, i64) {
+    pub(in crate::reader) fn ranked(&self) -> (i64, i64) {
         let (from, to) = self.seen;
         (
             leaf::ranked(from, self.observed),
@@ -46,7 +46,7 @@ impl Group {
     }
 
     /// Returns whether the whole row group sorts before a place.
-    pub(super) fn is_before(&self, place: Place<&str>) -> bool {
+    pub(in crate::reader) fn is_before(&self, place: Place<&str>) -> bool {
         for (upper, part) in self.upper.iter().zip(place) {
             match upper.as_deref().map(|upper| upper.cmp(part)) {
                 Some(std::cmp::Ordering::Less) => return true,
@@ -58,7 +58,7 @@ impl Group {
     }
 
     /// Returns whether the whole row group sorts after a place.
-    pub(super) fn is_behind(&self, place: Place<&str>) -> bool {
+    pub(in crate::reader) fn is_behind(&self, place: Place<&str>) -> bool {
         self.lower.each_ref().map(String::as_str) > place
     }
 }
@@ -70,7 +70,7 @@ impl Footer {
     ///
     /// [`ParquetError::NeedMoreData`] says how many of the last bytes are needed; every other error
     /// says what is wrong.
-    pub(super) fn of(end: &Bytes, len: u64, rows: u64) -> Result<Self, ParquetError> {
+    pub(in crate::reader) fn of(end: &Bytes, len: u64, rows: u64) -> Result<Self, ParquetError> {
         let meta = end::read_pages(end, len, leaf::ALL.map(|leaf| leaf.0))?;
         let groups = meta.row_groups().iter().map(group);
         let groups = groups.collect::<Result<_, ParquetError>>()?;
@@ -83,18 +83,18 @@ impl Footer {
     }
 
     /// Returns where the pages of a column are, and which row each begins with.
-    pub(super) fn pages(&self, group: usize, leaf: Leaf) -> &[PageLocation] {
+    pub(in crate::reader) fn pages(&self, group: usize, leaf: Leaf) -> &[PageLocation] {
         end::pages(&self.meta, group, leaf.0)
     }
 
     /// Returns where a column's bloom filter is, if it has one.
-    pub(super) fn filter(&self, group: usize, leaf: Leaf) -> Option<Range<u64>> {
+    pub(in crate::reader) fn filter(&self, group: usize, leaf: Leaf) -> Option<Range<u64>> {
         let column = self.meta.row_groups().get(group)?.columns().get(leaf.0)?;
         end::filter(column)
     }
 
     /// Returns about how many bytes a row has in a column, before compression.
-    pub(super) fn bytes_of_row(&self, group: usize, leaf: Leaf) -> usize {
+    pub(in crate::reader) fn bytes_of_row(&self, group: usize, leaf: Leaf) -> usize {
         let column = self.meta.row_groups().get(group);
         let column = column.and_then(|group| group.columns().get(leaf.0));
         let bytes = column.map_or(0, ColumnChunkMetaData::uncompressed_size);
@@ -103,7 +103,7 @@ impl Footer {
     }
 
     /// Returns the bytes of memory that this takes.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::reader) fn memory(&self) -> usize {
         let groups = self.groups.iter().map(|group| {
             let upper = group.upper.iter().flatten();
             size_of::<Group>()

@@ -13,13 +13,13 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tidings_store::{CountsRequest, HOUR_MILLIS, UnixMillis, hour_of};
 use tokio::task::spawn_blocking;
 
-use super::columns;
-use super::fault::Fault;
-use super::fetch::{Held, Key, REQUEST_BYTES_MAX, Remote};
-use super::leaf;
-use super::rolled::Rolled;
-use super::view::View;
 use crate::file::rollup::clipped;
+use crate::reader::fault::Fault;
+use crate::reader::plan::View;
+use crate::reader::scan::Rolled;
+use crate::reader::scan::columns;
+use crate::reader::scan::leaf;
+use crate::reader::scan::{Held, Key, REQUEST_BYTES_MAX, Remote};
 
 /// Number of files counted at once.
 const FILES_AT_ONCE: usize = 4;
@@ -28,7 +28,7 @@ const GROUPS_AT_ONCE: usize = 4;
 
 /// Counts by hour (latest first) and reason.
 type At = (Reverse<UnixMillis>, String);
-pub(super) type Counted = BTreeMap<At, u64>;
+pub(in crate::reader) type Counted = BTreeMap<At, u64>;
 
 /// The first counts after those of the previous page, in their order. There is one more than the
 /// page may have, which shows that there are more.
@@ -72,7 +72,7 @@ fn is_asked(request: &CountsRequest, (from, to): (i64, i64)) -> bool {
 
 impl View {
     /// Counts the versions of the hours asked for.
-    pub(super) async fn count(&self, request: &CountsRequest) -> Result<Counted, Fault> {
+    pub(in crate::reader) async fn count(&self, request: &CountsRequest) -> Result<Counted, Fault> {
         let files = self.files().enumerate();
         let files = files.filter(|(_, file)| {
             let times = file

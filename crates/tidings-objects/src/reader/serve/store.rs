@@ -14,16 +14,16 @@ use tidings_store::{
     ReadError, Record, Revision, Stats, Store, Watch, WatchError, WriteError,
 };
 
-use super::cluster::Sealed;
-use super::fault::Fault;
-use super::position::Position;
-use super::selection::Selection;
-use super::tail;
-use super::view::View;
-use super::watched::SealedWatch;
+use super::watch::SealedWatch;
+use crate::reader::fault::Fault;
+use crate::reader::keys::Position;
+use crate::reader::pending::tail;
+use crate::reader::plan::Selection;
+use crate::reader::plan::View;
+use crate::reader::state::Sealed;
 
 /// The store of one cluster; see the module documentation.
-pub(super) struct SealedStore(pub(super) Arc<Sealed>);
+pub(in crate::reader) struct SealedStore(pub(in crate::reader) Arc<Sealed>);
 
 #[derive(Debug, thiserror::Error)]
 enum Refused {
@@ -44,7 +44,7 @@ fn read_only<T: Send>() -> BoxFuture<'static, Result<T, WriteError>> {
 }
 
 /// Splits the key of one event into namespace and name.
-pub(super) fn named(key: &[u8]) -> Option<(&str, &str)> {
+pub(in crate::reader) fn named(key: &[u8]) -> Option<(&str, &str)> {
     let (namespace, name) = std::str::from_utf8(key).ok()?.split_once('/')?;
     (!name.is_empty()).then_some((namespace, name))
 }

@@ -20,15 +20,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::ask::{Listening, More, WaitingSource};
-use super::fault::Fault;
-use super::fetch::{Counters, Fetch, Shared};
-use super::news::{New, News, Steps, Told};
-use super::tail::{self, Tail};
-use super::view::{Named, View};
 use crate::folder::{Folder, FolderError, Newest, Readable};
 use crate::manifest::Manifest;
 use crate::place::Place;
+use crate::reader::fault::Fault;
+use crate::reader::pending::changes::{New, News, Steps, Told};
+use crate::reader::pending::tail::{self, Tail};
+use crate::reader::pending::{Listening, More, WaitingSource};
+use crate::reader::plan::{Named, View};
+use crate::reader::scan::{Counters, Fetch, Shared};
 
 /// Number of views remembered for lists that continue; others are read again, as far as possible.
 const FORMER_MAX: usize = 64;
@@ -59,11 +59,11 @@ pub enum LookError {
 }
 
 /// One cluster of a sealed archive; see the module documentation.
-pub(super) struct Sealed {
-    pub(super) name: Arc<str>,
+pub(in crate::reader) struct Sealed {
+    pub(in crate::reader) name: Arc<str>,
     /// A hash of place and name. It is the same for every reader, and stays the same after a
     /// writer's data folder was lost.
-    pub(super) identity: String,
+    pub(in crate::reader) identity: String,
     folder: Arc<Folder>,
     fetch: Fetch,
     newest: RwLock<Arc<View>>,
@@ -77,15 +77,15 @@ pub(super) struct Sealed {
     /// shown.
     withheld: Mutex<Option<Arc<FolderError>>>,
     /// The source of pending versions, if they are asked for.
-    pub(super) listening: Option<Listening>,
+    pub(in crate::reader) listening: Option<Listening>,
     /// The revision of the newest view.
     revision: watch::Sender<Revision>,
     /// What was new in the latest views.
     steps: Mutex<Steps>,
     /// The changes last delivered to watchers.
-    pub(super) told: tokio::sync::Mutex<Option<Told>>,
+    pub(in crate::reader) told: tokio::sync::Mutex<Option<Told>>,
     /// Permits for watches that continue from what another reader showed.
-    pub(super) resuming: Semaphore,
+    pub(in crate::reader) resuming: Semaphore,
 }
 
 async fn newest(folder: &Folder, counters: &Counters, cluster: &str) -> Result<Newest, LookError> {
@@ -118,7 +118,7 @@ fn has_all_of(newer: &Manifest, manifest: &Manifest) -> bool {
 
 impl Sealed {
     /// Opens a cluster as its newest manifest describes it.
-    pub(super) async fn open(
+    pub(in crate::reader) async fn open(
         place: &Place,
         name: &str,
         shared: Arc<Shared>,
@@ -164,7 +164,7 @@ impl Sealed {
     }
 
     /// Returns the counts of requests to object storage.
-    pub(super) fn requests(&self) -> ObjectRequests {
+    pub(in crate::reader) fn requests(&self) -> ObjectRequests {
         let counters = &self.fetch.counters;
         ObjectRequests {
             requests: counters.requests.load(Ordering::Relaxed),
@@ -173,12 +173,12 @@ impl Sealed {
         }
     }
 
-    pub(super) fn newest(&self) -> Arc<View> {
+    pub(in crate::reader) fn newest(&self) -> Arc<View> {
         Arc::clone(&self.newest.read())
     }
 
     /// Replaces the view `of` by one made from it; returns `false` if `of` is no longer the newest.
-    pub(super) fn replace(&self, of: &Arc<View>, view: View, news: News) -> bool {
+    pub(in crate::reader) fn replace(&self, of: &Arc<View>, view: View, news: News) -> bool {
         let mut newest = self.newest.write();
         if !Arc::ptr_eq(of, &newest) {
             return false;
@@ -199,7 +199,7 @@ impl Sealed {
     /// Looks for a newer manifest, and shows it if it can. It is not shown yet if it seals only
     /// some of the pending versions that are shown, and the archive that has the others does not
     /// answer.
-    pub(super) async fn look(&self) -> Result<(), LookError> {
+    pub(in crate::reader) async fn look(&self) -> Result<(), LookError> {
         self.look_for(false).await
     }
 
@@ -311,7 +311,7 @@ impl Sealed {
     }
 
     /// Remembers a view for a list that may continue.
-    pub(super) fn remember(&self, view: Arc<View>) {
+    pub(in crate::reader) fn remember(&self, view: Arc<View>) {
         let newest = self.newest();
         let mut former = self.former.lock();
         former.retain(|known| known.revision() != view.revision());
@@ -329,7 +329,7 @@ impl Sealed {
 
     /// Forgets every view with pending versions, since some of their events were deleted. Lists
     /// that continue request theirs again.
-    pub(super) async fn forget_waiting(&self) {
+    pub(in crate::reader) async fn forget_waiting(&self) {
         *self.told.lock().await = None;
         *self.steps.lock() = Steps::default();
         let mut former = self.former.lock();
@@ -338,7 +338,7 @@ impl Sealed {
 
     /// Runs a read on the view of a revision. If a file is gone, its manifest is too old: the read
     /// is repeated on the newest view or fails as compacted.
-    pub(super) async fn read<T, R: Future<Output = Result<T, Fault>>>(
+    pub(in crate::reader) async fn read<T, R: Future<Output = Result<T, Fault>>>(
         &self,
         at: At,
         read: impl Fn(Arc<View>) -> R,
@@ -483,13 +483,13 @@ impl Sealed {
     }
 
     /// Returns a receiver that is notified whenever the newest view's revision changes.
-    pub(super) fn revisions(&self) -> watch::Receiver<Revision> {
+    pub(in crate::reader) fn revisions(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
     }
 
     /// Returns what is new since a revision, and up to which revision; `None` if that is unknown.
     /// If the revision is the newest, nothing is new.
-    pub(super) fn news(&self, after: Revision) -> Option<(Revision, New)> {
+    pub(in crate::reader) fn news(&self, after: Revision) -> Option<(Revision, New)> {
         // While this lock is held, no view is replaced.
         let newest = self.newest.read();
         if newest.revision() == after {
@@ -498,7 +498,7 @@ impl Sealed {
         self.steps.lock().after(after)
     }
 
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(in crate::reader) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 }

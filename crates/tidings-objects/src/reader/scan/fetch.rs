@@ -20,10 +20,10 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::Fault;
 use super::footer::Footer;
-use super::rolled::Rolled;
+use super::rollup::Rolled;
 use super::runs::Runs;
+use crate::reader::fault::Fault;
 
 /// Maximum time of a request, with the client's retries.
 const REQUEST_MAX: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ const EVENTS_SHARE: u64 = 4;
 /// Ranges with at most this gap are fetched together: that takes less time than another request.
 const GAP_MAX: u64 = 128 << 10;
 /// Maximum bytes of one request for several ranges.
-pub(super) const REQUEST_BYTES_MAX: u64 = 4 << 20;
+pub(in crate::reader) const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// A file of at most this length is fetched whole, and compared with its checksum.
 const WHOLE_MAX: u64 = 256 << 10;
 /// Bytes that an entry of the cache takes beside its content.
@@ -49,20 +49,20 @@ const ENTRY_BYTES: u64 = 100;
 
 /// What a reader knows of a file on object storage.
 #[derive(Clone, Debug)]
-pub(super) struct Remote {
-    pub(super) path: Path,
-    pub(super) len: u64,
+pub(in crate::reader) struct Remote {
+    pub(in crate::reader) path: Path,
+    pub(in crate::reader) len: u64,
     /// The checksum of its bytes, as the manifest states it.
-    pub(super) checksum: String,
+    pub(in crate::reader) checksum: String,
     /// The hash of its path, which stands for the file in the cache.
-    pub(super) id: u128,
+    pub(in crate::reader) id: u128,
     /// The bytes of a file that is in memory and not on object storage.
-    pub(super) held: Option<Bytes>,
+    pub(in crate::reader) held: Option<Bytes>,
 }
 
 /// The keys of the cache; each begins with a file's `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(in crate::reader) enum Key {
     /// A range of bytes, by its beginning.
     Bytes(u128, u64),
     Footer(u128),
@@ -72,7 +72,7 @@ pub(super) enum Key {
 }
 
 #[derive(Clone)]
-pub(super) enum Held {
+pub(in crate::reader) enum Held {
     Bytes(Bytes),
     Footer(Arc<Footer>),
     Runs(Arc<Runs>),
@@ -81,7 +81,7 @@ pub(super) enum Held {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Weigh;
+pub(in crate::reader) struct Weigh;
 
 impl Weighter<Key, Held> for Weigh {
     fn weight(&self, _: &Key, held: &Held) -> u64 {
@@ -97,31 +97,31 @@ impl Weighter<Key, Held> for Weigh {
 
 /// Counts of requests to object storage since the start.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) requests: AtomicU64,
-    pub(super) failed: AtomicU64,
-    pub(super) bytes: AtomicU64,
+pub(in crate::reader) struct Counters {
+    pub(in crate::reader) requests: AtomicU64,
+    pub(in crate::reader) failed: AtomicU64,
+    pub(in crate::reader) bytes: AtomicU64,
 }
 
 /// What all clusters of a reader share: the cache, and the permits for requests.
-pub(super) struct Shared {
+pub(in crate::reader) struct Shared {
     store: Arc<dyn ObjectStore>,
-    pub(super) cache: Cache<Key, Held, Weigh>,
+    pub(in crate::reader) cache: Cache<Key, Held, Weigh>,
     /// Number of row groups after which a page of the newest events ends.
-    pub(super) page_row_groups: usize,
+    pub(in crate::reader) page_row_groups: usize,
     places: Semaphore,
     /// Permits for reads, each of which has a bounded number of rows in memory.
-    pub(super) reads: Semaphore,
+    pub(in crate::reader) reads: Semaphore,
     /// Permits for threads that decode columns.
-    pub(super) decodes: Arc<Semaphore>,
+    pub(in crate::reader) decodes: Arc<Semaphore>,
     /// Permits for chunks of columns, whose bytes are in memory.
-    pub(super) chunks: Arc<Semaphore>,
+    pub(in crate::reader) chunks: Arc<Semaphore>,
     /// Maximum bytes of events of one read; if it asks for more, the cache does not hold them.
-    pub(super) events_held_max: u64,
+    pub(in crate::reader) events_held_max: u64,
 }
 
 impl Shared {
-    pub(super) fn new(
+    pub(in crate::reader) fn new(
         store: Arc<dyn ObjectStore>,
         cache_bytes: u64,
         page_row_groups: usize,
@@ -163,15 +163,15 @@ fn cache(entries: usize, bytes: u64) -> Cache<Key, Held, Weigh> {
 
 /// Fetches ranges for one cluster; see the module documentation.
 #[derive(Clone)]
-pub(super) struct Fetch {
-    pub(super) shared: Arc<Shared>,
+pub(in crate::reader) struct Fetch {
+    pub(in crate::reader) shared: Arc<Shared>,
     /// The counts of the cluster.
-    pub(super) counters: Arc<Counters>,
+    pub(in crate::reader) counters: Arc<Counters>,
 }
 
 impl Fetch {
     /// Fetches ranges of a file, in the given order, and caches them.
-    pub(super) async fn ranges(
+    pub(in crate::reader) async fn ranges(
         &self,
         file: &Remote,
         wanted: &[Range<u64>],
@@ -181,7 +181,7 @@ impl Fetch {
 
     /// Fetches ranges of a file; `is_held` says whether to cache them. Ranges that are cached
     /// already are not fetched in either case.
-    pub(super) async fn ranges_held(
+    pub(in crate::reader) async fn ranges_held(
         &self,
         file: &Remote,
         wanted: &[Range<u64>],
@@ -248,7 +248,7 @@ impl Fetch {
     }
 
     /// Fetches a whole file and compares its checksum, without caching it.
-    pub(super) async fn compared(&self, file: &Remote) -> Result<Bytes, Fault> {
+    pub(in crate::reader) async fn compared(&self, file: &Remote) -> Result<Bytes, Fault> {
         let bytes = self.request(file, 0..file.len).await?;
         if format!("{:016x}", xxh3_64(&bytes)) != file.checksum {
             let why = "its bytes are not those that were written";
@@ -313,11 +313,11 @@ impl Fetch {
         Ok(bytes.into())
     }
 
-    pub(super) fn held(&self, key: Key) -> Option<Held> {
+    pub(in crate::reader) fn held(&self, key: Key) -> Option<Held> {
         self.shared.cache.get(&key)
     }
 
-    pub(super) fn hold(&self, key: Key, held: Held) {
+    pub(in crate::reader) fn hold(&self, key: Key, held: Held) {
         self.shared.cache.insert(key, held);
     }
 }

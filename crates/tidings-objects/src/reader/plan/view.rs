@@ -13,19 +13,19 @@ use tidings_api::codec;
 use tidings_store::{Index, Record, Revision};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::columns::{self, Rows, Want};
-use super::fault::Fault;
-use super::fetch::{Fetch, Held, Key, Remote};
-use super::footer::Footer;
-use super::leaf::{self, Leaf};
-use super::names::{self, Order};
-use super::position::Position;
-use super::runs::Runs;
 use super::selection::Selection;
-use super::tail::{self, Tail};
 use crate::file::bounds::{END_BYTES_MAX, GROUP_ROWS_MAX};
 use crate::folder::Folder;
 use crate::manifest::{File, Manifest};
+use crate::reader::fault::Fault;
+use crate::reader::keys::names::{self, Order};
+use crate::reader::keys::{Position, borrowed};
+use crate::reader::pending::tail::{self, Tail};
+use crate::reader::scan::Footer;
+use crate::reader::scan::Runs;
+use crate::reader::scan::columns::{self, Rows, Want};
+use crate::reader::scan::leaf::{self, Leaf};
+use crate::reader::scan::{Fetch, Held, Key, Remote};
 
 /// Bytes of a file's end that are fetched at first, plus [`END_OF_GROUP`] for each row group.
 const END: u64 = 16 << 10;
@@ -33,28 +33,28 @@ const END_OF_GROUP: u64 = 8 << 10;
 /// About the bytes of memory that a file of a manifest takes.
 const FILE_BYTES: u64 = 1_500;
 /// Number of files that are opened at once.
-pub(super) const SOURCES_AT_ONCE: usize = 16;
+pub(in crate::reader) const SOURCES_AT_ONCE: usize = 16;
 /// Row groups whose rows are read together, with the ends of their files.
-pub(super) const GROUPS_TOGETHER: usize = 32;
+pub(in crate::reader) const GROUPS_TOGETHER: usize = 32;
 /// Rows of a row group, for a first guess of the length of the end.
 const GROUP_ROWS: u64 = GROUP_ROWS_MAX as u64;
 
 /// One state of an archive; see the module documentation.
-pub(super) struct View {
+pub(in crate::reader) struct View {
     named: Arc<Named>,
     tail: Tail,
-    pub(super) fetch: Fetch,
+    pub(in crate::reader) fetch: Fetch,
 }
 
 /// A manifest, and where its files are.
-pub(super) struct Named {
+pub(in crate::reader) struct Named {
     manifest: Manifest,
     files: Vec<Remote>,
     rollups: Vec<Option<Remote>>,
 }
 
 impl Named {
-    pub(super) fn new(folder: &Folder, manifest: Manifest) -> Self {
+    pub(in crate::reader) fn new(folder: &Folder, manifest: Manifest) -> Self {
         let remote = |path: &str, len, checksum: &str| {
             let path = folder.path(path);
             Remote {
@@ -78,72 +78,72 @@ impl Named {
         }
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(in crate::reader) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 }
 
 /// Where a version is: a file, a row group and a row of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct At {
-    pub(super) file: usize,
-    pub(super) group: usize,
-    pub(super) row: usize,
+pub(in crate::reader) struct At {
+    pub(in crate::reader) file: usize,
+    pub(in crate::reader) group: usize,
+    pub(in crate::reader) row: usize,
 }
 
 /// A file, with the row groups in which a read may find something. It does not hold the end of the
 /// file, because there may be as many as files: only the cache has a bound.
-pub(super) struct Source {
-    pub(super) file: usize,
-    pub(super) groups: Vec<usize>,
+pub(in crate::reader) struct Source {
+    pub(in crate::reader) file: usize,
+    pub(in crate::reader) groups: Vec<usize>,
 }
 
 /// Values of rows of a row group, and for which wanted rows they are. A pair is the number of a
 /// wanted row, and the index of its values.
-pub(super) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
+pub(in crate::reader) type OfGroup<const N: usize> = ([columns::Values; N], Vec<(usize, usize)>);
 
 /// A version of an event to be returned, and the name it is shown under.
 #[derive(Clone, Debug)]
-pub(super) struct Pick {
-    pub(super) position: Position,
-    pub(super) shown: String,
-    pub(super) order: Order,
-    pub(super) at: At,
+pub(in crate::reader) struct Pick {
+    pub(in crate::reader) position: Position,
+    pub(in crate::reader) shown: String,
+    pub(in crate::reader) order: Order,
+    pub(in crate::reader) at: At,
 }
 
 impl View {
     /// Makes a view of a manifest with the pending versions after it.
-    pub(super) fn new(named: Arc<Named>, tail: Tail, fetch: Fetch) -> Self {
+    pub(in crate::reader) fn new(named: Arc<Named>, tail: Tail, fetch: Fetch) -> Self {
         Self { named, tail, fetch }
     }
 
     /// Makes a view of the same manifest with other pending versions.
-    pub(super) fn with(&self, tail: Tail) -> Self {
+    pub(in crate::reader) fn with(&self, tail: Tail) -> Self {
         Self::new(Arc::clone(&self.named), tail, self.fetch.clone())
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
+    pub(in crate::reader) fn manifest(&self) -> &Manifest {
         &self.named.manifest
     }
 
-    pub(super) fn tail(&self) -> &Tail {
+    pub(in crate::reader) fn tail(&self) -> &Tail {
         &self.tail
     }
 
     /// Returns about the bytes of its manifest; 0 if `other` has the same one.
-    pub(super) fn bytes_beside(&self, other: &Self) -> u64 {
+    pub(in crate::reader) fn bytes_beside(&self, other: &Self) -> u64 {
         let is_same = Arc::ptr_eq(&self.named, &other.named);
         let files = if is_same { 0 } else { self.named.files.len() };
         files as u64 * FILE_BYTES
     }
 
     /// Returns the revision, which stands for what the view shows, and is the same at every reader.
-    pub(super) fn revision(&self) -> Revision {
+    pub(in crate::reader) fn revision(&self) -> Revision {
         tail::revision(self.manifest().number, self.tail.entries())
     }
 
     /// Returns all files: those of the manifest, and those with pending versions.
-    pub(super) fn files(&self) -> impl Iterator<Item = &File> {
+    pub(in crate::reader) fn files(&self) -> impl Iterator<Item = &File> {
         let waiting = self.tail.parts().iter().map(|part| &part.file);
         self.manifest().files.iter().chain(waiting)
     }
@@ -159,11 +159,11 @@ impl View {
     }
 
     /// Returns the number of versions.
-    pub(super) fn count_of_versions(&self) -> u64 {
+    pub(in crate::reader) fn count_of_versions(&self) -> u64 {
         self.manifest().rows() + self.tail.rows()
     }
 
-    pub(super) fn file(&self, file: usize) -> Result<&Remote, Fault> {
+    pub(in crate::reader) fn file(&self, file: usize) -> Result<&Remote, Fault> {
         let files = &self.named.files;
         let waiting = || {
             let part = self.tail.parts().get(file - files.len());
@@ -174,12 +174,12 @@ impl View {
     }
 
     /// Returns the rollup of a file, if it has one.
-    pub(super) fn rollup(&self, file: usize) -> Option<&Remote> {
+    pub(in crate::reader) fn rollup(&self, file: usize) -> Option<&Remote> {
         self.named.rollups.get(file)?.as_ref()
     }
 
     /// Reads the metadata of a file, through the cache.
-    pub(super) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
+    pub(in crate::reader) async fn footer(&self, file: usize) -> Result<Arc<Footer>, Fault> {
         let remote = self.file(file)?;
         let key = Key::Footer(remote.id);
         if let Some(Held::Footer(footer)) = self.fetch.held(key) {
@@ -212,7 +212,10 @@ impl View {
 
     /// Returns where selected events may be. It uses the statistics and, if the object's name is
     /// known, the bloom filters of names.
-    pub(super) async fn sources(&self, selection: &Selection) -> Result<Vec<Source>, Fault> {
+    pub(in crate::reader) async fn sources(
+        &self,
+        selection: &Selection,
+    ) -> Result<Vec<Source>, Fault> {
         let files = self.files().enumerate();
         let files = files.filter(|(_, file)| selection.may_be_in(file));
         let sources = files.map(|(file, _)| self.source(file, selection).boxed());
@@ -236,7 +239,7 @@ impl View {
     }
 
     /// Returns the row groups whose bloom filters may know a wanted value of one of the columns.
-    pub(super) async fn filtered(
+    pub(in crate::reader) async fn filtered(
         &self,
         file: usize,
         footer: &Footer,
@@ -272,7 +275,7 @@ impl View {
     }
 
     /// Reads the objects of a row group, through the cache.
-    pub(super) async fn runs(
+    pub(in crate::reader) async fn runs(
         &self,
         file: usize,
         footer: &Arc<Footer>,
@@ -298,7 +301,7 @@ impl View {
         Ok(runs)
     }
 
-    pub(super) fn want(
+    pub(in crate::reader) fn want(
         &self,
         file: usize,
         footer: &Arc<Footer>,
@@ -314,7 +317,7 @@ impl View {
     }
 
     /// Reads columns of single rows, grouped by their row groups.
-    pub(super) async fn rows<const N: usize>(
+    pub(in crate::reader) async fn rows<const N: usize>(
         &self,
         ats: &[At],
         leaves: [Leaf; N],
@@ -344,7 +347,7 @@ impl View {
     }
 
     /// Reads the records of the given versions, in order, without those not selected.
-    pub(super) async fn records(
+    pub(in crate::reader) async fn records(
         &self,
         picks: &[Pick],
         selection: &Selection,
@@ -388,7 +391,12 @@ impl View {
     }
 
     /// Decodes an event's bytes, and checks that it is the one that the columns state.
-    pub(super) fn event(&self, position: &Position, at: At, value: &Bytes) -> Result<Event, Fault> {
+    pub(in crate::reader) fn event(
+        &self,
+        position: &Position,
+        at: At,
+        value: &Bytes,
+    ) -> Result<Event, Fault> {
         let path = &self.file(at.file)?.path;
         let event = codec::decode_stored(value, 0);
         let event = event.map_err(|why| Fault::damaged(path, why))?;
@@ -401,7 +409,7 @@ impl View {
         ];
         let uid = metadata.map_or("", |it| it.uid());
         let name = names::base(metadata.map_or("", |it| it.name()), uid);
-        let place = super::runs::borrowed(&position.place);
+        let place = borrowed(&position.place);
         if found != place || uid != position.uid || name != position.base {
             return Err(Fault::damaged(
                 path,

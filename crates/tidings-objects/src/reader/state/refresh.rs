@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use super::ask::{AskError, Listening, More};
-use super::cluster::{LookError, Sealed};
-use super::news::News;
-use super::tail::Tail;
+use super::sealed::{LookError, Sealed};
+use crate::reader::pending::changes::News;
+use crate::reader::pending::tail::Tail;
+use crate::reader::pending::{AskError, Listening, More};
 
 /// Maximum number of attempts while the manifest or the view changes in between.
 const TRIES: usize = 4;
@@ -48,7 +48,7 @@ pub enum HearError {
 
 impl Sealed {
     /// Asks for the pending versions after those that are shown, and shows them.
-    pub(super) async fn hear(&self) -> Result<(), HearError> {
+    pub(in crate::reader) async fn hear(&self) -> Result<(), HearError> {
         let Some(listening) = &self.listening else {
             return Ok(());
         };

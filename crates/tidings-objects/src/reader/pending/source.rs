@@ -63,18 +63,18 @@ pub enum AskError {
 }
 
 /// The source of pending versions of one cluster, and how the last request ended.
-pub(super) struct Listening {
-    pub(super) source: Arc<dyn WaitingSource>,
+pub(in crate::reader) struct Listening {
+    pub(in crate::reader) source: Arc<dyn WaitingSource>,
     folder: Arc<Folder>,
     cluster: Arc<str>,
-    pub(super) bytes_max: u64,
-    pub(super) failure: Mutex<Option<String>>,
+    pub(in crate::reader) bytes_max: u64,
+    pub(in crate::reader) failure: Mutex<Option<String>>,
     /// The manifest after which was last asked, and the number of requests.
     asked: Mutex<(u64, u32)>,
 }
 
 /// The outcome of asking for further pending versions.
-pub(super) enum More {
+pub(in crate::reader) enum More {
     /// All that was asked for or that exists, and the new part of it.
     Tail(Tail, Vec<Arc<Part>>),
     /// As many versions as a reader may hold, with the new part.
@@ -96,7 +96,7 @@ enum Answer {
 }
 
 impl Listening {
-    pub(super) fn to(
+    pub(in crate::reader) fn to(
         source: Arc<dyn WaitingSource>,
         (folder, cluster): (&Arc<Folder>, &Arc<str>),
         bytes_max: u64,
@@ -113,7 +113,7 @@ impl Listening {
 
     /// Returns whether there were so many requests after a manifest that the known versions are
     /// requested again.
-    pub(super) fn is_to_ask_anew(&self, manifest: u64) -> bool {
+    pub(in crate::reader) fn is_to_ask_anew(&self, manifest: u64) -> bool {
         let mut asked = self.asked.lock();
         let (before, times) = *asked;
         let times = if before == manifest { times + 1 } else { 1 };
@@ -122,7 +122,7 @@ impl Listening {
     }
 
     /// Extends the pending versions after a manifest, up to an entry or as far as entries exist.
-    pub(super) async fn more(
+    pub(in crate::reader) async fn more(
         &self,
         manifest: &Manifest,
         mut tail: Tail,
@@ -164,7 +164,7 @@ impl Listening {
 
     /// Asks for the versions of the entries `from..to`; `None` if one answer does not have all of
     /// them.
-    pub(super) async fn between(
+    pub(in crate::reader) async fn between(
         &self,
         manifest: &Manifest,
         from: u64,

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 
 use tidings_store::{PAGE_BYTES_MAX, Record};
 
-use super::columns;
-use super::fault::Fault;
-use super::leaf;
-use super::names::{self, Order};
-use super::objects::{Object, Objects};
-use super::position::Position;
-use super::runs::{Place, borrowed};
-use super::selection::Selection;
-use super::view::{At, GROUPS_TOGETHER, Pick, View};
+use crate::reader::fault::Fault;
+use crate::reader::keys::names::{self, Order};
+use crate::reader::keys::{Place, Position, borrowed};
+use crate::reader::plan::Selection;
+use crate::reader::plan::{At, GROUPS_TOGETHER, Pick, View};
+use crate::reader::plan::{Object, Objects};
+use crate::reader::scan::columns;
+use crate::reader::scan::leaf;
 
 /// Rows whose key columns are read at once.
 const ROWS_AT_ONCE: usize = 8192;
@@ -27,9 +26,9 @@ const EVENTS_AT_ONCE: usize = 128;
 
 /// A page of a list.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
-    pub(super) records: Vec<Record>,
-    pub(super) more: bool,
+pub(in crate::reader) struct Listed {
+    pub(in crate::reader) records: Vec<Record>,
+    pub(in crate::reader) more: bool,
 }
 
 /// The events about one object that were found: the first ones, as many as the page may have.
@@ -122,7 +121,7 @@ fn told_apart(picks: &mut [Pick]) {
 impl View {
     /// Lists the selected events after a position. The page has at most `limit` events, and ends
     /// once their bytes reach [`PAGE_BYTES_MAX`]; without a limit it has all.
-    pub(super) async fn list(
+    pub(in crate::reader) async fn list(
         &self,
         selection: &Selection,
         after: Option<&Position>,
@@ -229,7 +228,7 @@ impl View {
     }
 
     /// Reads the key columns of some rows.
-    pub(super) async fn keys(
+    pub(in crate::reader) async fn keys(
         &self,
         objects: &[Object],
         slices: &[Slice],
@@ -278,7 +277,7 @@ impl View {
     }
 
     /// Makes the keys of row `at` from the values read; `row` says where that row is.
-    pub(super) fn keyed(
+    pub(in crate::reader) fn keyed(
         &self,
         object: usize,
         [uid, event, observed, epoch, version]: [&columns::Values; 5],
@@ -310,24 +309,24 @@ impl View {
 }
 
 /// What identifies the version in a row.
-pub(super) struct Keyed {
-    pub(super) object: usize,
+pub(in crate::reader) struct Keyed {
+    pub(in crate::reader) object: usize,
     /// The event's name at the source.
-    pub(super) base: String,
-    pub(super) uid: String,
-    pub(super) order: Order,
-    pub(super) at: At,
+    pub(in crate::reader) base: String,
+    pub(in crate::reader) uid: String,
+    pub(in crate::reader) order: Order,
+    pub(in crate::reader) at: At,
 }
 
 /// Some of the rows that one row group has about one object.
-pub(super) struct Slice {
+pub(in crate::reader) struct Slice {
     object: usize,
     part: usize,
     rows: std::ops::Range<usize>,
 }
 
 /// Splits the rows about some objects into parts of about [`ROWS_AT_ONCE`] rows.
-pub(super) fn slices(objects: &[Object]) -> Vec<Vec<Slice>> {
+pub(in crate::reader) fn slices(objects: &[Object]) -> Vec<Vec<Slice>> {
     let mut all = Vec::new();
     let (mut some, mut left) = (Vec::new(), ROWS_AT_ONCE);
     for (object, it) in objects.iter().enumerate() {

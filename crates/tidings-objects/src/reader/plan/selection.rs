@@ -2,19 +2,22 @@
 
 use tidings_store::{Index, ObjectSelector};
 
-use super::footer::Group;
-use super::runs::Place;
 use crate::manifest::File;
+use crate::reader::keys::Place;
+use crate::reader::scan::Group;
 
 /// Events of a namespace, about an object, or all events.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selection {
-    pub(super) namespace: Option<String>,
+pub(in crate::reader) struct Selection {
+    pub(in crate::reader) namespace: Option<String>,
     object: Option<ObjectSelector>,
 }
 
 impl Selection {
-    pub(super) fn new(namespace: Option<String>, object: Option<ObjectSelector>) -> Self {
+    pub(in crate::reader) fn new(
+        namespace: Option<String>,
+        object: Option<ObjectSelector>,
+    ) -> Self {
         let mut selection = Self { namespace, object };
         // An API server accepts no event in another namespace than its object's, if that has one.
         if selection.namespace.is_none()
@@ -26,7 +29,7 @@ impl Selection {
     }
 
     /// Selects everything about one object.
-    pub(super) fn of_place([namespace, kind, name]: Place<&str>) -> Self {
+    pub(in crate::reader) fn of_place([namespace, kind, name]: Place<&str>) -> Self {
         let object = ObjectSelector::Name {
             name: name.to_owned(),
             kind: Some(kind.to_owned()),
@@ -39,7 +42,7 @@ impl Selection {
     }
 
     /// Returns the name of the object, if it is given.
-    pub(super) fn name(&self) -> Option<&str> {
+    pub(in crate::reader) fn name(&self) -> Option<&str> {
         match &self.object {
             Some(ObjectSelector::Name { name, .. }) => Some(name),
             _ => None,
@@ -47,12 +50,12 @@ impl Selection {
     }
 
     /// Returns whether the selection depends on a row's place.
-    pub(super) fn is_by_place(&self) -> bool {
+    pub(in crate::reader) fn is_by_place(&self) -> bool {
         self.parts().iter().any(Option::is_some)
     }
 
     /// Returns whether it selects exactly one object: namespace, kind and name are given.
-    pub(super) fn is_of_object(&self) -> bool {
+    pub(in crate::reader) fn is_of_object(&self) -> bool {
         self.parts().iter().all(Option::is_some)
     }
 
@@ -64,7 +67,7 @@ impl Selection {
     }
 
     /// Returns the uid of the object, if it is given.
-    pub(super) fn object_uid(&self) -> Option<&str> {
+    pub(in crate::reader) fn object_uid(&self) -> Option<&str> {
         match &self.object {
             Some(ObjectSelector::Uid(uid)) => Some(uid),
             _ => None,
@@ -76,7 +79,7 @@ impl Selection {
     }
 
     /// Returns a place before which nothing is wanted.
-    pub(super) fn lower(&self) -> Place<&str> {
+    pub(in crate::reader) fn lower(&self) -> Place<&str> {
         match self.parts() {
             [Some(namespace), Some(kind), name] => [namespace, kind, name.unwrap_or_default()],
             [namespace, ..] => [namespace.unwrap_or_default(), "", ""],
@@ -84,7 +87,7 @@ impl Selection {
     }
 
     /// Returns whether neither this place nor any after it is wanted.
-    pub(super) fn is_over(&self, place: Place<&str>) -> bool {
+    pub(in crate::reader) fn is_over(&self, place: Place<&str>) -> bool {
         for (wanted, part) in self.parts().into_iter().zip(place) {
             match wanted.map(|wanted| part.cmp(wanted)) {
                 Some(std::cmp::Ordering::Greater) => return true,
@@ -96,26 +99,26 @@ impl Selection {
     }
 
     /// Returns whether events about this place may be wanted.
-    pub(super) fn has(&self, place: Place<&str>) -> bool {
+    pub(in crate::reader) fn has(&self, place: Place<&str>) -> bool {
         let mut parts = self.parts().into_iter().zip(place);
         parts.all(|(wanted, part)| wanted.is_none_or(|wanted| wanted == part))
     }
 
     /// Returns whether a file may have wanted events.
-    pub(super) fn may_be_in(&self, file: &File) -> bool {
+    pub(in crate::reader) fn may_be_in(&self, file: &File) -> bool {
         let last = file.last.each_ref().map(String::as_str);
         let first = file.first.each_ref().map(String::as_str);
         last >= self.lower() && !self.is_over(first)
     }
 
     /// Returns whether a row group may have wanted events.
-    pub(super) fn may_be_within(&self, group: &Group) -> bool {
+    pub(in crate::reader) fn may_be_within(&self, group: &Group) -> bool {
         let lower = group.lower.each_ref().map(String::as_str);
         !group.is_before(self.lower()) && !self.is_over(lower)
     }
 
     /// Returns whether an event is wanted.
-    pub(super) fn selects(&self, index: &Index) -> bool {
+    pub(in crate::reader) fn selects(&self, index: &Index) -> bool {
         self.object
             .as_ref()
             .is_none_or(|object| object.matches(index))

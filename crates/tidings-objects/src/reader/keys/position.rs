@@ -9,19 +9,19 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 
-use super::runs::Place;
+use super::place::Place;
 
 /// The place of one event; see the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
-    pub(super) place: Place,
+pub(in crate::reader) struct Position {
+    pub(in crate::reader) place: Place,
     /// The event's name at the source.
-    pub(super) base: String,
-    pub(super) uid: String,
+    pub(in crate::reader) base: String,
+    pub(in crate::reader) uid: String,
 }
 
 impl Position {
-    pub(super) fn key(&self) -> Bytes {
+    pub(in crate::reader) fn key(&self) -> Bytes {
         let [namespace, kind, name] = &self.place;
         let mut key = format!("{namespace}/");
         for (at, part) in [kind, name, &self.base, &self.uid].into_iter().enumerate() {
@@ -38,7 +38,7 @@ impl Position {
 
     /// Decodes a key. For `NAMESPACE/` and the byte 0xff it returns a position after the whole
     /// namespace.
-    pub(super) fn of(key: &[u8]) -> Option<Self> {
+    pub(in crate::reader) fn of(key: &[u8]) -> Option<Self> {
         if let Some(namespace) = key.strip_suffix(b"/\xff") {
             let namespace = std::str::from_utf8(namespace).ok()?;
             return Some(Self {

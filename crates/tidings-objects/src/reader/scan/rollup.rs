@@ -14,7 +14,7 @@ use crate::row::seen;
 
 /// The counts of one rollup; see the module documentation.
 #[derive(Debug)]
-pub(super) struct Rolled {
+pub(in crate::reader) struct Rolled {
     reasons: Vec<String>,
     /// The hour, the index of the reason, and the number of versions.
     counts: Vec<(UnixMillis, u32, u64)>,
@@ -22,7 +22,7 @@ pub(super) struct Rolled {
 
 impl Rolled {
     /// Reads a rollup's bytes; its counts have to add up to the file's `rows`.
-    pub(super) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
+    pub(in crate::reader) fn of(bytes: Bytes, rows: u64) -> Result<Self, ParquetError> {
         let wrong = |why: String| ParquetError::General(why);
         let reader = Reader::new(bytes)?;
         if reader.count_of_rows() > rows.min(ROLLUP_ALL_ROWS_MAX as u64) {
@@ -74,7 +74,7 @@ impl Rolled {
     }
 
     /// Yields the hour, reason and number of each count.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (UnixMillis, &str, u64)> {
+    pub(in crate::reader) fn counts(&self) -> impl Iterator<Item = (UnixMillis, &str, u64)> {
         self.counts.iter().map(|(hour, reason, versions)| {
             let reason = self.reasons.get(*reason as usize);
             (*hour, reason.map_or("", String::as_str), *versions)
@@ -82,7 +82,7 @@ impl Rolled {
     }
 
     /// Returns the bytes of memory that this takes.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::reader) fn memory(&self) -> usize {
         let reasons = self.reasons.iter();
         let reasons = reasons.map(|reason| size_of::<String>() + reason.len());
         let counts = self.counts.len() * size_of::<(UnixMillis, u32, u64)>();

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidings_store::{Change, Record, Revision};
 
-use super::names::{self, Order};
-use super::position::Position;
 use super::tail::Part;
 use crate::file::read::{FileError, Reader};
+use crate::reader::keys::Position;
+use crate::reader::keys::names::{self, Order};
 
 /// Number of steps that are remembered; a watcher further behind has to list again.
 const STEPS_MAX: usize = 64;
@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 4 << 20;
 const EVENTS_BYTES: u64 = 1 << 20;
 
 /// What is new in a view.
-pub(super) enum News {
+pub(in crate::reader) enum News {
     /// The versions of these parts.
     Parts(Vec<Arc<Part>>),
     /// What is new is unknown.
@@ -30,7 +30,7 @@ pub(super) enum News {
 }
 
 /// Parts, each with the revision that first showed it.
-pub(super) type New = Vec<(Revision, Arc<Part>)>;
+pub(in crate::reader) type New = Vec<(Revision, Arc<Part>)>;
 
 /// The step from one revision to the next.
 struct Step {
@@ -50,10 +50,10 @@ impl Step {
 
 /// The latest steps, in order.
 #[derive(Default)]
-pub(super) struct Steps(VecDeque<Step>);
+pub(in crate::reader) struct Steps(VecDeque<Step>);
 
 impl Steps {
-    pub(super) fn add(&mut self, from: Revision, to: Revision, news: News) {
+    pub(in crate::reader) fn add(&mut self, from: Revision, to: Revision, news: News) {
         if from == to {
             return;
         }
@@ -68,7 +68,7 @@ impl Steps {
 
     /// Returns what came first after a revision, and up to which revision; `None` if that is
     /// unknown.
-    pub(super) fn after(&self, revision: Revision) -> Option<(Revision, New)> {
+    pub(in crate::reader) fn after(&self, revision: Revision) -> Option<(Revision, New)> {
         // The last such step: a revision is shown again if the archive's data folder was restored
         // from a copy.
         let first = self.0.iter().rposition(|step| step.from == revision)?;
@@ -90,7 +90,7 @@ impl Steps {
 }
 
 /// The changes last delivered to a watcher, kept for the others.
-pub(super) struct Told {
+pub(in crate::reader) struct Told {
     after: Revision,
     to: Revision,
     changes: Arc<[Arc<Change>]>,
@@ -98,7 +98,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Keeps the changes from one revision to another; `None` if they are too large for that.
-    pub(super) fn new(
+    pub(in crate::reader) fn new(
         (after, to): (Revision, Revision),
         changes: &Arc<[Arc<Change>]>,
     ) -> Option<Self> {
@@ -109,14 +109,18 @@ impl Told {
     }
 
     /// Returns the changes, if they are between these revisions.
-    pub(super) fn of(&self, after: Revision, to: Revision) -> Option<Arc<[Arc<Change>]>> {
+    pub(in crate::reader) fn of(
+        &self,
+        after: Revision,
+        to: Revision,
+    ) -> Option<Arc<[Arc<Change>]>> {
         let is_it = (self.after, self.to) == (after, to);
         is_it.then(|| Arc::clone(&self.changes))
     }
 }
 
 /// Returns the changes: for each revision each event once, in its newest version of that revision.
-pub(super) fn changes(cluster: &Arc<str>, new: New) -> Result<Vec<Arc<Change>>, FileError> {
+pub(in crate::reader) fn read(cluster: &Arc<str>, new: New) -> Result<Vec<Arc<Change>>, FileError> {
     let mut records: Vec<Record> = Vec::new();
     // Where in `records` the newest version of each event of the current revision is.
     let mut newest: HashMap<Bytes, (Order, usize)> = HashMap::new();
@@ -172,11 +176,11 @@ mod tests {
     use tidings_api::codec;
     use tidings_store::UnixMillis;
 
+    use super::super::tail::Heard;
     use super::*;
     use crate::file::write::Writer;
     use crate::folder::Folder;
     use crate::place::Place;
-    use crate::reader::tail::Heard;
     use crate::row::Row;
     use crate::waiting::{Head, KEY};
 
@@ -230,7 +234,7 @@ mod tests {
             (7, part(&cluster, 1, &[("a", 4)])),
             (8, part(&cluster, 2, &[("a", 5)])),
         ];
-        let told: Vec<_> = changes(&cluster, new)
+        let told: Vec<_> = read(&cluster, new)
             .unwrap()
             .iter()
             .map(|change| {

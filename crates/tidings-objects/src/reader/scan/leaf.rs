@@ -3,7 +3,7 @@
 //! The pairs of labels are two leaves.
 
 use crate::file::columns;
-pub(super) use crate::row::seen;
+pub(in crate::reader) use crate::row::seen;
 
 /// By less than this, in milliseconds, the clocks of events' authors are assumed to be ahead of the
 /// archive's.
@@ -13,33 +13,33 @@ const AHEAD_MILLIS: i64 = 3_600_000;
 /// 1970. It is the time at which the event was last seen, but at most a little after the
 /// microsecond in which the version was observed. For authors choose the first: otherwise events of
 /// far years would come first in every file, and every file would be searched for them.
-pub(super) fn ranked(seen: i64, observed: i64) -> i64 {
+pub(in crate::reader) fn ranked(seen: i64, observed: i64) -> i64 {
     seen.min(observed.div_euclid(1000).saturating_add(AHEAD_MILLIS))
 }
 
 /// The place of a column among the leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leaf(pub(super) usize);
+pub(in crate::reader) struct Leaf(pub(in crate::reader) usize);
 
-pub(super) const NAMESPACE: Leaf = Leaf(1);
-pub(super) const KIND: Leaf = Leaf(2);
-pub(super) const NAME: Leaf = Leaf(3);
-pub(super) const OBSERVED: Leaf = Leaf(columns::OBSERVED);
-pub(super) const UID: Leaf = Leaf(5);
-pub(super) const EVENT: Leaf = Leaf(6);
-pub(super) const EPOCH: Leaf = Leaf(columns::EPOCH);
-pub(super) const VERSION: Leaf = Leaf(columns::VERSION);
-pub(super) const OBJECT_UID: Leaf = Leaf(9);
-pub(super) const REASON: Leaf = Leaf(10);
-pub(super) const TYPE: Leaf = Leaf(11);
-pub(super) const SOURCE: Leaf = Leaf(12);
-pub(super) const REPORTING_CONTROLLER: Leaf = Leaf(14);
-pub(super) const MESSAGE: Leaf = Leaf(16);
-pub(super) const LAST_SEEN: Leaf = Leaf(19);
-pub(super) const OBJECT: Leaf = Leaf(columns::OBJECT);
+pub(in crate::reader) const NAMESPACE: Leaf = Leaf(1);
+pub(in crate::reader) const KIND: Leaf = Leaf(2);
+pub(in crate::reader) const NAME: Leaf = Leaf(3);
+pub(in crate::reader) const OBSERVED: Leaf = Leaf(columns::OBSERVED);
+pub(in crate::reader) const UID: Leaf = Leaf(5);
+pub(in crate::reader) const EVENT: Leaf = Leaf(6);
+pub(in crate::reader) const EPOCH: Leaf = Leaf(columns::EPOCH);
+pub(in crate::reader) const VERSION: Leaf = Leaf(columns::VERSION);
+pub(in crate::reader) const OBJECT_UID: Leaf = Leaf(9);
+pub(in crate::reader) const REASON: Leaf = Leaf(10);
+pub(in crate::reader) const TYPE: Leaf = Leaf(11);
+pub(in crate::reader) const SOURCE: Leaf = Leaf(12);
+pub(in crate::reader) const REPORTING_CONTROLLER: Leaf = Leaf(14);
+pub(in crate::reader) const MESSAGE: Leaf = Leaf(16);
+pub(in crate::reader) const LAST_SEEN: Leaf = Leaf(19);
+pub(in crate::reader) const OBJECT: Leaf = Leaf(columns::OBJECT);
 
 /// All columns listed here.
-pub(super) const ALL: [Leaf; 16] = [
+pub(in crate::reader) const ALL: [Leaf; 16] = [
     NAMESPACE,
     KIND,
     NAME,
@@ -59,7 +59,7 @@ pub(super) const ALL: [Leaf; 16] = [
 ];
 
 /// The columns that identify a version and tell which of two is newer.
-pub(super) const KEYS: [Leaf; 5] = [UID, EVENT, OBSERVED, EPOCH, VERSION];
+pub(in crate::reader) const KEYS: [Leaf; 5] = [UID, EVENT, OBSERVED, EPOCH, VERSION];
 
 #[cfg(test)]
 mod tests {

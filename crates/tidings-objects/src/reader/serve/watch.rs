@@ -13,15 +13,15 @@ use tidings_store::{BoxFuture, Change, Revision, Watch, WatchError};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use super::cluster::Sealed;
-use super::news::{self, New, Told};
-use super::tail;
+use crate::reader::pending::changes::{self, New, Told};
+use crate::reader::pending::tail;
+use crate::reader::state::Sealed;
 
 /// Number of manifests that another reader may be ahead of this one; one seal may write several.
 const AHEAD_MAX: u64 = 16;
 
 /// A watch; see the module documentation.
-pub(super) struct SealedWatch {
+pub(in crate::reader) struct SealedWatch {
     sealed: Arc<Sealed>,
     /// What the keys of the watched namespace begin with; empty for all namespaces.
     prefix: Bytes,
@@ -33,7 +33,7 @@ pub(super) struct SealedWatch {
 
 impl SealedWatch {
     /// Begins a watch of one namespace, or of all, after a revision.
-    pub(super) async fn begin(
+    pub(in crate::reader) async fn begin(
         sealed: &Arc<Sealed>,
         namespace: Option<&str>,
         after: Revision,
@@ -151,7 +151,7 @@ impl Sealed {
             return Some(known);
         }
         let cluster = Arc::clone(&self.name);
-        let read = spawn_blocking(move || news::changes(&cluster, new)).await;
+        let read = spawn_blocking(move || changes::read(&cluster, new)).await;
         let changes: Arc<[_]> = read.ok()?.ok()?.into();
         *told = Told::new((after, to), &changes);
         Some(changes)

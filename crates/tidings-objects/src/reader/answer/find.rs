@@ -8,15 +8,15 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tidings_history::{Version, Versions};
 use tidings_store::{Record, UnixMillis};
 
-use super::columns;
-use super::fault::Fault;
-use super::leaf;
 use super::list::slices;
-use super::names::{self, Order};
-use super::objects::Objects;
-use super::position::Position;
-use super::selection::Selection;
-use super::view::{At, Pick, SOURCES_AT_ONCE, Source, View};
+use crate::reader::fault::Fault;
+use crate::reader::keys::names::{self, Order};
+use crate::reader::keys::{Position, borrowed};
+use crate::reader::plan::Objects;
+use crate::reader::plan::Selection;
+use crate::reader::plan::{At, Pick, SOURCES_AT_ONCE, Source, View};
+use crate::reader::scan::columns;
+use crate::reader::scan::leaf;
 
 /// Bytes at which a page of versions ends: an answer is made from the whole page at once.
 const VERSIONS_BYTES_MAX: usize = 1 << 20;
@@ -45,7 +45,11 @@ fn keep(newest: &mut BTreeMap<(String, String), Newest>, found: Newest) {
 impl View {
     /// Finds the event that has a name. That is the youngest event of this name, or a predecessor
     /// whose shown name (with the beginning of its uid) this is.
-    pub(super) async fn find(&self, namespace: &str, name: &str) -> Result<Option<Pick>, Fault> {
+    pub(in crate::reader) async fn find(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Pick>, Fault> {
         let parts = names::parts(name);
         let base = parts.map(|(base, _)| base);
         let wanted: Vec<&str> = std::iter::once(name).chain(base).collect();
@@ -82,7 +86,11 @@ impl View {
     }
 
     /// Reads the record of the event that has a name.
-    pub(super) async fn get(&self, namespace: &str, name: &str) -> Result<Option<Record>, Fault> {
+    pub(in crate::reader) async fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Record>, Fault> {
         let Some(pick) = self.find(namespace, name).await? else {
             return Ok(None);
         };
@@ -161,7 +169,7 @@ impl View {
     /// Reads versions of the event that has a name, the newest first. They come after the version
     /// with revision `after`: at most `limit`, and about a megabyte. `None` if there is no such
     /// event.
-    pub(super) async fn versions(
+    pub(in crate::reader) async fn versions(
         &self,
         namespace: &str,
         name: &str,
@@ -172,7 +180,7 @@ impl View {
             return Ok(None);
         };
         let Position { place, base, uid } = &found.position;
-        let selection = Selection::of_place(super::runs::borrowed(place));
+        let selection = Selection::of_place(borrowed(place));
         let mut objects = Objects::from(self, &selection, selection.lower()).await?;
         // The newest that fit, and one more, which says that there are more.
         let mut newest: BTreeMap<(u64, At), Order> = BTreeMap::new();

@@ -14,7 +14,6 @@ use tidings_history::Gap;
 use tidings_store::Revision;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::fetch::Remote;
 use crate::described::Described;
 use crate::file::bounds::{EVENT_BYTES_MAX, GROUP_BYTES_MAX, WAITING_BYTES_MAX};
 use crate::file::read::{FileError, Reader};
@@ -23,6 +22,7 @@ use crate::folder::Folder;
 use crate::foreign::NUMBER_MAX;
 use crate::manifest::{File, Manifest};
 use crate::merge::{self, Merged};
+use crate::reader::scan::Remote;
 use crate::row::Row;
 use crate::seal::encode_rows;
 use crate::waiting::{Head, KEY};
@@ -36,43 +36,43 @@ const ENTRY_BITS: u32 = 24;
 const NUMBER_BITS: u32 = 62;
 const _: () = assert!(NUMBER_MAX < 1 << (NUMBER_BITS - ENTRY_BITS));
 /// Maximum entries that are shown after a manifest.
-pub(super) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
+pub(in crate::reader) const ENTRIES_MAX: u64 = (1 << ENTRY_BITS) - 1;
 
 /// Maximum bytes of the events of an answer, which ends with the event that reaches four mebibytes.
 const EVENTS_MAX: u64 = (GROUP_BYTES_MAX + EVENT_BYTES_MAX) as u64;
 
 /// Returns a reader's revision: the manifest's number, then how many pending entries behind the
 /// manifest the reader has.
-pub(super) fn revision(number: u64, entries: u64) -> Revision {
+pub(in crate::reader) fn revision(number: u64, entries: u64) -> Revision {
     number << ENTRY_BITS | entries.min(ENTRIES_MAX)
 }
 
 /// Splits a revision into the manifest's number and the number of entries after it.
-pub(super) fn parts_of(revision: Revision) -> (u64, u64) {
+pub(in crate::reader) fn parts_of(revision: Revision) -> (u64, u64) {
     (revision >> ENTRY_BITS, revision & ENTRIES_MAX)
 }
 
 /// Returns whether a number can be a reader's revision; those of an archive are greater.
-pub(super) fn may_be(revision: Revision) -> bool {
+pub(in crate::reader) fn may_be(revision: Revision) -> bool {
     revision >> NUMBER_BITS == 0
 }
 
 /// The versions of the entries `from..through`.
-pub(super) struct Part {
-    pub(super) file: File,
-    pub(super) remote: Remote,
+pub(in crate::reader) struct Part {
+    pub(in crate::reader) file: File,
+    pub(in crate::reader) remote: Remote,
     from: u64,
     through: u64,
     /// Total bytes of the events.
-    pub(super) events: u64,
+    pub(in crate::reader) events: u64,
 }
 
 /// The positions of a cluster by namespace, and its gaps.
-pub(super) type Followed = (Vec<(String, Position)>, Vec<Gap>);
+pub(in crate::reader) type Followed = (Vec<(String, Position)>, Vec<Gap>);
 
 /// Pending versions after one manifest; see the module documentation.
 #[derive(Clone)]
-pub(super) struct Tail {
+pub(in crate::reader) struct Tail {
     /// The entry up to which versions are sealed.
     from: u64,
     parts: Vec<Arc<Part>>,
@@ -82,9 +82,9 @@ pub(super) struct Tail {
 }
 
 /// An answer with pending versions.
-pub(super) struct Heard {
-    pub(super) head: Head,
-    pub(super) part: Option<Arc<Part>>,
+pub(in crate::reader) struct Heard {
+    pub(in crate::reader) head: Head,
+    pub(in crate::reader) part: Option<Arc<Part>>,
 }
 
 impl Heard {
@@ -93,7 +93,7 @@ impl Heard {
     /// # Errors
     ///
     /// The bytes are not such an answer, or are damaged.
-    pub(super) fn read(
+    pub(in crate::reader) fn read(
         folder: &Folder,
         cluster: &Arc<str>,
         bytes: Bytes,
@@ -160,17 +160,17 @@ impl Part {
 }
 
 /// What remains of a tail after a newer manifest.
-pub(super) struct Moved {
+pub(in crate::reader) struct Moved {
     /// The beginning, which has to be extended up to `to`, if that is given.
-    pub(super) tail: Tail,
-    pub(super) to: Option<u64>,
+    pub(in crate::reader) tail: Tail,
+    pub(in crate::reader) to: Option<u64>,
     /// What follows that.
     rest: Option<Tail>,
 }
 
 impl Moved {
     /// Returns the whole tail, if its beginning is now `tail`.
-    pub(super) fn end(self, mut tail: Tail) -> Tail {
+    pub(in crate::reader) fn end(self, mut tail: Tail) -> Tail {
         if let Some(rest) = self.rest {
             tail.parts.extend(rest.parts);
             tail.reached = tail.reached.max(rest.reached);
@@ -182,7 +182,7 @@ impl Moved {
 
 impl Tail {
     /// Makes an empty tail after a manifest.
-    pub(super) fn behind(manifest: &Manifest) -> Self {
+    pub(in crate::reader) fn behind(manifest: &Manifest) -> Self {
         Self {
             from: manifest.sealed_through,
             parts: Vec::new(),
@@ -192,7 +192,7 @@ impl Tail {
     }
 
     /// Appends an answer.
-    pub(super) fn with(mut self, heard: Heard) -> Self {
+    pub(in crate::reader) fn with(mut self, heard: Heard) -> Self {
         self.reached = heard.head.through;
         self.parts.extend(heard.part);
         if !heard.head.positions.is_empty() {
@@ -202,7 +202,7 @@ impl Tail {
     }
 
     /// Returns what remains when a newer manifest of the same store seals the entries before.
-    pub(super) fn moved(&self, manifest: &Manifest) -> Moved {
+    pub(in crate::reader) fn moved(&self, manifest: &Manifest) -> Moved {
         let tail = Self::behind(manifest);
         if self.reached <= tail.from {
             let (to, rest) = (None, None);
@@ -221,37 +221,37 @@ impl Tail {
     }
 
     /// Returns the parts, in order.
-    pub(super) fn parts(&self) -> &[Arc<Part>] {
+    pub(in crate::reader) fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
 
     /// Returns the entry after the last known one.
-    pub(super) fn reached(&self) -> u64 {
+    pub(in crate::reader) fn reached(&self) -> u64 {
         self.reached
     }
 
     /// Returns the number of entries that are shown.
-    pub(super) fn entries(&self) -> u64 {
+    pub(in crate::reader) fn entries(&self) -> u64 {
         let last = self.parts.last().map_or(self.from, |part| part.through);
         last - self.from
     }
 
     /// Returns the total bytes of the events.
-    pub(super) fn events(&self) -> u64 {
+    pub(in crate::reader) fn events(&self) -> u64 {
         self.parts.iter().map(|part| part.events).sum()
     }
 
     /// Returns the bytes of its files.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::reader) fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.file.bytes).sum()
     }
 
-    pub(super) fn rows(&self) -> u64 {
+    pub(in crate::reader) fn rows(&self) -> u64 {
         self.parts.iter().map(|part| part.file.rows).sum()
     }
 
     /// Returns whether it has all versions of another tail.
-    pub(super) fn has_same_versions(&self, other: &Self) -> bool {
+    pub(in crate::reader) fn has_same_versions(&self, other: &Self) -> bool {
         let sum = |tail: &Self| {
             let files: Vec<File> = tail.parts.iter().map(|part| part.file.clone()).collect();
             merge::sum(&files)
@@ -260,18 +260,22 @@ impl Tail {
     }
 
     /// Returns how far the cluster was followed when this was asked for, if that is known.
-    pub(super) fn followed(&self) -> Option<&Followed> {
+    pub(in crate::reader) fn followed(&self) -> Option<&Followed> {
         self.followed.as_deref()
     }
 
     /// Returns whether it has so many parts that they should be merged.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(in crate::reader) fn is_crowded(&self) -> bool {
         self.parts.len() > PARTS_MAX
     }
 
     /// Merges parts. A first part that is larger than all others stays as it is, so that a version
     /// is not merged often.
-    pub(super) fn merged(mut self, folder: &Folder, cluster: &Arc<str>) -> Result<Self, FileError> {
+    pub(in crate::reader) fn merged(
+        mut self,
+        folder: &Folder,
+        cluster: &Arc<str>,
+    ) -> Result<Self, FileError> {
         let first = self.parts.first().map_or(0, |part| part.file.bytes);
         let is_large = first > self.bytes() - first;
         let many = self.parts.split_off(usize::from(is_large));

@@ -12,9 +12,9 @@ use tidings_history::{
 use tidings_store::clock::Clock;
 use tidings_store::{BoxFuture, ReadError};
 
-use super::ask::WaitingSource;
-use super::hear::HearError;
-use super::served::SealedCluster;
+use super::cluster::SealedCluster;
+use crate::reader::pending::WaitingSource;
+use crate::reader::state::HearError;
 
 /// The history of a sealed cluster.
 pub struct SealedHistory {

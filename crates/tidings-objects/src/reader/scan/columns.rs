@@ -15,13 +15,13 @@ use parquet::errors::ParquetError;
 use parquet::file::page_index::offset_index::PageLocation;
 use tokio::task::spawn_blocking;
 
-use super::fault::Fault;
 use super::fetch::{Fetch, REQUEST_BYTES_MAX, Remote};
 use super::footer::Footer;
 use super::leaf::{self, Leaf};
 use crate::file::filter;
 use crate::file::pages::{ChunkValues, Read};
 use crate::file::pieces::Pieces;
+use crate::reader::fault::Fault;
 
 /// Up to this number of neighbouring rows, values are copied out of their page, which is far
 /// longer.
@@ -32,19 +32,19 @@ const CHUNK_BYTES: u64 = 2 << 20;
 const CHUNKS_OF_READ: usize = 4;
 
 /// Ranges of rows of a row group, in order and not adjacent.
-pub(super) type Rows = Vec<Range<usize>>;
+pub(in crate::reader) type Rows = Vec<Range<usize>>;
 
 /// The rows wanted of one row group.
 #[derive(Clone)]
-pub(super) struct Want {
-    pub(super) file: Remote,
-    pub(super) footer: Arc<Footer>,
-    pub(super) group: usize,
-    pub(super) rows: Rows,
+pub(in crate::reader) struct Want {
+    pub(in crate::reader) file: Remote,
+    pub(in crate::reader) footer: Arc<Footer>,
+    pub(in crate::reader) group: usize,
+    pub(in crate::reader) rows: Rows,
 }
 
 /// The values of one column for one [`Want`].
-pub(super) enum Values {
+pub(in crate::reader) enum Values {
     Texts(Vec<ByteArray>),
     Numbers(Vec<i64>),
     /// Numbers that not every row has.
@@ -52,28 +52,28 @@ pub(super) enum Values {
 }
 
 impl Values {
-    pub(super) fn text(&self, row: usize) -> &[u8] {
+    pub(in crate::reader) fn text(&self, row: usize) -> &[u8] {
         match self {
             Self::Texts(texts) => texts.get(row).map_or(&[], ByteArray::data),
             _ => &[],
         }
     }
 
-    pub(super) fn texts(&self) -> &[ByteArray] {
+    pub(in crate::reader) fn texts(&self) -> &[ByteArray] {
         match self {
             Self::Texts(texts) => texts,
             _ => &[],
         }
     }
 
-    pub(super) fn number(&self, row: usize) -> i64 {
+    pub(in crate::reader) fn number(&self, row: usize) -> i64 {
         match self {
             Self::Numbers(numbers) => numbers.get(row).copied().unwrap_or_default(),
             _ => 0,
         }
     }
 
-    pub(super) fn maybe(&self, row: usize) -> Option<i64> {
+    pub(in crate::reader) fn maybe(&self, row: usize) -> Option<i64> {
         match self {
             Self::Maybe(numbers) => numbers.get(row).copied().flatten(),
             _ => None,
@@ -92,7 +92,7 @@ impl Values {
 /// Reads some columns for each of the given rows, in their order. The bytes are cached afterwards,
 /// except those of many events: these are read last, and once, and would displace everything that
 /// led to them.
-pub(super) async fn read<const N: usize>(
+pub(in crate::reader) async fn read<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
     leaves: [Leaf; N],
@@ -101,7 +101,7 @@ pub(super) async fn read<const N: usize>(
 }
 
 /// Reads columns without caching their bytes, as what is made of them is cached instead.
-pub(super) async fn read_once<const N: usize>(
+pub(in crate::reader) async fn read_once<const N: usize>(
     fetch: &Fetch,
     wants: Vec<Want>,
     leaves: [Leaf; N],
@@ -110,7 +110,7 @@ pub(super) async fn read_once<const N: usize>(
 }
 
 /// Reads any number of columns; otherwise like [`read`].
-pub(super) async fn read_each(
+pub(in crate::reader) async fn read_each(
     fetch: &Fetch,
     wants: Vec<Want>,
     leaves: &[Leaf],
@@ -219,7 +219,11 @@ async fn read_chunk(
 
 /// Fetches the bytes of a column ahead, so that they are cached when its values are read. It does
 /// nothing if they exceed the maximum of one request.
-pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Result<(), Fault> {
+pub(in crate::reader) async fn ask_ahead(
+    fetch: &Fetch,
+    wants: &[Want],
+    leaf: Leaf,
+) -> Result<(), Fault> {
     let ranges: Vec<_> = wants.iter().map(|want| ranges_of(want, leaf)).collect();
     let bytes = ranges.iter().flatten().map(|range| range.end - range.start);
     if bytes.sum::<u64>() > REQUEST_BYTES_MAX {
@@ -231,7 +235,7 @@ pub(super) async fn ask_ahead(fetch: &Fetch, wants: &[Want], leaf: Leaf) -> Resu
 }
 
 /// Returns whether a column may have one of these values, by its bloom filter if it has one.
-pub(super) fn may_have(
+pub(in crate::reader) fn may_have(
     path: &Path,
     filter: Option<&Bytes>,
     values: &[&str],
@@ -241,10 +245,10 @@ pub(super) fn may_have(
 }
 
 /// A column's bloom filter; without one, any value may be there.
-pub(super) struct Filter(Option<filter::Filter>);
+pub(in crate::reader) struct Filter(Option<filter::Filter>);
 
 impl Filter {
-    pub(super) fn new(path: &Path, bytes: Option<&Bytes>) -> Result<Self, Fault> {
+    pub(in crate::reader) fn new(path: &Path, bytes: Option<&Bytes>) -> Result<Self, Fault> {
         let filter = bytes.map(|bytes| filter::Filter::of(bytes));
         let filter = filter.transpose();
         filter
@@ -252,7 +256,7 @@ impl Filter {
             .map_err(|error| Fault::parquet(path, &error))
     }
 
-    pub(super) fn may_have(&self, value: &str) -> bool {
+    pub(in crate::reader) fn may_have(&self, value: &str) -> bool {
         self.0.as_ref().is_none_or(|filter| filter.may_have(value))
     }
 }
@@ -348,9 +352,9 @@ mod tests {
     use tidings_store::UnixMillis;
     use tokio::runtime::Builder;
 
+    use super::super::fetch::Shared;
     use super::*;
     use crate::file::write::Writer;
-    use crate::reader::fetch::Shared;
     use crate::row::Row;
 
     /// Wants the only version in a file that is in memory.

@@ -10,10 +10,10 @@ use tidings_archive::REVISION_BITS;
 /// first, as the archive's clock may have gone back between two versions; then when the version was
 /// observed, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Order {
-    pub(super) epoch: u64,
-    pub(super) version: u64,
-    pub(super) observed: i64,
+pub(in crate::reader) struct Order {
+    pub(in crate::reader) epoch: u64,
+    pub(in crate::reader) version: u64,
+    pub(in crate::reader) observed: i64,
 }
 
 /// Bits of a revision that hold the resourceVersion at the source.
@@ -23,7 +23,7 @@ impl Order {
     /// Returns the revision: the resourceVersion at the source, with the epoch in the bits above
     /// it. In epoch 0 it is just the resourceVersion. If the source is itself an archive, the bits
     /// that identify that archive are left out.
-    pub(super) fn revision(self) -> u64 {
+    pub(in crate::reader) fn revision(self) -> u64 {
         let epoch = self.epoch.min((1 << (63 - VERSION_BITS)) - 1);
         let version = if self.version >> VERSION_BITS == 0 {
             self.version
@@ -41,7 +41,7 @@ fn short(uid: &str) -> &str {
 }
 
 /// Returns the name that an event had at its source.
-pub(super) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
+pub(in crate::reader) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
     let without = |uid: &str| name.strip_suffix(uid)?.strip_suffix('.');
     if uid.is_empty() {
         return name;
@@ -50,23 +50,23 @@ pub(super) fn base<'a>(name: &'a str, uid: &str) -> &'a str {
 }
 
 /// Returns the shown name of a predecessor.
-pub(super) fn elder(base: &str, uid: &str) -> String {
+pub(in crate::reader) fn elder(base: &str, uid: &str) -> String {
     format!("{base}.{}", short(uid))
 }
 
 /// Returns a predecessor's name with its full uid, for when another one has the short name.
-pub(super) fn elder_in_full(base: &str, uid: &str) -> String {
+pub(in crate::reader) fn elder_in_full(base: &str, uid: &str) -> String {
     format!("{base}.{uid}")
 }
 
 /// Splits a name that may be a predecessor's: the name at the source, and its uid or the beginning.
-pub(super) fn parts(name: &str) -> Option<(&str, &str)> {
+pub(in crate::reader) fn parts(name: &str) -> Option<(&str, &str)> {
     let (base, uid) = name.rsplit_once('.')?;
     (!base.is_empty() && !uid.is_empty()).then_some((base, uid))
 }
 
 /// Returns whether a predecessor with this uid may have a name that ends with `part`.
-pub(super) fn is_of(uid: &str, part: &str) -> bool {
+pub(in crate::reader) fn is_of(uid: &str, part: &str) -> bool {
     !uid.is_empty() && (part == uid || part == short(uid))
 }
 

@@ -19,17 +19,16 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
 
-use super::columns::{self, Filter, Rows};
-use super::fault::Fault;
-use super::footer::{Footer, Group};
-use super::leaf::{self, Leaf};
-use super::names::{self, Order};
-use super::objects::Objects;
-use super::position::Position;
-use super::runs::borrowed;
-use super::selection::Selection;
-use super::view::{At, GROUPS_TOGETHER, Pick, View};
 use crate::manifest::File;
+use crate::reader::fault::Fault;
+use crate::reader::keys::names::{self, Order};
+use crate::reader::keys::{self, Position, borrowed};
+use crate::reader::plan::Objects;
+use crate::reader::plan::Selection;
+use crate::reader::plan::{At, GROUPS_TOGETHER, Pick, View};
+use crate::reader::scan::columns::{self, Filter, Rows};
+use crate::reader::scan::leaf::{self, Leaf};
+use crate::reader::scan::{Footer, Group};
 
 /// Maximum versions that are held, sorted by time.
 const VERSIONS_MAX: usize = 16_384;
@@ -51,10 +50,10 @@ const EVENTS_AT_ONCE: usize = 1024;
 
 /// A page of the newest events.
 #[derive(Debug, Default)]
-pub(super) struct Latest {
-    pub(super) records: Vec<Record>,
+pub(in crate::reader) struct Latest {
+    pub(in crate::reader) records: Vec<Record>,
     /// Where the page stopped, if there may be more.
-    pub(super) place: Option<Place>,
+    pub(in crate::reader) place: Option<Place>,
 }
 
 /// A file or row group to be read; units are sorted by the latest time they may have.
@@ -113,7 +112,7 @@ impl Asked<'_> {
 
 impl View {
     /// Reads the newest events of a request, of one namespace if it is given.
-    pub(super) async fn newest(
+    pub(in crate::reader) async fn newest(
         &self,
         namespace: Option<String>,
         request: &NewestRequest,
@@ -546,7 +545,7 @@ impl View {
     }
 
     /// Returns the objects that some versions are about.
-    async fn objects_of(&self, ats: &[At]) -> Result<Vec<super::runs::Place>, Fault> {
+    async fn objects_of(&self, ats: &[At]) -> Result<Vec<keys::Place>, Fault> {
         let mut of_groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (number, at) in ats.iter().enumerate() {
             let numbers = of_groups.entry((at.file, at.group)).or_default();
@@ -566,7 +565,7 @@ impl View {
             looks.push(look.boxed());
         }
         let mut looks = stream::iter(looks).buffered(GROUPS_AT_ONCE);
-        let mut objects = vec![super::runs::Place::default(); ats.len()];
+        let mut objects = vec![keys::Place::default(); ats.len()];
         while let Some(found) = looks.try_next().await? {
             for (number, place) in found {
                 objects[number] = place;
@@ -647,7 +646,7 @@ impl View {
                 .map(|bytes| Filter::new(path, bytes.as_ref()));
             let (objects, events) = (objects?, events?);
             // A newer version of an event is about the same object, so both names have to be there.
-            let may_have = |place: super::runs::Place<&str>, numbers: &[usize]| {
+            let may_have = |place: keys::Place<&str>, numbers: &[usize]| {
                 let mut names = numbers.iter().flat_map(|number| &known.names[*number]);
                 objects.may_have(place[2]) && names.any(|name| events.may_have(name))
             };
@@ -669,7 +668,7 @@ impl View {
         &self,
         (file, group): (usize, usize),
         footer: &Arc<Footer>,
-        places: Vec<super::runs::Place<&str>>,
+        places: Vec<keys::Place<&str>>,
         (versions, known): (&[Pick], &Known<'_>),
     ) -> Result<NewerOf, Fault> {
         let runs = self.runs(file, footer, group).await?;
@@ -711,7 +710,7 @@ fn leave_out(found: &mut BinaryHeap<Found>, left_out: &mut Option<Place>) {
 
 /// What is newer than some versions, by the versions' numbers.
 type NewerOf = Vec<(usize, Newer)>;
-type ObjectsOf = Vec<(usize, super::runs::Place)>;
+type ObjectsOf = Vec<(usize, keys::Place)>;
 
 /// Whether something newer than a version exists.
 #[derive(Clone, Copy, Debug, Default)]
@@ -727,8 +726,8 @@ struct Known<'a> {
     /// For each version, the names under which another version of its event may have been sealed.
     /// Names are unique in a namespace, so the event that took the name may be about any object.
     names: Vec<[String; 3]>,
-    places: BTreeMap<super::runs::Place<&'a str>, Vec<usize>>,
-    events: HashMap<(super::runs::Place<&'a str>, &'a str), Vec<usize>>,
+    places: BTreeMap<keys::Place<&'a str>, Vec<usize>>,
+    events: HashMap<(keys::Place<&'a str>, &'a str), Vec<usize>>,
 }
 
 impl<'a> Known<'a> {
@@ -758,7 +757,7 @@ impl<'a> Known<'a> {
     /// Compares a row with the versions that have its name.
     fn compare(
         &self,
-        place: super::runs::Place<&str>,
+        place: keys::Place<&str>,
         (base, uid, order): (&str, &str, Order),
         versions: &[Pick],
         found: &mut NewerOf,
