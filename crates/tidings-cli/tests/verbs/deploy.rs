@@ -578,6 +578,58 @@ fn the_objects_for_kubectl_are_those_of_the_chart() {
     );
 }
 
+/// A chart can read only files in its own folder. `UPDATE_SNAPSHOTS=1` writes them.
+#[test]
+fn the_chart_has_the_alerts_and_the_dashboard_of_the_folders() {
+    for (file, copy) in [
+        ("prometheus/alerts.yaml", "alerts.yaml"),
+        ("grafana/tidings-archive.json", "tidings-archive.json"),
+    ] {
+        let copy = format!("helm/tidings/files/{copy}");
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::copy(folder().join(file), folder().join(&copy)).unwrap();
+        }
+        assert!(read(file) == read(&copy), "deploy/{copy} is out of date");
+    }
+    let values =
+        "prometheusRule.enabled=true,prometheusRule.labels.release=p,dashboards.enabled=true";
+    let Some(rendered) = rendered(&["--set", values]) else {
+        return;
+    };
+    let objects = parsed(&rendered.unwrap());
+    let of_kind = |kind: &str, name: &str| {
+        let is_it = |it: &&Value| it["kind"] == kind && it["metadata"]["name"] == name;
+        objects.iter().find(is_it).unwrap()
+    };
+    let rule = of_kind("PrometheusRule", "tidings-archive");
+    assert_eq!(rule["metadata"]["labels"]["release"], "p");
+    let alerts: Value = serde_saphyr::from_str(&read("prometheus/alerts.yaml")).unwrap();
+    let all = alerts["groups"][0]["rules"].as_array().unwrap().iter();
+    let of_archives = all.filter(|rule| rule["alert"].as_str().unwrap().starts_with("Archive"));
+    let of_archives: Vec<&Value> = of_archives.collect();
+    let found: Vec<&Value> = rule["spec"]["groups"][0]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
+    assert_eq!(found, of_archives);
+    let dashboards = of_kind("ConfigMap", "tidings-archive-dashboards");
+    assert_eq!(dashboards["metadata"]["labels"]["grafana_dashboard"], "1");
+    let shown = dashboards["data"]["tidings-archive.json"].as_str().unwrap();
+    assert_eq!(
+        shown.trim_end(),
+        read("grafana/tidings-archive.json").trim_end()
+    );
+}
+
+/// The objects of rendered text.
+fn parsed(text: &str) -> Vec<Value> {
+    let objects = text.split("\n---\n");
+    objects
+        .map(|object| serde_saphyr::from_str(object).unwrap())
+        .collect()
+}
+
 #[test]
 fn the_chart_takes_its_values_and_no_others() {
     for (values, said) in [
@@ -597,14 +649,11 @@ fn the_chart_takes_its_values_and_no_others() {
     }
     let all = "replicas=2,networkPolicy.enabled=true,timeline.ingress.enabled=true,\
                timeline.ingress.host=a.example,tls.existingSecret=x,tls.caBundle=y,\
-               serviceMonitor.enabled=true,objects.url=s3://a/b,objects.secret=s,\
+               serviceMonitor.enabled=true,serviceMonitor.labels.release=p,objects.url=s3://a/b,objects.secret=s,\
                clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
                apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
     let text = rendered(&["--set", all]).unwrap().unwrap();
-    let objects: Vec<Value> = text
-        .split("\n---\n")
-        .map(|object| serde_saphyr::from_str(object).unwrap())
-        .collect();
+    let objects = parsed(&text);
     let kinds: BTreeSet<&str> = objects
         .iter()
         .filter_map(|it| it["kind"].as_str())
