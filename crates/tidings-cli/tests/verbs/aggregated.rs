@@ -19,34 +19,41 @@ use super::support::{Ran, tidings};
 /// Maximum time until an answer is as expected, on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Writes the authority of the front proxy, and the front proxy's own certificate, and returns the
-/// flags that name them.
-fn front_proxy(folder: &Path) -> Vec<String> {
+/// Writes an authority and a client's certificate of it, and returns the names of the files: the
+/// authority, the certificate and its key.
+pub(crate) fn signed(folder: &Path, prefix: &str, name: &str) -> [String; 3] {
     let mut params = CertificateParams::default();
     params
         .distinguished_name
-        .push(DnType::CommonName, "front-proxy-ca");
+        .push(DnType::CommonName, format!("{prefix}-ca"));
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
     let authority = params.self_signed(&key).unwrap().pem();
     let issuer = Issuer::new(params, key);
     let mut params = CertificateParams::default();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "front-proxy-client");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap();
-    let file = |name: &str, text: String| {
-        std::fs::write(folder.join(name), text).unwrap();
-        name.to_owned()
-    };
+    [
+        ("ca.pem", authority),
+        ("client.pem", certificate.pem()),
+        ("client.key", key.serialize_pem()),
+    ]
+    .map(|(file, text)| {
+        let file = format!("{prefix}-{file}");
+        std::fs::write(folder.join(&file), text).unwrap();
+        file
+    })
+}
+
+/// Writes the authority of the front proxy, and the front proxy's own certificate, and returns the
+/// flags that name them.
+pub(crate) fn front_proxy(folder: &Path) -> Vec<String> {
+    let [authority, certificate, key] = signed(folder, "front", "front-proxy-client");
     let mut flags = Vec::new();
     for (flag, value) in [
-        (
-            "requestheader-client-ca-file",
-            file("front-ca.pem", authority),
-        ),
+        ("requestheader-client-ca-file", authority),
         (
             "requestheader-allowed-names",
             "front-proxy-client".to_owned(),
@@ -57,14 +64,8 @@ fn front_proxy(folder: &Path) -> Vec<String> {
             "requestheader-extra-headers-prefix",
             "X-Remote-Extra-".to_owned(),
         ),
-        (
-            "proxy-client-cert-file",
-            file("front.pem", certificate.pem()),
-        ),
-        (
-            "proxy-client-key-file",
-            file("front.key", key.serialize_pem()),
-        ),
+        ("proxy-client-cert-file", certificate),
+        ("proxy-client-key-file", key),
     ] {
         flags.push(format!("--{flag}={value}"));
     }
@@ -72,24 +73,29 @@ fn front_proxy(folder: &Path) -> Vec<String> {
 }
 
 /// A kube-apiserver, and a kubectl.
-struct World {
-    cluster: KubeApiserver,
-    kubectl: PathBuf,
+pub(crate) struct World {
+    pub(crate) cluster: KubeApiserver,
+    pub(crate) kubectl: PathBuf,
 }
 
 impl World {
     fn start() -> Option<Self> {
+        Self::start_with(front_proxy)
+    }
+
+    /// Starts kube-apiserver with the flags that `further` returns for its folder.
+    pub(crate) fn start_with(further: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         let kubectl = programs::kubectl()?;
-        let cluster = KubeApiserver::launch(None, front_proxy)?;
+        let cluster = KubeApiserver::launch(None, further)?;
         Some(Self { cluster, kubectl })
     }
 
-    fn run_as(&self, token: &str, arguments: &[&str]) -> Ran {
+    pub(crate) fn run_as(&self, token: &str, arguments: &[&str]) -> Ran {
         self.cluster.kubectl_as(token, &self.kubectl, arguments, "")
     }
 
     #[track_caller]
-    fn apply(&self, text: &str) {
+    pub(crate) fn apply(&self, text: &str) {
         let ran = self
             .cluster
             .kubectl(&self.kubectl, &["apply", "-f", "-"], text);
@@ -102,7 +108,12 @@ impl World {
         clippy::disallowed_methods,
         reason = "it is waited for what other programs do"
     )]
-    fn until(&self, token: &str, arguments: &[&str], is_right: impl Fn(&Ran) -> bool) -> Ran {
+    pub(crate) fn until(
+        &self,
+        token: &str,
+        arguments: &[&str],
+        is_right: impl Fn(&Ran) -> bool,
+    ) -> Ran {
         let began = Instant::now();
         loop {
             let ran = self.run_as(token, arguments);

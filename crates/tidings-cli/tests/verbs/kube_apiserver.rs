@@ -20,8 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub(crate) struct KubeApiserver {
     folder: TempDir,
     server: String,
+    command: Command,
     // Declared first, so that the server ends before its store.
-    _process: Process,
+    process: Process,
     _etcd: etcd::Cluster,
 }
 
@@ -38,10 +39,6 @@ impl KubeApiserver {
 
     /// Starts both programs; `further` returns more flags, for files that it writes into the
     /// folder.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "waiting for a program of others to be ready"
-    )]
     pub(crate) fn launch(
         event_rate_limit: Option<&Value>,
         further: impl FnOnce(&Path) -> Vec<String>,
@@ -109,19 +106,36 @@ impl KubeApiserver {
         }
         let server = Self {
             server: format!("https://127.0.0.1:{port}"),
-            _process: Process::start(&mut command).unwrap(),
+            process: Process::start(&mut command).unwrap(),
+            command,
             _etcd: etcd,
             folder,
         };
+        server.wait_until_ready();
+        Some(server)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "waiting for a program of others to be ready"
+    )]
+    fn wait_until_ready(&self) {
         let deadline = Instant::now() + PATIENCE;
-        while !server.is_ready() {
+        while !self.is_ready() {
             assert!(
                 Instant::now() < deadline,
                 "kube-apiserver is not ready after {PATIENCE:?}"
             );
             std::thread::sleep(Duration::from_millis(300));
         }
-        Some(server)
+    }
+
+    /// Ends kube-apiserver, and starts it again with its etcd.
+    pub(crate) fn restart(&mut self) {
+        self.process.signal("TERM");
+        self.process.wait();
+        self.process = Process::start(&mut self.command).unwrap();
+        self.wait_until_ready();
     }
 
     fn is_ready(&self) -> bool {
@@ -142,11 +156,21 @@ impl KubeApiserver {
 
     /// The flags of a client with this token.
     pub(crate) fn flags_of(&self, token: &str) -> Vec<String> {
+        let mut flags = self.flags_of_nobody();
+        flags.push(format!("--token={token}"));
+        flags
+    }
+
+    /// The flags of a client without credentials.
+    pub(crate) fn flags_of_nobody(&self) -> Vec<String> {
         vec![
             format!("--server={}", self.server),
-            format!("--token={token}"),
             format!("--certificate-authority={}", self.certificate().display()),
         ]
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        &self.server
     }
 
     /// A client's kubeconfig.
@@ -193,8 +217,19 @@ impl KubeApiserver {
         arguments: &[&str],
         input: &str,
     ) -> Ran {
+        self.kubectl_with(&self.flags_of(token), kubectl, arguments, input)
+    }
+
+    /// Runs kubectl with the flags of a client.
+    pub(crate) fn kubectl_with(
+        &self,
+        flags: &[String],
+        kubectl: &Path,
+        arguments: &[&str],
+        input: &str,
+    ) -> Ran {
         let mut child = Command::new(kubectl)
-            .args(self.flags_of(token))
+            .args(flags)
             .arg("--cache-dir")
             .arg(self.folder.path().join("cache"))
             .args(arguments)

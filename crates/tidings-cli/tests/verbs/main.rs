@@ -14,6 +14,8 @@ mod export;
 mod help;
 mod hour;
 mod import;
+#[cfg(unix)]
+mod installed;
 mod kube_apiserver;
 mod pictures;
 mod rbac;
