@@ -13,7 +13,7 @@ use serde::Serialize;
 use tidings_api::codec::stored::Brief;
 use tidings_core::filter::Filter;
 use tidings_core::occurrences::Occurrences;
-use tidings_core::reading::is_warning;
+use tidings_core::reading::{is_warning, object_uid};
 use tidings_core::top::{Axis, Counted as Event, Row, Table};
 use tidings_history::Counted;
 use tidings_store::{Count, NewestRequest, UnixMillis};
@@ -86,6 +86,7 @@ impl By {
                 key.cluster = cluster;
                 event.kind.clone_into(&mut key.kind);
                 event.object_namespace.clone_into(&mut key.namespace);
+                object_uid(event.object, event.object_uid).clone_into(&mut key.uid);
             }
             Self::Namespace | Self::Node => key.cluster = cluster,
             Self::Reason | Self::Source => {}
@@ -101,6 +102,35 @@ struct Key {
     kind: String,
     namespace: String,
     cluster: usize,
+    /// The object's uid, if several objects of this name are in the table: an object that was
+    /// created again has another one.
+    uid: String,
+}
+
+impl Key {
+    fn without_uid(&self) -> Self {
+        Self {
+            uid: String::new(),
+            ..self.clone()
+        }
+    }
+}
+
+/// Removes the uids of objects that are the only ones of their name, because not every reporter
+/// writes uids.
+fn named_apart(table: Table<Key>) -> Table<Key> {
+    let mut uids: HashMap<Key, usize> = HashMap::new();
+    for key in table.keys().filter(|key| !key.uid.is_empty()) {
+        *uids.entry(key.without_uid()).or_default() += 1;
+    }
+    table.renamed(|key| {
+        let name = key.without_uid();
+        if uids.get(&name) > Some(&1) {
+            key
+        } else {
+            name
+        }
+    })
 }
 
 #[derive(Serialize)]
@@ -148,6 +178,8 @@ struct Line<'a> {
     kind: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
     cluster: &'a str,
     occurrences: u64,
     warnings: u64,
@@ -220,7 +252,7 @@ pub(in super::super) async fn top(
         None
     };
     let total = table.total.clone();
-    let rows = table.rows();
+    let rows = named_apart(table).rows();
     let lines = rows.iter().take(ROWS_MAX);
     json(&Answer {
         from,
@@ -248,6 +280,7 @@ fn line<'a>(caller: &'a Caller, by: By, key: &'a Key, row: &'a Row, axis: &Axis)
         name: &key.name,
         kind: &key.kind,
         namespace: &key.namespace,
+        uid: &key.uid,
         cluster: cluster.map_or("", |cluster| &cluster.source.name),
         occurrences: row.occurrences,
         warnings: row.warnings,

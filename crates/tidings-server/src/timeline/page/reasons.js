@@ -180,6 +180,7 @@ export class Reasons {
           onclick: () => this.filter(row, by, false) }, warning ? "◆ " : "", name),
         is && tag, by === "object" && row.namespace
           && el("span", { class: "faint" }, row.namespace),
+        row.uid && el("span", { class: "faint", title: row.uid }, `uid ${row.uid.slice(0, 8)}…`),
         row.cluster && el("span", { class: "faint" }, row.cluster)),
       el("td", { class: "count" }, `${about}×${number(row.occurrences)}`),
       top.before && el("td", { class: "count" }, `×${number(row.before)}`),

@@ -37,7 +37,7 @@
  * @typedef {{name: string, kind: string, namespace: string, cluster: string, occurrences: number,
  *   warnings: number, objects: number|null, first: number|null, last: number|null,
  *   byHour: boolean, going: boolean, estimated: boolean, partsEstimated: boolean, before: number,
- *   parts: number[]}} TopRow
+ *   parts: number[], uid?: string}} TopRow
  * @typedef {{from: number, to: number, now: number, counted: "occurrences"|"events"|"versions",
  *   complete: boolean, read: number|null, occurrences: number, events: number,
  *   laterComplete: boolean,

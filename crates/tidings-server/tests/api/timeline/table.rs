@@ -5,6 +5,57 @@ use serde_json::{Value, json};
 use super::{MINUTE, about, create, get};
 use crate::support::{START, Server};
 
+/// Objects of one name are apart by kind, namespace and, if they were created again, uid.
+#[tokio::test]
+async fn rows_of_objects_are_objects() {
+    let server = Server::new();
+    let pod = |name: &str, uid: &str| {
+        let mut event = about("redis-0", name, "Pulled", "Normal", -MINUTE);
+        event["involvedObject"]["uid"] = uid.into();
+        event
+    };
+    let mut claim = pod("claim", "c");
+    claim["involvedObject"]["kind"] = "PersistentVolumeClaim".into();
+    let mut other = pod("other", "d");
+    for reference in ["metadata", "involvedObject"] {
+        other[reference]["namespace"] = "bank".into();
+    }
+    for event in [pod("a", "a"), pod("a2", "a"), pod("none", ""), claim, other] {
+        create(&server, &event).await;
+    }
+    let rows = async || -> Vec<Value> {
+        let table = get(&server, "top?by=object").await;
+        let rows = table["rows"].as_array().unwrap().iter();
+        let row = |row: &Value| {
+            json!([
+                row["kind"],
+                row["namespace"],
+                row["name"],
+                row["uid"],
+                row["occurrences"]
+            ])
+        };
+        let mut rows: Vec<_> = rows.map(row).collect();
+        rows.sort_by_key(Value::to_string);
+        rows
+    };
+    let others = [
+        json!(["PersistentVolumeClaim", "shop", "redis-0", null, 1]),
+        json!(["Pod", "bank", "redis-0", null, 1]),
+    ];
+    let mut expected = others.to_vec();
+    expected.push(json!(["Pod", "shop", "redis-0", null, 3]));
+    assert_eq!(rows().await, expected);
+    create(&server, &pod("b", "b")).await;
+    let mut expected = others.to_vec();
+    expected.extend([
+        json!(["Pod", "shop", "redis-0", "a", 2]),
+        json!(["Pod", "shop", "redis-0", "b", 1]),
+        json!(["Pod", "shop", "redis-0", null, 1]),
+    ]);
+    assert_eq!(rows().await, expected);
+}
+
 /// The table of reasons says what the events say, also beside the range before.
 #[tokio::test]
 async fn a_table_says_what_happened_most() {
