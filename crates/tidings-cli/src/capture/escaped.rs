@@ -28,7 +28,8 @@ impl<R: Read> Scanner<'_, '_, R> {
         let length = text.len() as u64;
         let has = |word: &[u8]| text.windows(word.len()).any(|it| it == word);
         // Few quoted texts have events, and another reader is costly.
-        if has(b"nvolvedObject\\\"") || has(b"regarding\\\"") {
+        let words = ["nvolvedObject\\\"", "regarding\\\"", "EventList\\\""];
+        if words.iter().any(|word| has(word.as_bytes())) {
             let text = unquoted(text);
             self.sink.text(self.at.line, &text, false)?;
         }

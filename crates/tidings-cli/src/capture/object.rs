@@ -95,6 +95,8 @@ pub(super) struct Open {
     last_text: (u64, u64),
     /// Whether the last token is the first of its line.
     is_first_of_line: bool,
+    /// The number of events that were found in the text before the document.
+    events_before: u64,
 }
 
 impl<R: Read> Scanner<'_, '_, R> {
@@ -137,6 +139,7 @@ impl<R: Read> Scanner<'_, '_, R> {
             between: Vec::new(),
             last_text: (0, 0),
             is_first_of_line: false,
+            events_before: self.sink.seen.events,
         };
         open.push(true, self.at);
         self.at.pass();
@@ -145,7 +148,8 @@ impl<R: Read> Scanner<'_, '_, R> {
             if let Err(broken) = self.step(&mut open)?
                 && !self.pass_line_between(&mut open, broken)?
             {
-                self.give_up(&open, broken);
+                let is_cut = self.is_cut_by_kubectl()?;
+                self.give_up(&open, (broken, is_cut));
                 self.go_back(&open, broken);
                 return Ok(false);
             }
@@ -441,14 +445,19 @@ impl<R: Read> Scanner<'_, '_, R> {
     }
 
     /// Reports the events that are lost with the open objects.
-    fn give_up(&mut self, open: &Open, broken: Broken) {
+    fn give_up(&mut self, open: &Open, (broken, is_cut): (Broken, bool)) {
         let mut perhaps = None;
+        let cut = is_cut.then(|| self.sink.seen.events - open.events_before);
         for frame in open.frames.iter().filter(|frame| frame.is_object) {
             if frame.is_passed_over {
                 break;
             }
             match frame.shape.loss() {
                 Loss::Event => {
+                    if let Some(events) = cut {
+                        self.sink.cut_by_kubectl(self.at.line, events);
+                        return;
+                    }
                     let why = Unreadable::Syntax(format!("not JSON: {}", broken.words()));
                     self.sink.lost(frame.start.line, why);
                     return;
@@ -461,12 +470,36 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
         let is_list = |frame: &Frame| frame.has_event || frame.shape.is_list();
-        if let Some((line, is_likely)) = perhaps {
+        let is_of_list = open.frames.iter().any(is_list);
+        if let Some(events) = cut.filter(|_| is_of_list) {
+            self.sink.cut_by_kubectl(self.at.line, events);
+        } else if let Some((line, is_likely)) = perhaps {
             let why = Unreadable::Syntax(format!("not JSON: {}", broken.words()));
             self.sink.perhaps_lost(line, why, is_likely);
-        } else if broken == Broken::End && open.frames.iter().any(is_list) {
+        } else if broken == Broken::End && is_of_list {
             self.sink.cut(self.at.line);
         }
+    }
+
+    /// Whether kubectl cut the text at the current position, as it does at `-v=8` and `-v=9`: the
+    /// line ends with ` [truncated 12 chars]`.
+    fn is_cut_by_kubectl(&mut self) -> io::Result<bool> {
+        const MARK_BYTES_MAX: u64 = 64;
+        let from = self.at.at.saturating_sub(MARK_BYTES_MAX);
+        let from = from.max(self.at.line_start);
+        let is_end = |byte| byte == b'\n';
+        let around = self
+            .window
+            .peek(from, 2 * MARK_BYTES_MAX as usize, is_end)?;
+        let around = around.trim_ascii_end();
+        let around = around.strip_suffix(b"\"").unwrap_or(around);
+        let Some(mark) = around.strip_suffix(b" chars]") else {
+            return Ok(false);
+        };
+        let digits = mark.iter().rev().take_while(|byte| byte.is_ascii_digit());
+        let before = mark.len() - digits.count();
+        let before = mark.get(..before).unwrap_or_default();
+        Ok(before.len() < mark.len() && before.ends_with(b" [truncated "))
     }
 
     /// Sets the position at which to continue after a broken document.

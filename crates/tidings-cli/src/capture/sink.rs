@@ -122,6 +122,17 @@ impl<'t> Sink<'t> {
         self.failed(line, why);
     }
 
+    /// Takes a text that kubectl cut, after a number of events.
+    pub(super) fn cut_by_kubectl(&mut self, line: u64, events: u64) {
+        let events = match events {
+            0 => "no event".to_owned(),
+            1 => "1 event".to_owned(),
+            number => format!("{number} events"),
+        };
+        let why = format!("cut by kubectl, {events} read: -v=10 and -o json print everything");
+        self.failed(line, why);
+    }
+
     /// Takes an input that cannot be read any further.
     pub(super) fn failed(&mut self, line: u64, why: String) {
         self.seen.is_failed = true;

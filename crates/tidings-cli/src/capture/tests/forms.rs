@@ -157,21 +157,59 @@ fn events_that_klog_quoted_are_read() {
     check(more, &["1: n/a"]);
     let event = event(body(&line("a")).as_bytes());
     assert_eq!(event, value("a"));
-    // Cut off by kubectl, or by the end of the file.
-    let cut = events.find("\"name\":\"b").expect("a name");
+    // Cut off by the end of the file.
     let lost = "1 event 2! not JSON: ";
-    for text in [
-        body(&format!("{} [truncated 12 chars]", &events[..cut])),
-        body(&events)[..body(&events).find("name\\\":\\\"b").expect("a name")].to_owned(),
-    ] {
-        let found = summary(text.as_bytes());
-        assert!(
-            found.len() == 2 && found[0] == "1: n/a" && found[1].starts_with(lost),
-            "{found:?} from {text}"
-        );
-    }
+    let text = &body(&events)[..body(&events).find("name\\\":\\\"b").expect("a name")];
+    let found = summary(text.as_bytes());
+    assert!(
+        found.len() == 2 && found[0] == "1: n/a" && found[1].starts_with(lost),
+        "{found:?} from {text}"
+    );
     // Quoted text in quoted text is no event.
     check(body(&body(&line("a"))), &["= text of something else"]);
+}
+
+/// `kubectl -v=8` writes the first 1,024 characters of an answer, in klog's quotes or, before
+/// Kubernetes 1.32, as it is.
+#[test]
+fn what_kubectl_cut_is_said_to_be_cut() {
+    // kube-apiserver writes kind and apiVersion first.
+    let list = |kind: &str, items: &[String]| {
+        let items = items.join(",");
+        format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"v1\",\"items\":[{items}]}}")
+    };
+    let all = list("EventList", &[line("a"), line("b")]);
+    let pods = list("PodList", &[json!({"metadata": {"name": "x"}}).to_string()]);
+    let first = all.find("},{").expect("two events") + 1;
+    for plain in [true, false] {
+        let cut_at = |text: &str, cut: usize| {
+            let text = format!("{} [truncated 12 chars]", &text[..cut]);
+            let klog = "I0216 11:02:03.1 410 request.go:1]";
+            if plain {
+                format!("{klog} Response Body: {text}\n")
+            } else {
+                format!("{klog} \"Response Body\" body={}\n", Value::from(text))
+            }
+        };
+        for cut in 1..all.len() {
+            let found = summary(cut_at(&all, cut).as_bytes());
+            let (read, said) = match cut {
+                // Less than kubectl leaves: it may be anything.
+                _ if cut <= "{\"kind\":\"EventList\"".len() => continue,
+                _ if cut < first => (&[][..], "no event"),
+                _ if cut < all.len() - 2 => (&["1: n/a"][..], "1 event"),
+                _ => (&["1: n/a", "1 event 2: n/b"][..], "2 events"),
+            };
+            let (end, events) = found.split_last().expect("something is said");
+            assert_eq!(events, read, "{found:?} from {}", &all[..cut]);
+            let said = format!("cut by kubectl, {said} read: ");
+            assert!(end.contains(&said), "{found:?} from {}", &all[..cut]);
+        }
+        for cut in 1..pods.len() {
+            let found = summary(cut_at(&pods, cut).as_bytes());
+            assert!(!found.concat().contains("cut by kubectl"), "{found:?}");
+        }
+    }
 }
 
 /// The line of the first event of a printed object; 1 if it is within a string.
