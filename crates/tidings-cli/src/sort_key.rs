@@ -1,7 +1,11 @@
 //! `--sort-by`: sorts events by a field, as `kubectl get` does.
+//!
+//! Events of events.k8s.io/v1 have no firstTimestamp and no lastTimestamp. A sort by one of these
+//! uses when an event was first or last seen, whichever fields say it.
 
 use std::cmp::Ordering;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::event::Event;
@@ -51,6 +55,16 @@ impl std::str::FromStr for SortKey {
 }
 
 impl SortKey {
+    /// The time of an event by which is sorted, if the field is one of its times.
+    fn seen(&self) -> Option<fn(&Event) -> Option<Timestamp>> {
+        let text = self.text.trim_start_matches('{').trim_end_matches('}');
+        match text.trim_start_matches('.') {
+            "firstTimestamp" => Some(Event::first_seen),
+            "lastTimestamp" => Some(Event::last_seen),
+            _ => None,
+        }
+    }
+
     /// Sorts events by the field. Events without it come first. Numbers are sorted as numbers, even
     /// if all are texts, and other texts alphabetically. The sort is stable.
     ///
@@ -58,7 +72,13 @@ impl SortKey {
     /// No event has the field, or it cannot be looked up.
     pub fn sort(&self, events: &mut Vec<Event>) -> Result<(), SortError> {
         let mut keys = Vec::with_capacity(events.len());
+        let seen = self.seen();
         for event in events.iter() {
+            if let Some(seen) = seen {
+                let at = seen(event).map(Timestamp::as_microsecond);
+                keys.push(at.map_or(Value::Null, Value::from));
+                continue;
+            }
             let value = event.value();
             let found = self.path.find(value, value)?.into_iter().next();
             keys.push(found.cloned().unwrap_or_default());
@@ -139,6 +159,30 @@ mod tests {
             let reversed: Vec<_> = values.iter().rev().cloned().collect();
             assert_eq!(sorted(".metadata.labels.x", &reversed).unwrap(), values);
             assert_eq!(sorted("{.metadata.labels.x}", &reversed).unwrap(), values);
+        }
+    }
+
+    #[test]
+    fn first_and_last_seen_are_times_of_either_api_version() {
+        let events = [
+            json!({"firstTimestamp": "2026-03-04T05:06:07Z", "lastTimestamp": "2026-03-04T05:06:10Z"}),
+            json!({"eventTime": "2026-03-04T05:06:08.5Z", "firstTimestamp": null, "lastTimestamp": null}),
+            json!({"eventTime": "2026-03-04T05:06:07.5Z", "series": {"count": 2, "lastObservedTime": "2026-03-04T05:06:11Z"}}),
+            json!({"metadata": {"creationTimestamp": "2026-03-04T05:06:09Z"}}),
+        ];
+        for (path, order) in [
+            (".firstTimestamp", [0, 2, 1, 3]),
+            ("{.firstTimestamp}", [0, 2, 1, 3]),
+            ("firstTimestamp", [0, 2, 1, 3]),
+            (".lastTimestamp", [1, 3, 0, 2]),
+        ] {
+            let Ok(key) = path.parse::<SortKey>() else {
+                panic!("{path} is a path");
+            };
+            let mut sorted = events.clone().map(Event::new).to_vec();
+            key.sort(&mut sorted).unwrap();
+            let expected = order.map(|index| Event::new(events[index].clone()));
+            assert_eq!(sorted, expected, "{path}");
         }
     }
 
