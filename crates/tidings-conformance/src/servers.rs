@@ -17,8 +17,8 @@ use crate::http::{Client, HttpError};
 const PATIENCE: Duration = Duration::from_secs(180);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// The users of every server: one with all permissions, and two without any.
-pub(crate) const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nann-token,ann,2,\"developers\"\nfollower-token,follower,3\n";
+/// The users of every server: two with all permissions, and two without any.
+pub(crate) const TOKENS: &str = "admin-token,admin,1,\"system:masters\"\nneighbour-token,neighbour,4,\"system:masters\"\nann-token,ann,2,\"developers\"\nfollower-token,follower,3\n";
 
 /// The folder of kube-apiserver's keys, and its certificate.
 pub(crate) const KUBE_CERTIFICATES: &str = "certificates";

@@ -19,6 +19,9 @@ use crate::servers::ApiServer;
 
 /// The token of the measured requests, unless they have their own.
 const TOKEN: &str = "admin-token";
+/// The token of the neighbours. Their user is another one, because the bounds of an attacker hold
+/// for all requests of its user.
+const NEIGHBOUR: &str = "neighbour-token";
 /// A server counts as idle when it used less than this processor time in this interval.
 const REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_micros(300));
 /// Maximum number of such intervals to wait for a server to be idle.
@@ -450,7 +453,7 @@ async fn neighbour(
 /// Sends a request. Returns the time until its answer was complete.
 #[expect(clippy::disallowed_methods, reason = "this measures time")]
 async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, ActError> {
-    let request = ask.request(TOKEN)?;
+    let request = ask.request(NEIGHBOUR)?;
     let started = Instant::now();
     let answered = async {
         let answer = connection.send(request).await?;
