@@ -44,6 +44,13 @@ use crate::error::ReferenceError;
 /// record_error(&recorder, &Pod::default(), &Err("out of disk space"));
 /// events.assert_lines(&["Warning ReconcileFailed out of disk space"]);
 /// ```
+///
+/// The compiler says what is accepted in place of anything else:
+///
+/// ```compile_fail,E0277
+/// let (recorder, _events) = tidings::testing::recorder();
+/// recorder.warning(&"web-0", "ReconcileFailed", "out of disk space");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "events cannot be recorded about `{Self}`",
     label = "not an object of Kubernetes, nor a reference to one",
