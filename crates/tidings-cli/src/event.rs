@@ -132,6 +132,17 @@ impl Event {
         self.text("/metadata/resourceVersion").parse().ok()
     }
 
+    /// Removes `metadata.resourceVersion`.
+    pub fn remove_revision(&mut self) {
+        if let Some(metadata) = self
+            .value
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+        {
+            metadata.remove("resourceVersion");
+        }
+    }
+
     /// `type`.
     pub fn event_type(&self) -> &str {
         self.text("/type")

@@ -403,12 +403,14 @@ impl<'a> List<'a> {
 }
 
 /// Prints the events section of `kubectl describe` (`DescribeEvents`), exactly as kubectl does if
-/// times are ages. The events must be sorted.
+/// times are ages. The events must be sorted. Events of several objects have one more column, with
+/// the objects.
 ///
 /// # Errors
 /// The output cannot be written.
 pub fn describe(
     events: &[Event],
+    is_of_several: bool,
     (time_form, now): (&TimeForm, Timestamp),
     screen: Screen,
     out: &mut dyn Write,
@@ -421,14 +423,35 @@ pub fn describe(
         TimeForm::Age => ("Age", "----"),
         TimeForm::Time(_) => ("Last Seen", "---------"),
     };
-    let columns = ["Type", "Reason", when, "From", "Message"].map(Column::new);
-    let columns = columns.map(|column| column.look(Look::Plain));
+    let of_object = |column| is_of_several.then_some(column);
+    let columns = [
+        Some("Type"),
+        Some("Reason"),
+        Some(when),
+        of_object("Object"),
+        Some("From"),
+        Some("Message"),
+    ];
+    let columns = columns.into_iter().flatten();
+    let columns = columns.map(|column| Column::new(column).look(Look::Plain));
     // A description is not fitted to the terminal.
     let screen = Screen {
         width: None,
         ..screen
     };
-    let lines = ["----", "------", line, "----", "-------"].map(Cell::new);
+    let lines = [
+        Some("----"),
+        Some("------"),
+        Some(line),
+        of_object("------"),
+        Some("----"),
+        Some("-------"),
+    ];
+    let lines = lines.into_iter().flatten().map(Cell::new);
+    let first = events.first().map(Event::object_namespace);
+    let is_of_one_namespace = events
+        .iter()
+        .all(|event| Some(event.object_namespace()) == first);
     let rows = events.iter().map(|event| {
         let look = look(event);
         let lines: Vec<&str> = event.message().lines().map(str::trim).collect();
@@ -436,17 +459,27 @@ pub fn describe(
             "" => lines.join(" "),
             path => format!("{path}: {}", lines.join(" ")),
         };
-        vec![
+        let mut row = vec![
             Cell::new(event.event_type()).look(look),
             Cell::new(event.reason()).look(look),
             Cell::new(&time_form.seen(event, now)),
-            Cell::new(event.component()),
-            Cell::new(&message),
-        ]
+        ];
+        if is_of_several {
+            let object = match event.object_namespace() {
+                namespace if !namespace.is_empty() && !is_of_one_namespace => {
+                    format!("{} in {namespace}", event.object())
+                }
+                _ => event.object(),
+            };
+            row.push(Cell::new(&object));
+        }
+        row.push(Cell::new(event.component()));
+        row.push(Cell::new(&message));
+        row
     });
     writeln!(out, "Events:")?;
-    let mut table = Table::new(columns.into(), screen).with_gap(2, "  ");
-    table.print(std::iter::once(lines.to_vec()).chain(rows), out)
+    let mut table = Table::new(columns.collect(), screen).with_gap(2, "  ");
+    table.print(std::iter::once(lines.collect()).chain(rows), out)
 }
 
 #[cfg(test)]
@@ -646,7 +679,7 @@ mod tests {
         let described = |events: &[Event]| {
             let mut out = Vec::new();
             let form = TimeForm::of(events.iter().map(Event::last_seen), now);
-            describe(events, (&form, now), Screen::default(), &mut out).unwrap();
+            describe(events, false, (&form, now), Screen::default(), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(
@@ -669,5 +702,37 @@ mod tests {
              \x20 Warning  OOMKilling  2026-02-18T05:06:00Z        out of memory\n\
              \x20 Warning  OOMKilling  2026-02-18T05:06:07Z        out of memory\n"
         );
+    }
+
+    #[test]
+    fn a_description_of_several_objects_names_them() {
+        let now = "2026-03-04T05:20:00Z".parse().unwrap();
+        let described = |namespaces: [&str; 2]| {
+            let events = namespaces.map(|namespace| {
+                let object = json!({"kind": "Pod", "name": "web-0"});
+                Event::new(json!({"metadata": {"namespace": namespace}, "involvedObject": object}))
+            });
+            let mut out = Vec::new();
+            let form = (&TimeForm::Age, now);
+            describe(&events, true, form, Screen::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let lines = |text: String| {
+            text.lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect()
+        };
+        let same: Vec<String> = lines(described(["shop", "shop"]));
+        assert_eq!(
+            same[1..4],
+            [
+                "  Type  Reason  Age        Object     From  Message",
+                "  ----  ------  ----       ------     ----  -------",
+                "                <unknown>  Pod/web-0",
+            ]
+        );
+        let apart: Vec<String> = lines(described(["shop", "bank"]));
+        assert!(apart[3].ends_with("Pod/web-0 in shop"), "{apart:#?}");
+        assert!(apart[4].ends_with("Pod/web-0 in bank"), "{apart:#?}");
     }
 }

@@ -52,6 +52,9 @@ pub struct Event {
     pub name: String,
     /// The complete event.
     pub body: Map<String, Value>,
+    /// The `uid` and `creationTimestamp` that the event has in the capture, if they are valid. A
+    /// server that shows captures keeps them.
+    pub identity: Map<String, Value>,
 }
 
 impl Event {
@@ -160,6 +163,13 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
     if of_others.contains(&true) {
         notes.push(Note::Owners);
     }
+    let mut identity = Map::new();
+    if let Some(uid @ Value::String(_)) = &uid {
+        identity.insert("uid".to_owned(), uid.clone());
+    }
+    if let Some(created) = created.as_ref().and_then(times::creation) {
+        identity.insert("creationTimestamp".to_owned(), created);
+    }
     times::normalize(&mut object, created.as_ref(), &mut notes);
 
     let namespace = text(&metadata, "namespace").filter(|namespace| !namespace.is_empty());
@@ -193,6 +203,7 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
             namespace,
             name,
             body,
+            identity,
         },
         notes,
     ))

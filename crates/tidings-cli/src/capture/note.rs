@@ -44,7 +44,7 @@ impl fmt::Display for Note {
                 "with owners, finalizers or a deletion of another cluster, which were left out"
             }
             Self::OtherVersion => {
-                "of which another version was read before; import keeps the first, --file the newest"
+                "of which another version was read before; the newest stays"
             }
         })
     }

@@ -5,7 +5,7 @@
 //! read.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::note::Note;
 use super::unreadable::Unreadable;
@@ -25,7 +25,9 @@ const CAUSES_MAX: usize = 100;
 pub enum Outcome {
     /// The server created it.
     Created,
-    /// The server has an event of this namespace and name already.
+    /// The server replaced an older version of it.
+    Updated,
+    /// The server has this version of the event already, or a newer one.
     AlreadyThere,
     /// The server refused it.
     Refused {
@@ -71,7 +73,7 @@ impl Outcome {
             Self::Unreadable(_) => "malformed event".to_owned(),
             Self::Failed(_) => "input that could not be read to its end".to_owned(),
             Self::Nothing(_) => "input without events".to_owned(),
-            Self::Created | Self::AlreadyThere | Self::NotSent => String::new(),
+            Self::Created | Self::Updated | Self::AlreadyThere | Self::NotSent => String::new(),
         }
     }
 }
@@ -80,6 +82,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Created => formatter.write_str("created"),
+            Self::Updated => formatter.write_str("updated"),
             Self::AlreadyThere => formatter.write_str("already there"),
             Self::Refused {
                 code,
@@ -102,7 +105,9 @@ pub struct Report {
     pub read: u64,
     /// Events created.
     pub created: u64,
-    /// Events that the server had already.
+    /// Events of which the server had an older version.
+    pub updated: u64,
+    /// Events that the server had already, in this version or a newer one.
     pub already_there: u64,
     /// Events that the server refused.
     pub refused: u64,
@@ -150,6 +155,7 @@ impl Report {
         self.read += u64::from(is_event);
         let count = match outcome {
             Outcome::Created => &mut self.created,
+            Outcome::Updated => &mut self.updated,
             Outcome::AlreadyThere => &mut self.already_there,
             Outcome::Refused { .. } => &mut self.refused,
             Outcome::Unreadable(_) => &mut self.unreadable,
@@ -162,7 +168,7 @@ impl Report {
         }
         if matches!(
             outcome,
-            Outcome::Created | Outcome::AlreadyThere | Outcome::NotSent
+            Outcome::Created | Outcome::Updated | Outcome::AlreadyThere | Outcome::NotSent
         ) {
             return;
         }
@@ -203,6 +209,22 @@ impl Report {
         })
     }
 
+    /// The counts of captures whose events are shown: each event counts once, whatever versions of
+    /// it were read.
+    pub fn shown(&self) -> String {
+        let versions = self.updated + self.already_there;
+        let mut text = format!("{} read: {} shown, ", self.read, self.created);
+        if versions > 0 {
+            let _ = write!(text, "{versions} further versions of these, ");
+        }
+        let _ = write!(
+            text,
+            "{} refused, {} unreadable",
+            self.refused, self.unreadable
+        );
+        text
+    }
+
     /// Whether every event that was read is in the cluster.
     pub fn is_complete(&self) -> bool {
         self.refused + self.unreadable + self.not_sent + self.incomplete == 0
@@ -217,10 +239,14 @@ pub fn line(place: impl fmt::Display, outcome: &Outcome) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} read: {} created, ", self.read, self.created)?;
+        if self.updated > 0 {
+            write!(formatter, "{} updated, ", self.updated)?;
+        }
         write!(
             formatter,
-            "{} read: {} created, {} already there, {} refused, {} unreadable",
-            self.read, self.created, self.already_there, self.refused, self.unreadable
+            "{} already there, {} refused, {} unreadable",
+            self.already_there, self.refused, self.unreadable
         )?;
         if self.not_sent > 0 {
             write!(formatter, ", {} not sent or not answered", self.not_sent)?;
@@ -258,6 +284,8 @@ mod tests {
         report.add("a:26", &Outcome::Unreadable(Unreadable::Metadata));
         report.add("a:27", &Outcome::Created);
         report.add("a:28", &Outcome::AlreadyThere);
+        assert!(!report.to_string().contains("updated"), "{report}");
+        report.add("a:28", &Outcome::Updated);
         report.add("a:29", &Outcome::NotSent);
         report.add("b", &Outcome::Nothing("an empty file".to_owned()));
         for number in 0..5 {
@@ -283,7 +311,11 @@ mod tests {
         assert_eq!(lines[13], "a:26 unreadable: metadata is not an object");
         assert_eq!(
             report.to_string(),
-            "30 read: 1 created, 1 already there, 26 refused, 1 unreadable, 1 not sent or not answered; 1 of these repaired"
+            "31 read: 1 created, 1 updated, 1 already there, 26 refused, 1 unreadable, 1 not sent or not answered; 1 of these repaired"
+        );
+        assert_eq!(
+            report.shown(),
+            "31 read: 1 shown, 2 further versions of these, 26 refused, 1 unreadable"
         );
     }
 

@@ -42,6 +42,11 @@ pub(super) fn normalize(
     }
 }
 
+/// A creation time in the server's form, if it is a time.
+pub(super) fn creation(created: &Value) -> Option<Value> {
+    Some(written(moment(created.as_str()?)?, false))
+}
+
 /// Normalizes one field; returns whether it then has a time.
 fn normalize_field(
     object: &mut Map<String, Value>,

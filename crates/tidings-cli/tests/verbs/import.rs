@@ -146,6 +146,24 @@ async fn what_kubectl_printed_is_in_the_cluster_afterwards() {
         "6 read: 0 created, 6 already there, 0 refused, 0 unreadable\n"
     );
     assert_eq!(again.code, Some(0));
+
+    // A later capture of the cluster has newer versions, and an earlier one older versions.
+    let (mut newer, mut older, mut often) = (event("a"), event("b"), event("c"));
+    newer["lastTimestamp"] = "2024-01-17T13:14:56Z".into();
+    newer["message"] = "newer".into();
+    older["lastTimestamp"] = "2024-01-17T11:20:00Z".into();
+    often["count"] = 8.into();
+    let later = format!("{newer}\n{older}\n{often}\n{}", event("h"));
+    let ran = import(&folder, server.kubeconfig(), &["-"], &later);
+    assert_eq!(
+        ran.stdout,
+        "4 read: 1 created, 2 updated, 1 already there, 0 refused, 0 unreadable\n"
+    );
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    expected[0] = newer;
+    expected[2] = often;
+    expected.push(event("h"));
+    assert_eq!(stored(server.kubeconfig()).await, expected);
     server.shutdown().await;
 }
 
@@ -439,6 +457,42 @@ fn captures_are_read_without_a_server() {
         (Some(0), 2),
         "{ran:?}"
     );
+    // Ages count from the newest event, 2024-01-17T12:14:56Z.
+    let said = "ages count from 2024-01-17T12:14:56Z, when the newest event was seen";
+    assert!(
+        ran.stdout.contains(" 0s (x7 over 60m) ") && ran.stderr.contains(said),
+        "{ran:?}"
+    );
+    let ran = run(&["events", "--file", &bundle]);
+    assert!(
+        ran.stdout.contains(" 0s ") && ran.stderr.contains(said),
+        "{ran:?}"
+    );
+    // uid and creation time are those of the capture, if it has them.
+    let mut whole = event("whole");
+    whole["metadata"]["uid"] = "6b3b0a2e-0000-4000-8000-000000000001".into();
+    whole["metadata"]["creationTimestamp"] = "2024-01-17T11:14:56Z".into();
+    let both = [whole, event("without")];
+    write(
+        &folder,
+        "both",
+        &both.each_ref().map(Value::to_string).join("\n"),
+    );
+    let ran = run(&["events", "--file", &path("both"), "-o", "json"]);
+    let shown: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    for (shown, event) in shown["items"].as_array().expect("items").iter().zip(both) {
+        assert_eq!(shown["metadata"], event["metadata"]);
+    }
+    // The report of what is shown does not say that something was created.
+    write(
+        &folder,
+        "cut",
+        &format!("{}\n{{\"kind\":\"Event\",\"reason\":", event("a")),
+    );
+    let ran = run(&["events", "--file", &path("cut"), "--file", &bundle]);
+    let said = "not everything is shown: 4 read: 2 shown, 1 further versions of these, 0 refused, 1 unreadable";
+    assert!(ran.stderr.contains(said), "{ran:?}");
+
     // The whole capture is counted, whatever its times.
     let ran = run(&["top", "--file", &bundle, "--file", &more]);
     assert!(

@@ -125,9 +125,13 @@ impl Guarded {
             "events" => self.can(&["events", "-n=shop"]).0 && self.can_watch(),
             "export" => self.can(&["export", "-n=shop", "-q"]).0,
             "import" => {
-                let line = lines_of(&[named("a")]);
-                std::fs::write(self.folder.path().join("a.jsonl"), line).unwrap();
-                self.can(&["import", "a.jsonl"]).0
+                let mut newer = named("a");
+                newer["count"] = 1_000.into();
+                [named("a"), newer].into_iter().all(|version| {
+                    let line = lines_of(&[version]);
+                    std::fs::write(self.folder.path().join("a.jsonl"), line).unwrap();
+                    self.can(&["import", "a.jsonl"]).0
+                })
             }
             "record" => self.can_record_twice(SinkOptions::default()).await,
             _ => {

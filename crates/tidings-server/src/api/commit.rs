@@ -149,8 +149,10 @@ impl<'a> Write<'a> {
         let metadata = event.metadata.get_or_insert_default();
         let version = metadata.resource_version.take();
         let version = version.filter(|version| !version.is_empty());
-        let uid = random::uuid().map_err(Status::internal)?;
-        rules::prepare_create(metadata, uid, now(server));
+        if !server.options.keep_identities {
+            let uid = random::uuid().map_err(Status::internal)?;
+            rules::prepare_create(metadata, uid, now(server));
+        }
         server.admission.fit(&mut event)?;
         let metadata = event.metadata.get_or_insert_default();
 

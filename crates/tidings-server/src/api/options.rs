@@ -89,6 +89,10 @@ pub struct ApiOptions {
     pub max_clusters: usize,
     /// Whether the timeline is served, and its bounds.
     pub timeline: TimelineOptions,
+    /// Whether a created event keeps the uid and the creationTimestamp with which it is sent, and
+    /// has none if it is sent without. For a server that shows captures. Default: no; the server
+    /// sets both.
+    pub keep_identities: bool,
     /// Rules for events whose retention differs from [`event_ttl`](Self::event_ttl)
     /// (`--retention-file`). Default: no rules.
     pub retention: RetentionRules,
@@ -169,6 +173,7 @@ impl Default for ApiOptions {
             event_size_limit: EventSizeLimit::default(),
             max_clusters: 100,
             timeline: TimelineOptions::default(),
+            keep_identities: false,
             retention: RetentionRules::default(),
         }
     }

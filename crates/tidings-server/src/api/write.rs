@@ -35,7 +35,9 @@ pub(crate) async fn create(
     } = body::read_event(&call, options.field_validation)?;
     let mut write = Write::new(&server, &call, form, &options, warnings);
     write.dedup_owners(&mut event, "");
-    rules::wipe_system_fields(event.metadata.get_or_insert_default());
+    if !server.options.keep_identities {
+        rules::wipe_system_fields(event.metadata.get_or_insert_default());
+    }
     write.track(None, &mut event);
     // Boxed, to keep the handler's future small.
     let created = Box::pin(write.create(event)).await;

@@ -9,14 +9,19 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
+use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
+use serde_json::Value;
+use tidings_cli::event::Event;
+use tidings_cli::time_form::TimeForm;
 use tidings_server::clock::SystemClock;
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-use super::cluster::{ClusterFlags, CommandError, NamespaceFlags};
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, tell};
+use crate::clock;
 
 /// The server's token; only this process can reach the server.
 const TOKEN: &str = "capture";
@@ -39,17 +44,32 @@ impl CaptureFlags {
         !self.files.is_empty()
     }
 
-    /// Loads the captures, if there are any, and makes the flags point to them.
+    /// Loads the captures, if there are any, and makes the flags point to them. Returns the time
+    /// from which ages count: now or, in captures, when their newest event was seen.
     pub(crate) async fn load(
         &self,
         cluster: &mut ClusterFlags,
         namespaces: &mut NamespaceFlags,
-    ) -> Result<(), CommandError> {
-        if self.is_some() {
-            cluster.direct_to(Capture::load(&self.files).await?.client);
-            namespaces.all_namespaces |= namespaces.name().is_none();
+    ) -> Result<Timestamp, CommandError> {
+        let now = clock::now();
+        if !self.is_some() {
+            return Ok(now);
         }
-        Ok(())
+        let capture = Capture::load(&self.files).await?;
+        let newest = capture.newest().await;
+        cluster.direct_to(capture.client);
+        namespaces.all_namespaces |= namespaces.name().is_none();
+        // The clock of an event's reporter may be ahead.
+        Ok(newest.unwrap_or(now).min(now))
+    }
+
+    /// Says from which time the ages of captures count, if they are shown.
+    pub(crate) fn tell_form(&self, form: &TimeForm, now: Timestamp) {
+        if self.is_some() && *form == TimeForm::Age {
+            tell(&format!(
+                "ages count from {now:.0}, when the newest event was seen"
+            ));
+        }
     }
 }
 
@@ -78,6 +98,7 @@ impl Capture {
         };
         let mut options = ApiOptions::default();
         options.event_ttl = EVENT_TTL;
+        options.keep_identities = true;
         let server = Arc::new(ApiServer::new(
             Arc::new(MemoryStore::default()),
             Arc::new(SystemClock),
@@ -93,6 +114,17 @@ impl Capture {
         let client = Client::new(service, "default");
         super::import::load(files, client.clone()).await?;
         Ok(Self { server, client })
+    }
+
+    /// When the newest event was seen.
+    async fn newest(&self) -> Option<Timestamp> {
+        let request = Request::get("/api/v1/events?order=newest&limit=1");
+        let list: Value = self
+            .client
+            .request(request.body(Vec::new()).ok()?)
+            .await
+            .ok()?;
+        Event::new(list.pointer("/items/0")?.clone()).last_seen()
     }
 
     /// Serves the timeline of the captures.

@@ -17,7 +17,6 @@ use super::past::{self, PastFlags};
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use super::timestamps::TimestampsFlag;
-use crate::clock;
 
 /// Show the events of objects as kubectl describe does, even if the objects were deleted.
 #[derive(Debug, clap::Args)]
@@ -58,7 +57,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let named = Named::all(&args.objects).map_err(|why| CommandError::of_words(&why))?;
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    loaded.await?;
+    let now = loaded.await?;
     let mut described = Vec::new();
     for object in named {
         let name = object.to_string();
@@ -82,15 +81,17 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         }
     }
     let (screen, mut out) = args.color.output();
-    let now = clock::now();
     for (number, (name, events)) in described.iter().enumerate() {
         let form = args.timestamps.form();
         let form = form.unwrap_or_else(|| TimeForm::of(events.iter().map(Event::last_seen), now));
+        if number == 0 {
+            args.capture.tell_form(&form, now);
+        }
         if described.len() > 1 {
             let blank = if number > 0 { "\n" } else { "" };
             writeln!(out, "{blank}{}", one_line(name))?;
         }
-        describe(events, (&form, now), screen, &mut out)?;
+        describe(events, args.tree, (&form, now), screen, &mut out)?;
     }
     out.flush()?;
     Ok(DONE)

@@ -15,6 +15,7 @@ use tidings_cli::filter::Filter;
 use tidings_cli::format::{FORMATS, Format, Rows};
 use tidings_cli::printer::Printer;
 use tidings_cli::sort_key::SortKey;
+use tidings_cli::time_form::TimeForm;
 use tidings_cli::{times, values};
 use tidings_history::{ENDED_AFTER, ENDED_AT};
 
@@ -83,7 +84,8 @@ pub(crate) struct Args {
         help_heading = "Output"
     )]
     output: Format,
-    /// Sort by this field instead of by time, as kubectl get does: .metadata.name
+    /// Sort by this field instead of by when an event was last seen, as kubectl get does:
+    /// .metadata.name; .firstTimestamp is when it was first seen, whatever its API version
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     sort_by: Option<SortKey>,
     /// Show the events' labels in a column
@@ -156,9 +158,9 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    loaded.await?;
+    let now = loaded.await?;
     let is_watching = Cell::new(false);
-    let shown = Box::pin(show_all(&args, &is_watching));
+    let shown = Box::pin(show_all(&args, now, &is_watching));
     let Some(timeout) = args.timeout else {
         return shown.await;
     };
@@ -182,7 +184,12 @@ fn timed_out(
     Err(CommandError::Failed(late))
 }
 
-async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandError> {
+/// `now` is the time from which the ages of events that exist already count.
+async fn show_all(
+    args: &Args,
+    now: Timestamp,
+    is_watching: &Cell<bool>,
+) -> Result<u8, CommandError> {
     let (screen, mut out) = args.color.output();
     let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
     let mut sources = Vec::with_capacity(clusters.len());
@@ -299,7 +306,18 @@ async fn show_all(args: &Args, is_watching: &Cell<bool>) -> Result<u8, CommandEr
     let is_for_people = matches!(args.output, Format::Rows(Rows::Table | Rows::Wide));
     let is_of_one = args.history.is_some() && is_for_people;
     let end = is_of_one.then(|| end(&events)).flatten();
-    printer.list(events, clock::now(), &mut out)?;
+    if args.capture.is_some() {
+        // The server in this process numbered them.
+        events.iter_mut().for_each(Event::remove_revision);
+        if is_for_people {
+            let form = args.timestamps.form();
+            let form =
+                form.unwrap_or_else(|| TimeForm::of(events.iter().map(Event::last_seen), now));
+            args.capture.tell_form(&form, now);
+            printer = printer.with_time_form(Some(form));
+        }
+    }
+    printer.list(events, now, &mut out)?;
     if let Some(end) = end {
         writeln!(out, "{end}")?;
     }

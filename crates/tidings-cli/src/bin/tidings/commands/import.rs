@@ -27,7 +27,7 @@ use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tel
 use super::connection::program;
 use super::terminal::output;
 
-/// Exit code: everything was created or exists already.
+/// Exit code: everything was created or updated, or exists already.
 const ALL_IN: u8 = 0;
 /// Exit code: some events were refused or unreadable.
 const SOME_REFUSED: u8 = 1;
@@ -55,9 +55,11 @@ const READ_AHEAD: usize = 16;
 /// generation) and what is about another cluster's objects (ownerReferences, finalizers, deletion).
 /// An event whose only time is that of its creation gets it as firstTimestamp and lastTimestamp.
 /// Damaged characters become U+FFFD. What was changed is said and counted. After 429, 5xx or no
-/// answer an event is retried for about half a minute. An interrupted import can be repeated:
-/// events that exist already are left unchanged and counted, and events without a name always get
-/// the same one.
+/// answer an event is retried for about half a minute. An interrupted import can be repeated, and a
+/// later capture of a cluster imported after an earlier one: an event that exists already is
+/// updated if the capture has a newer version of it (last seen later, or more often), and is
+/// otherwise left unchanged and counted as already there. Events without a name always get the
+/// same one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   kubectl get events -A -o json | tidings import --kubeconfig ./events/kubeconfig -
@@ -70,7 +72,7 @@ Limits:
   a zip that is not a file by itself has 1 GiB at most
 
 Exit codes:
-  0    every event was created or existed already
+  0    every event was created or updated, or existed already
   1    an event was refused or unreadable, or a capture is not whole or has no events in it
   2    a wrong command line, kubeconfig or file name; nothing was sent
   3    the server cannot be reached or rejects the credentials
@@ -135,7 +137,7 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     let found = read(args.files, &progress).map_err(StartError::Thread)?;
 
     let report = tokio::select! {
-        report = create_all(&creator, found, &progress, args.verbose) => report,
+        report = create_all(&creator, found, &progress, (args.verbose, Report::to_string)) => report,
         never = interrupt(&creator) => match never {},
     };
     progress.finish_and_clear();
@@ -166,8 +168,7 @@ fn tell_report(report: &Report, is_told: bool) {
 }
 
 /// Creates the events of captures with a client, and prints which could not be read. Existing
-/// events are not mentioned, because a bundle may have an event more than once. Of several versions
-/// of an event the newest stays.
+/// events are not mentioned, because a bundle may have an event more than once.
 ///
 /// # Errors
 /// [`CommandError`] says which capture cannot be opened, or that none has an event.
@@ -181,11 +182,12 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
     };
     let length = check(files).map_err(failed)?;
     let creator = Creator::connect(client).await;
-    let creator = creator.map_err(|stop| failed(stop.into()))?.keep_newest();
+    let creator = creator.map_err(|stop| failed(stop.into()))?;
+    let creator = creator.with_identities();
     let progress = progress(length);
     let found = read(files.to_vec(), &progress);
     let found = found.map_err(|error| failed(StartError::Thread(error)))?;
-    let report = create_all(&creator, found, &progress, false).await;
+    let report = create_all(&creator, found, &progress, (false, Report::shown)).await;
     progress.finish_and_clear();
     tell_report(&report, false);
     if report.created == 0 && !report.is_complete() {
@@ -193,7 +195,7 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
         return Err(CommandError::Failed(why.to_owned()));
     }
     if !report.is_complete() {
-        tell(&format!("not everything is shown: {report}"));
+        tell(&format!("not everything is shown: {}", report.shown()));
     }
     Ok(())
 }
@@ -294,7 +296,7 @@ async fn create_all(
     creator: &Creator,
     found: Finds,
     progress: &ProgressBar,
-    verbose: bool,
+    (verbose, words): (bool, fn(&Report) -> String),
 ) -> Report {
     let mut report = Report::default();
     lanes::create(creator, found, |place, outcome, notes| {
@@ -302,12 +304,12 @@ async fn create_all(
         report.add(place, outcome);
         let is_told = !matches!(
             outcome,
-            Outcome::Created | Outcome::AlreadyThere | Outcome::NotSent
+            Outcome::Created | Outcome::Updated | Outcome::AlreadyThere | Outcome::NotSent
         );
         if verbose && is_told {
             progress.suspend(|| tell(&line(place, outcome)));
         }
-        progress.set_message(report.to_string());
+        progress.set_message(words(&report));
     })
     .await;
     report

@@ -133,7 +133,7 @@ impl Use {
                 }
             }
             Self::Export => const { &[rule("", EVENTS, &["list"])] },
-            Self::Import => const { &[rule("", EVENTS, &["create"])] },
+            Self::Import => const { &[rule("", EVENTS, &["create", "get", "update"])] },
             Self::Archive => {
                 const {
                     &[

@@ -2,8 +2,7 @@
 //!
 //! [`RetryPolicy`] decides about retries. Once all tries of one event had no answer, or the
 //! credentials were rejected, no more events are sent, because each would take as long and fail,
-//! too. Several versions of an event may be read: the server keeps the first, or the newest if that
-//! is asked for.
+//! too. An event that is there already is replaced by a newer version of it, and by no other.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::super::cluster::{
 use super::super::connection::answer::{OF_OTHERS, Stranger, check_created};
 use kube::Client;
 use kube::core::Status;
-use kube::core::params::PostParams;
+use kube::core::params::{GetParams, PostParams};
 use serde_json::Value;
 use tidings_cli::capture::Event;
 use tidings_cli::capture::report::Outcome;
@@ -76,8 +75,8 @@ pub(crate) struct Creator {
     client: Client,
     retries: RetryPolicy,
     stop: watch::Sender<Option<Stop>>,
-    /// Whether a newer version of an event replaces the one that is there.
-    is_newest_kept: bool,
+    /// Whether events are sent with the uid and the creation time of the capture.
+    has_identities: bool,
 }
 
 impl Creator {
@@ -112,13 +111,13 @@ impl Creator {
             client,
             retries,
             stop: watch::Sender::new(None),
-            is_newest_kept: false,
+            has_identities: false,
         })
     }
 
-    /// Lets the newest of several versions of an event stay, whatever their order.
-    pub(crate) fn keep_newest(mut self) -> Self {
-        self.is_newest_kept = true;
+    /// Sends events with the uid and the creation time of the capture, to a server that keeps them.
+    pub(crate) fn with_identities(mut self) -> Self {
+        self.has_identities = true;
         self
     }
 
@@ -144,7 +143,8 @@ impl Creator {
         self.stop.borrow().clone()
     }
 
-    /// Creates one event. Errors are part of the outcome.
+    /// Creates one event, or updates the older version that is there. Errors are part of the
+    /// outcome.
     pub(crate) async fn create(&self, event: Event) -> Outcome {
         let mut stop = self.stop.subscribe();
         tokio::select! {
@@ -156,31 +156,19 @@ impl Creator {
     }
 
     async fn try_create(&self, event: Event) -> Outcome {
-        let path = format!("/api/v1/namespaces/{}/events", event.namespace);
-        let name = event.name;
-        let body = Value::Object(event.body).to_string().into_bytes();
-        let parameters = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
         let mut tries = 0;
         let mut may_be_ours = false;
+        let mut is_there = false;
         loop {
             tries += 1;
-            let request =
-                match kube::core::Request::new(path.as_str()).create(&parameters, body.clone()) {
-                    Ok(request) => request,
-                    Err(error) => {
-                        return refused(400, "BadRequest", &format!("it cannot be sent: {error}"));
-                    }
-                };
-            let answer = self
-                .client
-                .request_text(request)
-                .await
-                .and_then(|text| check_created(text.as_bytes(), &name));
-            let Err(failure) = answer else {
-                return Outcome::Created;
+            let answer = if is_there {
+                self.update(&event).await
+            } else {
+                self.send(&event).await
+            };
+            let failure = match answer {
+                Ok(outcome) => return outcome,
+                Err(failure) => failure,
             };
             let error = write_error(&failure);
             let tries_max = match &error.kind {
@@ -191,19 +179,14 @@ impl Creator {
             };
             match self.retries.classify(&error, OccurrenceKind::Create) {
                 RetryClass::AlreadyExists if may_be_ours => return Outcome::Created,
-                RetryClass::AlreadyExists if self.is_newest_kept => {
-                    let replaced = self.replace_older(&format!("{path}/{name}"), body).await;
-                    return match replaced {
-                        Ok(()) => Outcome::AlreadyThere,
-                        Err(kube::Error::Api(status)) => answered(&status),
-                        Err(error) => refused(400, "BadRequest", &with_sources(&error)),
-                    };
+                RetryClass::AlreadyExists if !is_there => {
+                    is_there = true;
+                    tries = 0;
                 }
-                RetryClass::AlreadyExists => return Outcome::AlreadyThere,
                 RetryClass::Transient { retry_after }
                     if tries < tries_max && !is_conflict_of_others(&error) =>
                 {
-                    may_be_ours |= error.may_have_been_written();
+                    may_be_ours |= !is_there && error.may_have_been_written();
                     tokio::time::sleep(self.retries.wait(tries, retry_after, random())).await;
                 }
                 _ => {
@@ -212,6 +195,9 @@ impl Creator {
                             self.stop(Stop::Unauthorized(one_line(&status.message)));
                         }
                         kube::Error::Api(status) => return answered(&status),
+                        kube::Error::BuildRequest(_) => {
+                            return refused(400, "BadRequest", &with_sources(&failure));
+                        }
                         error if Stranger::is_in(&error) => {
                             self.stop(Stop::Stranger(with_sources(&error)));
                         }
@@ -223,27 +209,66 @@ impl Creator {
         }
     }
 
-    /// Replaces the event at a path by this version if it is newer: last seen later, or at
-    /// the same time more often.
-    async fn replace_older(&self, path: &str, body: Vec<u8>) -> kube::Result<()> {
+    /// Requests the creation of an event.
+    async fn send(&self, event: &Event) -> kube::Result<Outcome> {
+        let body = if self.has_identities {
+            let mut body = event.body.clone();
+            if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
+                metadata.extend(event.identity.clone());
+            }
+            serde_json::to_vec(&body)
+        } else {
+            serde_json::to_vec(&event.body)
+        };
+        let body = body.map_err(kube::Error::SerdeError)?;
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let request = requests(event).create(&parameters, body);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let answer = self.client.request_text(request).await?;
+        check_created(answer.as_bytes(), &event.name)?;
+        Ok(Outcome::Created)
+    }
+
+    /// Replaces the event that is there if this version is newer: last seen later, or at the same
+    /// time more often. A conflict is an error: another writer was faster.
+    async fn update(&self, event: &Event) -> kube::Result<Outcome> {
         let version = |value: Value| {
             let event = event::Event::new(value);
             (event.last_seen(), event.count())
         };
-        let ask = http::Request::get(path)
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)?;
-        let there: Value = self.client.request(ask).await?;
-        let own: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-        if version(own) > version(there) {
-            let put = http::Request::put(path)
-                .header(http::header::CONTENT_TYPE, "application/json")
-                .body(body)
-                .map_err(kube::Error::HttpError)?;
-            self.client.request::<Value>(put).await?;
+        let requests = requests(event);
+        // A name may have any character but / and %.
+        let segment: String = form_urlencoded::byte_serialize(event.name.as_bytes()).collect();
+        let segment = segment.replace('+', "%20");
+        let ask = requests.get(&segment, &GetParams::default());
+        let ask = ask.map_err(kube::Error::BuildRequest)?;
+        let there = self.client.request_text(ask).await?;
+        check_created(there.as_bytes(), &event.name)?;
+        let there: Value = serde_json::from_str(&there).map_err(kube::Error::SerdeError)?;
+        let mut newer = Value::Object(event.body.clone());
+        newer["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
+        let body = newer.to_string().into_bytes();
+        if version(newer) <= version(there) {
+            return Ok(Outcome::AlreadyThere);
         }
-        Ok(())
+        let parameters = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let put = requests.replace(&segment, &parameters, body);
+        let put = put.map_err(kube::Error::BuildRequest)?;
+        let answer = self.client.request_text(put).await?;
+        check_created(answer.as_bytes(), &event.name)?;
+        Ok(Outcome::Updated)
     }
+}
+
+/// Builds requests for an event's namespace.
+fn requests(event: &Event) -> kube::core::Request {
+    kube::core::Request::new(format!("/api/v1/namespaces/{}/events", event.namespace))
 }
 
 fn retries() -> RetryPolicy {
@@ -351,12 +376,13 @@ mod tests {
             client,
             retries: retries(),
             stop: watch::Sender::new(None),
-            is_newest_kept: false,
+            has_identities: false,
         };
         let event = Event {
             namespace: "n".to_owned(),
             name: "a".to_owned(),
             body: serde_json::Map::new(),
+            identity: serde_json::Map::new(),
         };
         let outcome = creator.create(event.clone()).await;
         let requests = count.load(Ordering::Relaxed);
@@ -381,15 +407,35 @@ mod tests {
             message: "said so".to_owned(),
             fields: vec!["reason".to_owned()],
         };
-        let cases: [(&'static [Answer], Outcome, usize); 11] = [
+        let cases: [(&'static [Answer], Outcome, usize); 14] = [
             (&[CREATED], Outcome::Created, 1),
             (
                 &[Some((503, "")), Some((429, "")), None, CREATED],
                 Outcome::Created,
                 4,
             ),
-            (&[EXISTS], Outcome::AlreadyThere, 1),
-            (&[Some((429, "")), EXISTS], Outcome::AlreadyThere, 2),
+            // The event that is there is read, and is not older.
+            (&[EXISTS, CREATED], Outcome::AlreadyThere, 2),
+            (
+                &[Some((429, "")), EXISTS, CREATED],
+                Outcome::AlreadyThere,
+                3,
+            ),
+            (
+                &[EXISTS, Some((503, "")), CREATED],
+                Outcome::AlreadyThere,
+                3,
+            ),
+            (
+                &[EXISTS, Some((403, "Forbidden"))],
+                refused(403, "Forbidden"),
+                2,
+            ),
+            (
+                &[EXISTS, Some((404, "NotFound"))],
+                refused(404, "NotFound"),
+                2,
+            ),
             // The first request may have created the event, though its answer was lost.
             (&[None, EXISTS], Outcome::Created, 2),
             (&[Some((422, "Invalid"))], refused(422, "Invalid"), 1),
@@ -433,12 +479,13 @@ mod tests {
             client,
             retries: retries(),
             stop: watch::Sender::new(None),
-            is_newest_kept: false,
+            has_identities: false,
         };
         let event = Event {
             namespace: "n".to_owned(),
             name: "a".to_owned(),
             body: serde_json::Map::new(),
+            identity: serde_json::Map::new(),
         };
         let (outcome, ()) = tokio::join!(creator.create(event), async {
             tokio::task::yield_now().await;
