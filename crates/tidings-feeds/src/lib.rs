@@ -4,6 +4,7 @@
 //! missing. An [`Encoder`](encode::Encoder) makes requests of records in the receiver's form, and
 //! judges the answers record by record.
 
+pub mod convert;
 pub mod encode;
 mod record;
 

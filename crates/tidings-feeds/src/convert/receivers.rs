@@ -1,0 +1,383 @@
+//! Receivers of kubernetes-event-exporter, as receivers of feeds.
+//!
+//! Invariant: no secret is in what is written. Its place is a file, which is named.
+
+use serde_json::{Map, Value, json};
+
+use super::environment::{expanded, has_variable};
+use super::findings::Notes;
+use super::tree::Node;
+use crate::encode::elasticsearch::Index;
+use crate::encode::loki::{Label, Labels};
+
+/// Kinds of receivers that feeds do not have, each with what to do.
+const WITHOUT_FEED: [(&str, &str); 16] = [
+    ("kafka", COLLECTOR),
+    ("kinesis", COLLECTOR),
+    ("firehose", COLLECTOR),
+    ("sns", COLLECTOR),
+    ("sqs", COLLECTOR),
+    ("pubsub", COLLECTOR),
+    ("eventbridge", COLLECTOR),
+    ("syslog", COLLECTOR),
+    (
+        "bigquery",
+        "seal the archive to a bucket (`--objects gs://…`): BigQuery reads its Parquet",
+    ),
+    ("slack", ALERTS),
+    ("teams", ALERTS),
+    ("opsgenie", ALERTS),
+    ("opscenter", ALERTS),
+    ("prometheus", "the archive has metrics of events"),
+    (
+        "pipe",
+        "feeds write to files and standard output, not to pipes",
+    ),
+    ("inMemory", "it is for tests of kubernetes-event-exporter"),
+];
+const COLLECTOR: &str =
+    "feeds do not have it: send OTLP to an OpenTelemetry collector, and from there";
+const ALERTS: &str = "feeds do not have it: alert on the metrics of events with Alertmanager";
+
+/// A receiver as a feed has it: its members, in order.
+pub(super) type Members = Vec<(&'static str, Value)>;
+
+/// Returns the members of a feed for a receiver; `None` if feeds have none like it. `feed` is the
+/// name of the feed, for the names of files with secrets.
+pub(super) fn receiver(
+    receiver: &Node,
+    path: &str,
+    feed: &str,
+    notes: &mut Notes,
+) -> Option<Members> {
+    let mut found = None;
+    for (kind, node) in receiver.members() {
+        let path = format!("{path}.{kind}");
+        let mut reader = Reader {
+            node,
+            path: &path,
+            feed,
+            notes,
+        };
+        let members = match kind.as_str() {
+            "name" => continue,
+            "stdout" => Some(reader.stdout()),
+            "file" => reader.file(),
+            "webhook" => reader.webhook(),
+            "elasticsearch" | "opensearch" => reader.elasticsearch(),
+            "loki" => reader.loki(),
+            other => {
+                let known = WITHOUT_FEED.iter().find(|(name, _)| *name == other);
+                let why = known.map_or("kubernetes-event-exporter has no such receiver", |it| it.1);
+                let why = format!("no feed is written: {why}");
+                notes.add(node.line, &path, &why);
+                continue;
+            }
+        };
+        found = found.or(members);
+    }
+    found
+}
+
+/// Reads one receiver.
+struct Reader<'a> {
+    node: &'a Node,
+    path: &'a str,
+    feed: &'a str,
+    notes: &'a mut Notes,
+}
+
+impl Reader<'_> {
+    fn note(&mut self, name: &str, why: &str) {
+        if let Some(node) = self.node.get(name) {
+            self.notes
+                .add(node.line, &format!("{}.{name}", self.path), why);
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Option<String> {
+        let node = self.node.get(name)?;
+        let text = expanded(node, &format!("{}.{name}", self.path), self.notes);
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Names the file of a secret, which is not in what is written.
+    fn secret(&mut self, name: &str) -> Option<Value> {
+        self.node.get(name).filter(|node| !node.text().is_empty())?;
+        let file = format!("{}-{}", self.feed, name.to_ascii_lowercase());
+        self.note(
+            name,
+            &format!("write the secret into the file {file} beside the feeds"),
+        );
+        Some(json!(file))
+    }
+
+    /// Notes members that other code does not read, and what holds for most receivers.
+    fn note_others(&mut self, read: &[&str]) {
+        for (name, node) in self.node.members() {
+            let why = match name.as_str() {
+                "layout" => {
+                    "not taken over: feeds have no templates, and every record has all fields of \
+                     the event"
+                }
+                "deDot" if !node.is_true() => continue,
+                "deDot" => "not needed: labels are not indexed",
+                name if read.contains(&name) => continue,
+                _ => "not taken over",
+            };
+            self.note(name, why);
+        }
+    }
+
+    fn stdout(&mut self) -> Members {
+        self.note_others(&[]);
+        vec![("stdout", json!({}))]
+    }
+
+    fn file(&mut self) -> Option<Members> {
+        self.note(
+            "maxage",
+            "not taken over: rotated files are kept by their number (`keep`)",
+        );
+        self.note_others(&["path", "maxsize", "maxbackups", "maxage"]);
+        let mut file = Map::new();
+        file.insert("path".to_owned(), self.text("path")?.into());
+        let number = |name: &str| self.node.get(name)?.text().parse::<u32>().ok();
+        // Both write files of 100 MB if nothing is said.
+        if let Some(megabytes) = number("maxsize").filter(|size| *size > 0) {
+            file.insert("rotate".to_owned(), format!("{megabytes}Mi").into());
+        }
+        if let Some(keep) = number("maxbackups").filter(|keep| *keep > 0) {
+            file.insert("keep".to_owned(), keep.into());
+        }
+        Some(vec![("file", file.into())])
+    }
+
+    fn webhook(&mut self) -> Option<Members> {
+        self.note_others(&["endpoint", "headers", "tls"]);
+        let url = self.text("endpoint")?;
+        let why = "the body is a CloudEvent with the event, not the event alone";
+        self.note("endpoint", why);
+        let webhook = json!({"url": url, "form": "single"});
+        let mut connection = self.tls(&url);
+        self.headers(&mut connection);
+        Some(with_connection("webhook", webhook, connection))
+    }
+
+    fn elasticsearch(&mut self) -> Option<Members> {
+        self.note("type", "not needed: types ended with Elasticsearch 7");
+        self.note_others(&[
+            "hosts",
+            "username",
+            "password",
+            "apiKey",
+            "headers",
+            "useEventID",
+            "index",
+            "indexFormat",
+            "tls",
+            "type",
+            "cloudID",
+        ]);
+        let hosts = self.node.get("hosts").map_or(&[][..], Node::items);
+        let Some(host) = hosts.first() else {
+            let why = "no feed is written: it needs the URL of the cluster, as in `url:`";
+            let name = if self.node.get("cloudID").is_some() {
+                "cloudID"
+            } else {
+                ""
+            };
+            let path = format!("{}.{name}", self.path);
+            self.notes
+                .add(self.node.line, path.trim_end_matches('.'), why);
+            return None;
+        };
+        let url = expanded(host, &format!("{}.hosts[0]", self.path), self.notes);
+        if hosts.len() > 1 {
+            self.note(
+                "hosts",
+                "a feed has one URL: name a balancer, or take the first as here",
+            );
+        }
+        self.note("cloudID", "not taken over: the URL of the cluster is used");
+        let mut receiver = Map::from_iter([("url".to_owned(), json!(url))]);
+        let format = self
+            .text("indexFormat")
+            .map(|text| (date_of(&text), "indexFormat"));
+        let index = format.or(self.text("index").map(|text| (text, "index")));
+        if let Some((index, name)) = index {
+            if Index::parse(&index).is_ok() {
+                receiver.insert("index".to_owned(), index.into());
+            } else {
+                let why = format!("{index:?} is no index of a feed: kubernetes-events is used");
+                self.note(name, &why);
+            }
+        }
+        if self.node.get("useEventID").is_some_and(Node::is_true) {
+            receiver.insert("mode".to_owned(), "latest".into());
+        }
+        let mut connection = self.tls(&url);
+        if let Some(file) = self.secret("apiKey") {
+            connection.insert("apiKeyFile".to_owned(), file);
+            self.note("password", "not taken over: the apiKey is used");
+        } else if let Some(name) = self.text("username") {
+            connection.insert("username".to_owned(), name.into());
+            let file = self.secret("password");
+            let file = file.unwrap_or_else(|| json!(format!("{}-password", self.feed)));
+            connection.insert("passwordFile".to_owned(), file);
+        }
+        self.headers(&mut connection);
+        Some(with_connection(
+            "elasticsearch",
+            receiver.into(),
+            connection,
+        ))
+    }
+
+    fn loki(&mut self) -> Option<Members> {
+        self.note_others(&["url", "headers", "streamLabels", "tls"]);
+        let url = self.text("url")?;
+        // Lines have the event's fields, not its JSON; both are objects.
+        let mut loki = Map::from_iter([
+            ("url".to_owned(), json!(url)),
+            ("line".to_owned(), "json".into()),
+        ]);
+        let mut labels = Map::new();
+        let mut named = std::collections::BTreeMap::new();
+        let stream = self.node.get("streamLabels").map_or(&[][..], Node::members);
+        for (name, node) in stream {
+            let path = format!("{}.streamLabels.{name}", self.path);
+            let text = expanded(node, &path, self.notes);
+            let field = match text.replace([' ', '{', '}'], "").as_str() {
+                _ if !text.contains("{{") => None,
+                ".InvolvedObject.Namespace" | ".Namespace" => Some(("namespace", Label::Namespace)),
+                ".InvolvedObject.Kind" => Some(("kind", Label::Kind)),
+                ".Reason" => Some(("reason", Label::Reason)),
+                ".Type" => Some(("type", Label::Type)),
+                ".Source.Component" => Some(("controller", Label::Controller)),
+                ".Source.Host" => Some(("node", Label::Node)),
+                ".ClusterName" => Some(("cluster", Label::Cluster)),
+                _ => {
+                    let why = format!("not taken over: no label of a feed is like {text}");
+                    self.notes.add(node.line, &path, &why);
+                    continue;
+                }
+            };
+            let (value, label) = match field {
+                Some((field, label)) => {
+                    let why = "kubernetes-event-exporter sends the template itself; here the label \
+                               has the event's value";
+                    self.notes.add(node.line, &path, why);
+                    (json!(field), label)
+                }
+                None => (json!({"text": text}), Label::Text(text)),
+            };
+            labels.insert(name.clone(), value);
+            named.insert(name.clone(), label);
+        }
+        match Labels::list(named) {
+            Ok(_) => {
+                loki.insert("labels".to_owned(), labels.into());
+            }
+            Err(why) if !stream.is_empty() => {
+                self.note("streamLabels", &format!("not taken over: {why}"));
+            }
+            Err(_) => {
+                let why = "without streamLabels Loki has taken nothing; the labels of \
+                           k8s-monitoring are used";
+                self.note("url", why);
+            }
+        }
+        let mut connection = self.tls(&url);
+        self.headers(&mut connection);
+        // The tenant is a setting of its own.
+        if let Some(Value::Object(headers)) = connection.get_mut("headers") {
+            let name = headers
+                .keys()
+                .find(|name| name.eq_ignore_ascii_case("x-scope-orgid"));
+            let tenant = name.cloned().and_then(|name| headers.remove(&name));
+            loki.extend(tenant.map(|tenant| ("tenant".to_owned(), tenant)));
+            if headers.is_empty() {
+                connection.remove("headers");
+            }
+        }
+        Some(with_connection("loki", loki.into(), connection))
+    }
+
+    /// Returns the settings of a connection for `tls`.
+    fn tls(&mut self, url: &str) -> Map<String, Value> {
+        let mut connection = Map::new();
+        let Some(tls) = self.node.get("tls") else {
+            return connection;
+        };
+        for (name, node) in tls.members() {
+            let path = format!("{}.tls.{name}", self.path);
+            let text = expanded(node, &path, self.notes);
+            if text.is_empty() {
+                continue;
+            }
+            match name.as_str() {
+                "caFile" => connection.insert("ca".to_owned(), text.into()),
+                "certFile" => connection.insert("certificate".to_owned(), text.into()),
+                "keyFile" => connection.insert("key".to_owned(), text.into()),
+                "insecureSkipVerify" if text != "true" => None,
+                "insecureSkipVerify" => {
+                    let host = url.parse::<http::Uri>().ok();
+                    let host = host.as_ref().and_then(http::Uri::host).unwrap_or_default();
+                    connection.insert("insecureSkipVerify".to_owned(), host.into())
+                }
+                _ => {
+                    self.notes.add(node.line, &path, "not taken over");
+                    None
+                }
+            };
+        }
+        connection
+    }
+
+    /// Adds headers. Those that may have secrets are in files.
+    fn headers(&mut self, connection: &mut Map<String, Value>) {
+        let (mut headers, mut files) = (Map::new(), Map::new());
+        for (name, node) in self.node.get("headers").map_or(&[][..], Node::members) {
+            let lower = name.to_ascii_lowercase();
+            let words = ["auth", "cookie", "key", "token", "secret", "password"];
+            if has_variable(node.text()) || words.iter().any(|word| lower.contains(word)) {
+                let file = format!("{}-{lower}", self.feed);
+                let path = format!("{}.headers.{name}", self.path);
+                let why = format!("write the header's value into the file {file} beside the feeds");
+                self.notes.add(node.line, &path, &why);
+                files.insert(name.clone(), file.into());
+            } else {
+                headers.insert(name.clone(), node.text().into());
+            }
+        }
+        for (name, map) in [("headers", headers), ("headerFiles", files)] {
+            if !map.is_empty() {
+                connection.insert(name.to_owned(), map.into());
+            }
+        }
+    }
+}
+
+fn with_connection(kind: &'static str, receiver: Value, connection: Map<String, Value>) -> Members {
+    let mut members = vec![(kind, receiver)];
+    if !connection.is_empty() {
+        members.push(("connection", connection.into()));
+    }
+    members
+}
+
+/// Returns an index whose date in braces is in Go's form with the form of feeds.
+fn date_of(format: &str) -> String {
+    let Some((before, rest)) = format.split_once('{') else {
+        return format.to_owned();
+    };
+    let Some((date, after)) = rest.split_once('}') else {
+        return format.to_owned();
+    };
+    let date = date
+        .replace("2006", "yyyy")
+        .replace("01", "MM")
+        .replace("02", "dd");
+    format!("{before}{{{date}}}{after}")
+}
