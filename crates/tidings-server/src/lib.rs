@@ -95,11 +95,9 @@ pub use admission::{
     AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
     LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
 };
-pub use api::discovery::VERSION;
-pub use api::followed::FollowedCluster;
-pub use api::options::{ApiOptions, ManagedFields, TimelineOptions};
+pub use api::documents::VERSION;
 pub use api::router;
-pub use api::server::ApiServer;
+pub use api::server::{ApiOptions, ApiServer, FollowedCluster, ManagedFields, TimelineOptions};
 pub use archive::ClusterError;
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
 pub use auth::settings::SettingsError;

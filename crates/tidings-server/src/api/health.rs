@@ -12,7 +12,7 @@ use tidings_core::printable;
 use tidings_core::validate::{bounded_text, go_quote};
 use tidings_history::Following;
 
-use super::not_found::not_found;
+use crate::api::documents::not_found;
 use crate::api::server::ApiServer;
 use crate::auth::{ANONYMOUS, User};
 use crate::http::params;

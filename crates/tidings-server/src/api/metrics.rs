@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use tidings_store::Stats;
 
-use super::discovery::build_info;
+use crate::api::documents::discovery::build_info;
 use crate::api::server::ApiServer;
 use crate::metrics::{Text, write_process};
 

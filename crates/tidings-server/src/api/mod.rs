@@ -1,54 +1,42 @@
 //! The routes of the API, and its handlers.
+//!
+//! Its rooms, each of which uses those below it:
+//!
+//! | room | contents |
+//! |---|---|
+//! | `history` | what an archive adds: versions, coverage, counts, exports, its API group |
+//! | `chain`, `documents`, `write` | the steps of each request; discovery and OpenAPI; writes |
+//! | `read` | events, lists, namespaces |
+//! | `access`, `watch` | authentication, authorization, reviews; and watches |
+//! | `request` | a request, its body, and its answer |
+//! | `server` | the state that all handlers share |
 
 pub(crate) mod access;
-mod apart;
-mod apply;
-pub(crate) mod body;
-mod call;
 pub(crate) mod chain;
-mod commit;
-mod decoding;
-mod delete;
-pub(crate) mod discovery;
-pub(crate) mod encoded;
-pub(crate) mod followed;
-mod frame;
+pub(crate) mod documents;
 pub(crate) mod health;
-mod history;
-pub(crate) mod limits;
-mod list;
-mod list_writer;
-mod measured;
+pub(crate) mod history;
 pub(crate) mod metrics;
-pub(crate) mod namespaces;
-mod newest;
-mod newest_order;
-pub(crate) mod not_found;
-pub(crate) mod observed;
-mod openapi;
-pub(crate) mod options;
-mod pages;
-mod passed;
-pub(crate) mod past;
 pub(crate) mod random;
-pub(crate) mod remaining;
-mod review;
-pub(crate) mod rules;
+pub(crate) mod read;
+pub(crate) mod request;
 pub(crate) mod server;
-mod shares;
-mod store_request;
-mod streamed;
 mod watch;
-mod write;
+pub(crate) mod write;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::Uri;
-use axum::routing::{MethodRouter, any, get, post};
+use axum::routing::{any, get, post};
 
-use self::apart::apart;
-use crate::api::server::ApiServer;
+use documents::{discovery, openapi};
+use read::{list, namespaces};
+use request::apart;
+use write::delete;
+
+use crate::api::access::review;
+use crate::api::server::{ApiServer, at};
 use crate::http::status::Status;
 
 /// The whole API as a service, to be put behind a listener or called directly.
@@ -132,16 +120,4 @@ pub fn router(server: Arc<ApiServer>) -> Router {
         .fallback(|uri: Uri| async move { discovery::no_such_path(uri.path()) })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
     chain::around(api, &server).with_state(server)
-}
-
-/// Adds a route, with and without a slash at its end.
-fn at(
-    router: Router<Arc<ApiServer>>,
-    path: &str,
-    answer: MethodRouter<Arc<ApiServer>>,
-) -> Router<Arc<ApiServer>> {
-    let answer = answer.fallback(|| async { Status::method_not_allowed() });
-    router
-        .route(&format!("{path}/"), answer.clone())
-        .route(path, answer)
 }

@@ -22,8 +22,8 @@ use tokio::time::timeout;
 
 use super::clusters::{Clusters, Served};
 use super::dispatch::below;
-use crate::api::body::encoded;
-use crate::api::{access, chain, past};
+use crate::api::request::encoded;
+use crate::api::{access, chain, history};
 use crate::auth::attributes::{Attributes, ResourceAttributes};
 use crate::auth::front_proxy::Fronted;
 use crate::http::negotiate::Media;
@@ -43,11 +43,11 @@ struct Aggregated {
 }
 
 pub(super) fn router(clusters: Arc<Clusters>) -> Router {
-    let documents = past::documents(Arc::clone(&clusters.root));
+    let documents = history::documents(Arc::clone(&clusters.root));
     let aggregated = Aggregated {
         clusters,
         documents: TowerToHyperService::new(documents),
-        version: past::version(),
+        version: history::version(),
     };
     Router::new()
         .fallback(dispatch)

@@ -17,9 +17,9 @@ use parking_lot::RwLock;
 use tidings_core::validate::check_dns1123_label;
 use tidings_history::Following;
 
-use crate::api::followed::FollowedCluster;
 use crate::api::server::ApiServer;
-use crate::api::{past, router};
+use crate::api::server::FollowedCluster;
+use crate::api::{history, router};
 use crate::clock::monotonic;
 
 /// The prefix of a cluster's paths.
@@ -169,7 +169,7 @@ impl Clusters {
             name: name.clone(),
             api: TowerToHyperService::new(router(Arc::clone(&server))),
             past: (self.home.as_ref() == Some(&name))
-                .then(|| TowerToHyperService::new(past::resources(Arc::clone(&server)))),
+                .then(|| TowerToHyperService::new(history::resources(Arc::clone(&server)))),
             server,
             requests: AtomicU64::new(0),
         };

@@ -13,10 +13,9 @@ use tidings_history::{ClusterPath, Clusters as ClusterList};
 
 use super::clusters::{Clusters, name_in};
 use super::measures;
-use crate::api::body::encoded;
-use crate::api::not_found::not_found;
+use crate::api::request::encoded;
 use crate::api::server::ApiServer;
-use crate::api::{chain, discovery, health, metrics};
+use crate::api::{chain, documents, health, metrics};
 use crate::auth::User;
 use crate::http::negotiate::Media;
 use crate::http::request::RequestInfo;
@@ -28,8 +27,8 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .route("/", any(paths))
         .route("/clusters", get(list))
         .route("/clusters/", get(list))
-        .route("/version", get(discovery::version))
-        .route("/version/", get(discovery::version))
+        .route("/version", get(documents::version))
+        .route("/version/", get(documents::version))
         .route("/metrics", get(measure));
     for path in ["/healthz", "/livez", "/readyz"] {
         api = api
@@ -75,7 +74,7 @@ async fn check_one(
 ) -> Response {
     let check = health::our_name(&check);
     if !health::checks(info.uri.path()).contains(&check) {
-        return not_found();
+        return documents::not_found();
     }
     health::report_one(failure(&root, &clusters, check).await)
 }

@@ -12,7 +12,7 @@ use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
 use super::private::write_private;
 use super::serve::Served;
 use super::{Aggregation, Prepared, Running, StartOptions};
-use crate::api::followed::FollowedCluster;
+use crate::api::server::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
 use crate::timeline::{self, Entrance, Timeline};

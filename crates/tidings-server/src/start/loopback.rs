@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::StartError;
-use crate::api::followed::FollowedCluster;
-use crate::api::options::ApiOptions;
 use crate::api::random;
+use crate::api::server::ApiOptions;
 use crate::api::server::ApiServer;
+use crate::api::server::FollowedCluster;
 use crate::archive::Clusters;
 use crate::auth::{self, Authenticator, MASTERS, Token, User};
 use crate::clock::SystemClock;

@@ -24,9 +24,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::options::ApiOptions;
 use crate::api::random;
 use crate::api::router;
+use crate::api::server::ApiOptions;
 use crate::api::server::ApiServer;
 use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{RequestHeader, RequestHeaderError, Token, User, parse_token_file};

@@ -71,7 +71,7 @@ impl Storage {
 pub fn describe(value: &[u8]) -> Description {
     let value = bytes::Bytes::copy_from_slice(value);
     let index = tidings_api::codec::decode_stored(&value, 0)
-        .map(|event| crate::api::rules::index(&event))
+        .map(|event| crate::api::write::index(&event))
         .unwrap_or_default();
     Description {
         index,

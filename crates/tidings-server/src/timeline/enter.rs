@@ -396,7 +396,7 @@ async fn namespaces(
     let candidates = if wanted.is_empty() {
         let mut candidates = server.authorizer.namespaces(user);
         if server.authorizer.asks_cluster(user) {
-            candidates.extend(crate::api::namespaces::stored(server, NAMESPACES_MAX).await?);
+            candidates.extend(crate::api::read::stored_namespaces(server, NAMESPACES_MAX).await?);
             candidates.sort_unstable();
             candidates.dedup();
         }

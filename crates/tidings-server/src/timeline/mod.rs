@@ -37,7 +37,7 @@ use axum::middleware;
 use axum::routing::{any, get, post};
 
 use crate::api::chain;
-use crate::api::not_found::not_found;
+use crate::api::documents::not_found;
 use crate::api::server::ApiServer;
 use crate::http::request::TIMELINE_LOGIN;
 use crate::http::status::Status;

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 
 use super::comments::without_comments;
-use crate::api::not_found::not_found;
+use crate::api::documents::not_found;
 use crate::flow::activity::Prepared;
 use crate::http::compress::accepts_gzip;
 use crate::http::negotiate::is_known;

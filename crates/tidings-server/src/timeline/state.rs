@@ -80,7 +80,7 @@ mod tests {
     use tidings_store::memory::MemoryStore;
 
     use super::*;
-    use crate::api::options::ApiOptions;
+    use crate::api::server::ApiOptions;
     use crate::auth::Authenticator;
     use crate::clock::SystemClock;
 
