@@ -17,18 +17,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-const DOCUMENTS: [&str; 13] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "deploy/README.md",
     "docs/archive-reference.md",
     "docs/archive.md",
     "docs/tutorial.md",
+    "docs/how-to/follow-other-clusters.md",
     "docs/how-to/keep-a-clusters-events-for-a-quarter.md",
     "docs/how-to/keep-an-archive-in-a-bucket.md",
     "docs/how-to/keep-events-off-the-clusters-etcd.md",
     "docs/how-to/look-at-a-support-bundle.md",
     "docs/how-to/read-an-archive.md",
     "docs/how-to/record-from-a-controller.md",
+    "docs/how-to/run-an-archive-on-a-machine.md",
     "docs/timeline-reference.md",
     "docs/timeline.md",
 ];

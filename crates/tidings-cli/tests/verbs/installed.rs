@@ -151,6 +151,57 @@ impl Installed {
         ])
     }
 
+    /// Runs the command lines of the how-to, as far as no pod has to run.
+    fn follow_the_page(&self) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let page = root.join("docs/how-to/keep-a-clusters-events-for-a-quarter.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let lines = page
+            .split("```")
+            .filter_map(|block| block.strip_prefix("sh\n"));
+        let lines: Vec<&str> = lines.flat_map(str::lines).collect();
+        assert!(
+            (8..=10).contains(&lines.len()),
+            "ten commands at most: {lines:?}"
+        );
+        let needs_a_pod = [
+            "podman ",
+            "cargo ",
+            "helm test",
+            "kubectl -n tidings rollout",
+        ];
+        let runs = |line: &&&str| !needs_a_pod.iter().any(|start| line.starts_with(start));
+        let programs = [
+            Path::new(env!("CARGO_BIN_EXE_tidings")),
+            &self.helm,
+            &self.world.kubectl,
+        ];
+        let place = self.world.cluster.folder().join("programs");
+        std::fs::create_dir_all(&place).unwrap();
+        for (program, name) in programs.iter().zip(["tidings", "helm", "kubectl"]) {
+            std::os::unix::fs::symlink(program, place.join(name)).unwrap();
+        }
+        let path = std::env::var("PATH").unwrap();
+        let mut ran = 0;
+        for line in lines.iter().filter(runs) {
+            // It is installed already.
+            let line = line.replace("helm install", "helm upgrade --install");
+            let folder = self.world.cluster.folder();
+            let output = Command::new("bash")
+                .args(["-c", &line])
+                .current_dir(&root)
+                .env("PATH", format!("{}:{path}", place.display()))
+                .env("HOME", folder)
+                .env("KUBECONFIG", folder.join("helm-kubeconfig"))
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{line}: {output:?}");
+            ran += 1;
+        }
+        assert!(ran > 5, "{lines:?}");
+    }
+
     /// Lets users read events of `shop`, and what is past of them. (The controller that joins
     /// labelled roles into `view` does not run here.)
     fn bind(&self, subjects: &Value) {
@@ -321,6 +372,8 @@ async fn the_chart_is_installed_and_shows_what_is_past() {
     let ran = tested();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stdout.contains("Started"), "{ran:?}");
+
+    installed.follow_the_page();
 
     // An upgrade changes what was changed, and the archive goes on with its volume.
     let claims = workload["spec"]["volumeClaimTemplates"].clone();
