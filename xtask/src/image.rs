@@ -34,15 +34,25 @@ pub(crate) struct Args {
 
 /// The commands of the container file.
 #[derive(Debug, PartialEq, Eq)]
-struct Recipe {
+pub(crate) struct Recipe {
     /// The arguments of cargo.
-    build: Vec<String>,
-    user: String,
+    pub(crate) build: Vec<String>,
+    pub(crate) user: String,
     /// The program and its arguments.
-    start: Vec<String>,
+    pub(crate) start: Vec<String>,
+    /// The folder of the data.
+    pub(crate) volume: String,
+    pub(crate) port: String,
 }
 
 impl Recipe {
+    pub(crate) fn read(root: &Path) -> Result<Self> {
+        let file = root.join("deploy/Containerfile");
+        let text = std::fs::read_to_string(&file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        Self::parse(&text)
+    }
+
     fn parse(text: &str) -> Result<Self> {
         let said = |instruction: &str| {
             let mut lines = text.lines().rev();
@@ -59,19 +69,18 @@ impl Recipe {
             build: build.split_whitespace().map(str::to_owned).collect(),
             user: said("USER ")?.to_owned(),
             start,
+            volume: said("VOLUME ")?.to_owned(),
+            port: said("EXPOSE ")?.to_owned(),
         })
     }
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    let file = root.join("deploy/Containerfile");
-    let text = std::fs::read_to_string(&file)
-        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let recipe = Recipe::parse(&text)?;
+    let recipe = Recipe::read(root)?;
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let tools = Tools::find(root, true);
     let kubectl = match tools.program("KUBECTL") {
-        Some(kubectl) => can_build(&target)
+        Some(kubectl) => can_build(&target, "musl-gcc")
             .and_then(|()| can_enter())
             .map(|()| kubectl),
         None => Err("there is no kubectl".to_owned()),
@@ -109,8 +118,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     Ok(())
 }
 
-/// Whether C and Rust can be built for musl.
-fn can_build(target: &str) -> Result {
+/// Whether Rust can be built for a target, and C with this compiler.
+pub(crate) fn can_build(target: &str, compiler: &str) -> Result {
     let library =
         output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     if !Path::new(library.trim()).is_dir() {
@@ -118,9 +127,11 @@ fn can_build(target: &str) -> Result {
             "there is no Rust for {target}: rustup target add {target}"
         ));
     }
-    match find("musl-gcc") {
+    match find(compiler) {
         Some(_) => Ok(()),
-        None => Err("there is no musl-gcc (Debian: musl-tools)".to_owned()),
+        None => Err(format!(
+            "there is no {compiler} (musl-gcc is in Debian's musl-tools)"
+        )),
     }
 }
 
@@ -273,12 +284,14 @@ mod tests {
     #[test]
     fn the_container_file_is_understood() {
         let text = "FROM rust AS build\nRUN apk add x\nRUN cargo build --locked && strip y\n\
-                    FROM scratch\nUSER 1:2\nENTRYPOINT [\"/a\"]\nCMD [\"b\", \"--c=d\"]\n";
+                    FROM scratch\nUSER 1:2\nVOLUME /v\nEXPOSE 3\nENTRYPOINT [\"/a\"]\nCMD [\"b\", \"--c=d\"]\n";
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let expected = Recipe {
             build: words(&["build", "--locked"]),
             user: "1:2".to_owned(),
             start: words(&["/a", "b", "--c=d"]),
+            volume: "/v".to_owned(),
+            port: "3".to_owned(),
         };
         assert_eq!(Recipe::parse(text), Ok(expected));
         assert!(Recipe::parse("FROM scratch").is_err());

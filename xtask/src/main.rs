@@ -19,12 +19,14 @@ mod feeds;
 mod helm;
 mod hostile;
 mod image;
+mod install;
 mod kube_apiserver;
 mod mutants;
 mod npm;
 mod outage;
 mod readme;
 mod reference;
+mod release;
 mod test;
 mod tidy;
 mod tools;
@@ -62,6 +64,10 @@ enum Task {
     Mutants(mutants::Args),
     /// Tests the container file without a registry
     Image(image::Args),
+    /// Installs the chart into a real kube-apiserver, and reads what is past through it
+    Install(install::Args),
+    /// Makes what a release consists of: programs, image, chart, plugin manifest, bill of materials
+    Release(release::Args),
     /// Our figures beside those of client-go and kube-rs
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -89,6 +95,8 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),
+        Task::Install(args) => install::run(&root, &args),
+        Task::Release(args) => release::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),
         Task::Soak(args) => bench::soak::run(&root, &args),
         Task::Readme => readme::run(&root),

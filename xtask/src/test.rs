@@ -62,7 +62,7 @@ impl Suites {
 
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
     let tools = Tools::find(root, !args.offline)
-        .and_kube_apiserver(root)
+        .and_kube_apiserver(root, false)
         .and_helm(root, !args.offline)
         .and_browser(root, !args.offline)
         .and_engines(root, !args.offline);

@@ -71,16 +71,16 @@ impl Tools {
         tools
     }
 
-    /// Adds a kube-apiserver if there is one. None is built for tests.
-    pub(crate) fn and_kube_apiserver(mut self, root: &Path) -> Self {
-        match kube_apiserver::find_or_build(root, false) {
+    /// Adds a kube-apiserver, built if that is allowed.
+    pub(crate) fn and_kube_apiserver(mut self, root: &Path, may_build: bool) -> Self {
+        match kube_apiserver::find_or_build(root, may_build) {
             Ok(file) => {
                 eprintln!("kube-apiserver: {}", file.display());
                 let variable = kube_apiserver::VARIABLE;
                 self.environment.push((variable.into(), file.into()));
             }
             Err(reason) => self.missing.push(format!(
-                "no kube-apiserver ({reason}; `cargo xtask reference` builds one): skips the test that shares an etcd with it"
+                "no kube-apiserver ({reason}; `cargo xtask reference` builds one): skips the tests that need it"
             )),
         }
         self

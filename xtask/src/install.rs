@@ -1,0 +1,48 @@
+//! `cargo xtask install`: installs the chart with Helm into a real kube-apiserver, found or built,
+//! and reads what is past through it, as several users and for ten minutes.
+
+use std::path::Path;
+
+use crate::command::{self, Result, cargo};
+use crate::helm;
+use crate::kube_apiserver;
+use crate::tools::Tools;
+
+/// How long the watch lasts that outlives a restart of the archive and of kube-apiserver.
+const WATCH_SECONDS: u32 = 600;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Do not build kube-apiserver and Helm (about ten minutes the first time) or fetch anything,
+    /// and watch only as long as the restarts take
+    #[arg(long)]
+    short: bool,
+}
+
+pub(crate) fn run(root: &Path, args: &Args) -> Result {
+    let may_build = !args.short;
+    let tools = Tools::find(root, may_build)
+        .and_kube_apiserver(root, may_build)
+        .and_helm(root, may_build);
+    let needed = ["KUBECTL", "ETCD", kube_apiserver::VARIABLE, helm::VARIABLE];
+    if needed.iter().any(|name| tools.program(name).is_none()) {
+        for line in &tools.missing {
+            println!("skipped: {line}");
+        }
+        return Ok(());
+    }
+    let words = [
+        "test",
+        "-p",
+        "tidings-cli",
+        "--test",
+        "verbs",
+        "installed::",
+    ];
+    let mut test = cargo(root, &words);
+    test.args(["--", "--nocapture"]);
+    if !args.short {
+        test.env("TIDINGS_WATCH_SECONDS", WATCH_SECONDS.to_string());
+    }
+    command::run(tools.tell(&mut test))
+}
