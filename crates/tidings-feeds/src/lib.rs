@@ -4,8 +4,12 @@
 //! missing. An [`Encoder`](encode::Encoder) makes requests of records in the receiver's form, and
 //! judges the answers record by record.
 
+mod conditions;
 pub mod convert;
 pub mod encode;
 mod record;
+mod series;
 
+pub use conditions::Condition;
 pub use record::{Record, RecordBody, Source, VersionRecord};
+pub use series::{SERIES_MAX, Series};

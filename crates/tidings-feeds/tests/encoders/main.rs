@@ -7,3 +7,4 @@ mod events;
 mod loki;
 mod otlp;
 mod receivers;
+mod series;
