@@ -29,12 +29,16 @@ pub(super) fn has_variable(text: &str) -> bool {
 fn parts(text: &str) -> (String, Vec<String>) {
     let (mut kept, mut variables) = (String::new(), Vec::new());
     let mut rest = text;
+    // What has no end once has none behind.
+    let mut has_end = true;
     while let Some((before, after)) = rest.split_once('$') {
         kept.push_str(before);
         let is_special = |c: char| c.is_ascii_digit() || "*#$@!?-".contains(c);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if let Some(braced) = after.strip_prefix('{') {
-            match braced.split_once('}') {
+            let ended = has_end.then(|| braced.split_once('}')).flatten();
+            has_end = ended.is_some();
+            match ended {
                 Some((name, behind)) => {
                     rest = behind;
                     let is_removed = name.len() < 2 && name.chars().all(is_special);

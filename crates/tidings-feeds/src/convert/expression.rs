@@ -6,6 +6,8 @@ use std::str::Chars;
 
 /// Maximum depth of groups.
 const DEPTH_MAX: u32 = 50;
+/// Maximum characters of a repetition in braces.
+const REPETITION_LEN_MAX: usize = 12;
 /// Maximum characters of a class that become alternatives.
 const CLASS_MAX: usize = 8;
 
@@ -91,7 +93,9 @@ impl Parser<'_> {
             '+' => (1, None),
             '?' => (0, Some(1)),
             '{' => {
-                let text: String = self.rest.clone().take_while(|c| *c != '}').collect();
+                // The longest is `{1000,1000}`; a longer text costs no more.
+                let ahead = self.rest.clone().take(REPETITION_LEN_MAX);
+                let text: String = ahead.take_while(|c| *c != '}').collect();
                 let digits = text.strip_prefix('{')?;
                 let (min, max) = match digits.split_once(',') {
                     Some((min, "")) => (min, None),
@@ -100,7 +104,7 @@ impl Parser<'_> {
                 };
                 let min = min.parse().ok()?;
                 let len = text.chars().count();
-                self.rest.clone().nth(len)?;
+                self.rest.clone().nth(len).filter(|c| *c == '}')?;
                 self.rest.nth(len);
                 return Some((format!("{text}}}"), min, max));
             }
