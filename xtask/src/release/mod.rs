@@ -185,9 +185,9 @@ fn assemble(
         format!("{bill:#}\n").into_bytes(),
     );
 
-    let sums = files
-        .iter()
-        .map(|(name, bytes)| format!("{}  {name}\n", sha256(bytes)));
+    // The files of the layout are named by their digests.
+    let published = files.iter().filter(|(name, _)| !name.contains('/'));
+    let sums = published.map(|(name, bytes)| format!("{}  {name}\n", sha256(bytes)));
     let sums: String = sums.collect();
     files.insert("SHA256SUMS".to_owned(), sums.into_bytes());
     Ok(files)
