@@ -7,6 +7,8 @@
 //! An `INSERT` that comes twice has the same deduplication token, which the table remembers. What
 //! the token does not prevent, the table's engine does: rows with the same key become one.
 
+mod answer;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tidings_api::codec::{self, Api};
 
 use super::facts::{EventFacts, Facts, Notice};
-use super::{Answer, Encoded, Encoder, Verdict, judge_status};
+use super::{Answer, Encoded, Encoder, Verdict};
 use crate::record::{Record, Source};
 
 /// The first and the last time of a `DateTime64` with microseconds.
@@ -156,7 +158,7 @@ impl Encoder for ClickHouse {
     }
 
     fn judge(&self, answer: &Answer<'_>, _: &[Record]) -> Verdict {
-        judge_status(answer)
+        answer::judge(answer)
     }
 }
 

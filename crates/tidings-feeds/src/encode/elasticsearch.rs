@@ -14,7 +14,7 @@ use tidings_api::codec;
 use tidings_history::timestamp;
 
 use super::facts::{EventFacts, Facts, beginning};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, WORDS_LEN_MAX, judge_status, words};
+use super::{Answer, Encoded, Encoder, Outcome, Verdict, WORDS_LEN_MAX, judge_failure, words};
 use crate::record::{Record, Source};
 
 pub use index::{Index, IndexError};
@@ -145,12 +145,17 @@ impl Encoder for Elasticsearch {
             items: Vec<Map<String, Value>>,
         }
         if answer.status.as_u16() != 200 {
-            return judge_status(answer);
+            return judge_failure(answer);
         }
         let bulk = match serde_json::from_slice::<Bulk>(answer.body) {
-            Ok(Bulk { errors: false, .. }) => return Verdict::Delivered,
+            // Receivers of this form that know no errors have no items.
+            Ok(bulk) if !bulk.errors && bulk.items.is_empty() => return Verdict::Delivered,
             Ok(bulk) if bulk.items.len() == records.len() => bulk,
-            _ => return Verdict::Retry(format!("no outcome for each record: {}", words(answer))),
+            _ if answer.is_cut() => return Verdict::TooLarge,
+            _ => {
+                let why = format!("no outcome for each record: {}", words(answer));
+                return Verdict::Refused(why);
+            }
         };
         let mut outcomes = Vec::with_capacity(records.len());
         for item in bulk.items.iter().filter_map(|item| item.values().next()) {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::facts::{Facts, nanoseconds};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_status, words};
+use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_failure, words};
 use crate::record::{Record, RecordBody, Source};
 
 pub use labels::{Label, LabelError, Labels};
@@ -99,13 +99,19 @@ impl Encoder for Loki {
     /// others are sent again, which is harmless. Its ingester names at most ten entries of one
     /// stream, so any other 400 rejects the request as a whole, which is then sent in halves.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
+        match answer.status.as_u16() {
+            204 => return Verdict::Delivered,
+            // Some receivers of Loki's form answer so.
+            200 if answer.body.is_empty() => return Verdict::Delivered,
+            _ => {}
+        }
         let oldest = match answer.status.as_u16() {
             400 => oldest_accepted(answer.body),
             _ => None,
         };
         let Some(oldest) = oldest.filter(|at| records.iter().any(|record| record.at() < *at))
         else {
-            return judge_status(answer);
+            return judge_failure(answer);
         };
         let outcome = |record: &Record| {
             if record.at() < oldest {

@@ -2,6 +2,9 @@
 //!
 //! An encoder does no I/O and reads no clock. The same records give the same bytes, so a request
 //! that is repeated is the same request.
+//!
+//! Invariant: an answer counts as success only if the form's documentation names it as one. A
+//! proxy, a log-in page or a receiver that ignores records may answer with any status of 2xx.
 
 pub mod clickhouse;
 pub mod elasticsearch;
@@ -9,10 +12,8 @@ mod facts;
 pub mod loki;
 pub mod otlp;
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use crate::record::{Record, Source};
 
@@ -34,7 +35,7 @@ pub trait Encoder: Send + Sync {
     /// are not in the request.
     fn encode(&self, source: &Source, records: &[Record]) -> Encoded;
 
-    /// Judges the answer to the request of these records.
+    /// Judges the answer to the request of these records, all of which are in the request.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict;
 }
 
@@ -58,10 +59,22 @@ pub struct Encoded {
 pub struct Answer<'a> {
     /// The status.
     pub status: StatusCode,
+    /// The headers.
+    pub headers: &'a HeaderMap,
     /// The first [`ANSWER_LEN_MAX`] bytes of the body.
     pub body: &'a [u8],
-    /// When the receiver wants to be asked again, if it says so (`Retry-After`).
-    pub retry_after: Option<Duration>,
+}
+
+impl Answer<'_> {
+    /// Whether the body has as many bytes as are read, so that its end may be missing.
+    pub fn is_cut(&self) -> bool {
+        self.body.len() >= ANSWER_LEN_MAX
+    }
+
+    /// Returns the text of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
 }
 
 /// What an answer means for the records of its request.
@@ -94,17 +107,18 @@ pub enum Outcome {
     Rejected(String),
 }
 
-/// Judges an answer by its status alone, as the encoders do that get no outcome for each record.
+/// Judges an answer that is no success by its status alone.
 ///
-/// 2xx is delivered; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too large; 401,
-/// 403, 404, 405, 410, 501 and redirects refuse the feed; every other status rejects the records.
-pub fn judge_status(answer: &Answer<'_>) -> Verdict {
+/// 400 and 422 reject the records; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too
+/// large. Every other status refuses the feed, because it is about the request and not about its
+/// records: so are credentials, redirects, missing paths, and successes that the form does not
+/// have.
+pub fn judge_failure(answer: &Answer<'_>) -> Verdict {
     match answer.status.as_u16() {
-        200..=299 => Verdict::Delivered,
+        400 | 422 => Verdict::Rejected(words(answer)),
         413 => Verdict::TooLarge,
-        300..=399 | 401 | 403..=405 | 407 | 410 | 501 => Verdict::Refused(words(answer)),
-        408 | 425 | 429 | 500..=599 => Verdict::Retry(words(answer)),
-        _ => Verdict::Rejected(words(answer)),
+        408 | 425 | 429 | 500 | 502..=599 => Verdict::Retry(words(answer)),
+        _ => Verdict::Refused(words(answer)),
     }
 }
 
@@ -129,48 +143,19 @@ pub fn words(answer: &Answer<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &[u8]) -> Answer<'_> {
-        Answer {
+    fn words_of(status: u16, body: &[u8]) -> String {
+        words(&Answer {
             status: StatusCode::from_u16(status).unwrap(),
+            headers: &HeaderMap::new(),
             body,
-            retry_after: None,
-        }
-    }
-
-    #[test]
-    fn statuses_say_what_is_sent_again() {
-        let kind = |status| match judge_status(&answer(status, b"")) {
-            Verdict::Delivered => "delivered",
-            Verdict::Items(_) => "items",
-            Verdict::Retry(_) => "retry",
-            Verdict::TooLarge => "too large",
-            Verdict::Rejected(_) => "rejected",
-            Verdict::Refused(_) => "refused",
-        };
-        for (status, expected) in [
-            (200, "delivered"),
-            (204, "delivered"),
-            (301, "refused"),
-            (400, "rejected"),
-            (401, "refused"),
-            (404, "refused"),
-            (408, "retry"),
-            (410, "refused"),
-            (413, "too large"),
-            (422, "rejected"),
-            (429, "retry"),
-            (501, "refused"),
-            (503, "retry"),
-        ] {
-            assert_eq!(kind(status), expected, "{status}");
-        }
+        })
     }
 
     #[test]
     fn words_are_one_bounded_line() {
-        let said = words(&answer(400, b"line one\n\tline\x1b[2J two"));
+        let said = words_of(400, b"line one\n\tline\x1b[2J two");
         assert_eq!(said, "400 Bad Request line one line [2J two");
-        assert!(words(&answer(500, &[b'x'; 9000])).len() <= WORDS_LEN_MAX);
-        assert!(words(&answer(500, &b"word ".repeat(900))).len() <= WORDS_LEN_MAX);
+        assert!(words_of(500, &[b'x'; 9000]).len() <= WORDS_LEN_MAX);
+        assert!(words_of(500, &b"word ".repeat(900)).len() <= WORDS_LEN_MAX);
     }
 }

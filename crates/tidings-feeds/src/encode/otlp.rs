@@ -16,7 +16,7 @@ use tidings_api::codec;
 use tidings_core::reading;
 
 use super::facts::{EventFacts, Facts, nanoseconds};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_status, words};
+use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_failure, words};
 use crate::record::{Record, Source};
 use message::{
     AnyValue, ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
@@ -230,8 +230,8 @@ impl Encoder for Otlp {
     /// retried. So each record of the request is rejected: dead letters then have the rejected
     /// ones, and others that were taken.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        if !answer.status.is_success() {
-            return judge_status(answer);
+        if answer.status.as_u16() != 200 {
+            return judge_failure(answer);
         }
         let Some(partial) = partial_success(answer.body) else {
             return Verdict::Refused(format!("an answer that is not OTLP: {}", words(answer)));

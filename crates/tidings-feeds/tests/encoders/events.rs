@@ -1,10 +1,13 @@
 //! Events of real clusters, and records made of them.
 
+use std::sync::LazyLock;
+
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use tidings_api::codec::json::Reading;
 use tidings_api::codec::{self, Api};
-use tidings_feeds::encode::Answer;
+use tidings_feeds::encode::{Answer, Verdict};
 use tidings_feeds::{Record, Source};
 use tidings_history::{Cause, Gap, Skip, Version};
 use tidings_store::UnixMillis;
@@ -82,9 +85,22 @@ pub(crate) fn hostile() -> impl Strategy<Value = Record> {
 }
 
 pub(crate) fn answer(status: u16, body: &str) -> Answer<'_> {
+    static NO_HEADERS: LazyLock<HeaderMap> = LazyLock::new(HeaderMap::new);
     Answer {
-        status: http::StatusCode::from_u16(status).unwrap(),
+        status: StatusCode::from_u16(status).unwrap(),
+        headers: &NO_HEADERS,
         body: body.as_bytes(),
-        retry_after: None,
+    }
+}
+
+/// Returns the kind of a verdict.
+pub(crate) fn kind(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Delivered => "delivered",
+        Verdict::Items(_) => "items",
+        Verdict::Retry(_) => "retry",
+        Verdict::TooLarge => "too large",
+        Verdict::Rejected(_) => "rejected",
+        Verdict::Refused(_) => "refused",
     }
 }

@@ -8,3 +8,4 @@ mod loki;
 mod otlp;
 mod receivers;
 mod series;
+mod verdicts;

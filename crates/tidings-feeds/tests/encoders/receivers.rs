@@ -119,13 +119,12 @@ impl Receiver {
         request: http::request::Builder,
         path: &str,
         body: Bytes,
-    ) -> (http::StatusCode, Bytes) {
+    ) -> (http::response::Parts, Bytes) {
         let uri: Uri = format!("{}{path}", self.base).parse().unwrap();
         let request: Request<_> = request.uri(uri).body(Full::new(body)).unwrap();
         let response = self.client.request(request).await.unwrap();
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, body)
+        let (head, body) = response.into_parts();
+        (head, body.collect().await.unwrap().to_bytes())
     }
 
     /// Sends the records in three requests, and expects that the receiver takes all of them.
@@ -146,11 +145,11 @@ impl Receiver {
                 request = request.header(*name, *value);
             }
             let path = format!("{path}{}", encoded.path);
-            let (status, body) = self.request(request, &path, encoded.body).await;
+            let (head, body) = self.request(request, &path, encoded.body).await;
             let answer = Answer {
-                status,
+                status: head.status,
+                headers: &head.headers,
                 body: &body,
-                retry_after: None,
             };
             assert_eq!(
                 encoder.judge(&answer, records),
@@ -229,8 +228,8 @@ async fn victoria_logs_has_each_record_once_in_three_forms() {
             .request(get(), "/internal/force_flush", Bytes::new())
             .await;
         let query = "/select/logsql/query?query=*";
-        let (status, body) = receiver.request(get(), query, Bytes::new()).await;
-        assert!(status.is_success(), "{body:?}");
+        let (head, body) = receiver.request(get(), query, Bytes::new()).await;
+        assert!(head.status.is_success(), "{body:?}");
         let mut received: Received = std::str::from_utf8(&body)
             .unwrap()
             .lines()
