@@ -13,6 +13,7 @@ use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures::future::OptionFuture;
@@ -738,38 +739,45 @@ async fn request<S: Sink>(
         occurrence,
     } = write;
     let span = Context::of(occurrence.context()).map(|context| context.span.clone());
-    let request = async {
-        match kind {
-            OccurrenceKind::Create => sink.create(&occurrence).await,
-            OccurrenceKind::Patch => sink.patch(&occurrence).await,
+    let result = {
+        let request = async {
+            match kind {
+                OccurrenceKind::Create => sink.create(&occurrence).await,
+                OccurrenceKind::Patch => sink.patch(&occurrence).await,
+            }
+        };
+        // Pinned here and borrowed below: a block that owned the request would hold it twice.
+        let mut request = std::pin::pin!(AssertUnwindSafe(request).catch_unwind());
+        let watched = async {
+            // A sink that answers at once needs no timer, and its write no room for one.
+            let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context)));
+            if let Poll::Ready(result) = first.await {
+                return result;
+            }
+            let timer = Box::pin(slow.clock.sleep_until(started.saturating_add(SLOW)));
+            tokio::select! {
+                biased;
+                result = &mut request => return result,
+                () = timer => {}
+            }
+            let write = Named(kind, &occurrence);
+            slow.progress
+                .failed(format!("{write}: no answer for {} s", SLOW.as_secs()));
+            if lock(&slow.outage).failed(slow.clock.monotonic(), started) {
+                tracing::warn!(
+                    verb = write.verb(),
+                    event = write.event(),
+                    object = write.object(),
+                    "The sink has not answered a write for {} s (still waiting)",
+                    SLOW.as_secs()
+                );
+            }
+            request.as_mut().await
         }
+        .instrument(span.unwrap_or_else(Span::none));
+        watched.await
     };
-    let request = AssertUnwindSafe(request).catch_unwind();
-    let watched = async {
-        let mut request = std::pin::pin!(request);
-        tokio::select! {
-            biased;
-            result = &mut request => return result,
-            () = slow.clock.sleep_until(started.saturating_add(SLOW)) => {}
-        }
-        let write = Named(kind, &occurrence);
-        slow.progress
-            .failed(format!("{write}: no answer for {} s", SLOW.as_secs()));
-        if lock(&slow.outage).failed(slow.clock.monotonic(), started) {
-            tracing::warn!(
-                verb = write.verb(),
-                event = write.event(),
-                object = write.object(),
-                "The sink has not answered a write for {} s (still waiting)",
-                SLOW.as_secs()
-            );
-        }
-        request.await
-    }
-    .instrument(span.unwrap_or_else(Span::none));
-    let result = watched
-        .await
-        .unwrap_or_else(|_| Err(WriteError::invalid("the sink panicked")));
+    let result = result.unwrap_or_else(|_| Err(WriteError::invalid("the sink panicked")));
     Answer {
         id,
         kind,

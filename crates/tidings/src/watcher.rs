@@ -199,8 +199,13 @@ pub(crate) fn run_handler(
     let (mut receiver, progress) = (started.receiver, started.progress);
     let handled = counter!(HANDLED);
     let mut batch = VecDeque::new();
+    // Whether the phase has changed is one atomic read for each event; the phase itself is behind
+    // a lock.
+    let mut current = phase.clone();
+    current.mark_changed();
     let mut handle = |event: Event| {
-        if *phase.borrow() == Phase::Abandoned {
+        let has_changed = current.has_changed().unwrap_or(true);
+        if has_changed && *current.borrow_and_update() == Phase::Abandoned {
             return ControlFlow::Break(());
         }
         if catch_unwind(AssertUnwindSafe(|| handler(&event))).is_err() {
