@@ -12,6 +12,7 @@
 //! leases, and to create and patch events.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,14 +187,16 @@ fn ours(written: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Erro
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
     let config = Config::infer().await?;
-    let identity = hostname::get()?.to_string_lossy().into_owned();
+    let host = hostname::get()?.to_string_lossy().into_owned();
+    // Replicas may share the name of their host, so the identity also has a random part.
+    let identity = format!("{host}_{:016x}", RandomState::new().hash_one(()));
 
     let broadcaster = Broadcaster::new();
     broadcaster.start_structured_logging();
     broadcaster.start_recording_to_sink(KubeSink::from_config(config.clone())?);
     // Each component has its own name; the host distinguishes replicas.
     let recorder =
-        |component: &str| broadcaster.recorder(EventSource::component(component).host(&identity));
+        |component: &str| broadcaster.recorder(EventSource::component(component).host(&host));
 
     let client = Client::try_from(config)?;
     let election = Election {
