@@ -74,7 +74,13 @@ impl Record {
     /// Makes the record of a gap.
     pub fn gap(gap: Gap) -> Self {
         Self {
-            id: format!("gap/{}/{}/{}", gap.namespace, gap.from.0, gap.to.0),
+            id: format!(
+                "gap/{}/{}/{}/{}",
+                gap.namespace,
+                gap.from.0,
+                gap.to.0,
+                gap.cause.name()
+            ),
             body: RecordBody::Gap(gap),
         }
     }
@@ -82,7 +88,7 @@ impl Record {
     /// Makes the record of versions that are not delivered.
     pub fn skip(skip: Skip) -> Self {
         Self {
-            id: format!("skip/{}/{}", skip.from.0, skip.to.0),
+            id: format!("skip/{}/{}/{}", skip.from.0, skip.to.0, skip.versions),
             body: RecordBody::Skip(skip),
         }
     }

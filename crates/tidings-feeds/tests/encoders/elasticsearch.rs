@@ -53,11 +53,11 @@ fn each_version_is_created_under_its_key_in_the_index_of_its_day() {
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:gap::1767384000000:1767384600000"
+                "c1d2e3f4:gap::1767384000000:1767384600000:compacted"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:skip:1767384000000:1767384600000"
+                "c1d2e3f4:skip:1767384000000:1767384600000:47"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
@@ -100,7 +100,10 @@ fn documents_have_the_fields_of_ecs_and_metricbeat() {
         lines[3]["kubernetes"]["event"]["reason"],
         "VersionsNotDelivered"
     );
-    assert_eq!(lines[3]["event"]["id"], "skip/1767384000000/1767384600000");
+    assert_eq!(
+        lines[3]["event"]["id"],
+        "skip/1767384000000/1767384600000/47"
+    );
 }
 
 /// Keys of labels and annotations are anyone's, so no document adds to the mapping.

@@ -140,7 +140,7 @@ fn records_of_each_kind_are_lines_with_time_level_and_key() {
             id.to_owned(),
         )
     };
-    let gap = "gap//1767384000000/1767384600000";
+    let gap = "gap//1767384000000/1767384600000/compacted";
     let expected = [
         of(
             "1624242683000000000",
@@ -176,7 +176,7 @@ fn records_of_each_kind_are_lines_with_time_level_and_key() {
             "1767384600000000000",
             "Warning",
             "VersionsNotDelivered",
-            "skip/1767384000000/1767384600000",
+            "skip/1767384000000/1767384600000/47",
         ),
     ];
     assert_eq!(lines, expected);
