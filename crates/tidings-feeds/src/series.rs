@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use crate::conditions::Condition;
 use crate::encode::Facts;
+use crate::encode::facts::{OTHER, label_value};
 use crate::record::{Record, RecordBody};
 
 /// Maximum series of a cluster. Events beyond have `other` as reason, and then as every label.
@@ -16,10 +17,6 @@ pub const SERIES_MAX: usize = 5000;
 const OTHER_REASONS_MAX: usize = 500;
 /// Maximum series of conditions of a cluster. Events beyond have `other` as namespace and kind.
 const CONDITIONS_MAX: usize = 2000;
-/// Maximum bytes of a label's value.
-const LABEL_LEN_MAX: usize = 128;
-/// The value of a label in place of others.
-const OTHER: &str = "other";
 
 /// The labels of a series of events: namespace, kind, reason, type and controller.
 type Labels = [Box<str>; 5];
@@ -60,7 +57,7 @@ impl Series {
             event.r#type(),
             facts.controller(),
         ]
-        .map(label);
+        .map(label_value);
         if !self.clusters.contains_key(cluster) {
             self.clusters.insert(cluster.to_owned(), Cluster::default());
         }
@@ -164,16 +161,5 @@ impl Cluster {
         };
         self.overflow += u64::from(is_overflow);
         self.events.entry(labels.map(Box::from)).or_default()
-    }
-}
-
-/// Returns the value of a label: the text, or `other` if it is long or has other characters than
-/// names have.
-fn label(text: &str) -> &str {
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
-    if text.len() <= LABEL_LEN_MAX && text.bytes().all(is_name) {
-        text
-    } else {
-        OTHER
     }
 }

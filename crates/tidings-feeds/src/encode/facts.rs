@@ -16,6 +16,11 @@ pub const SKIP_REASON: &str = "VersionsNotDelivered";
 /// The reason of a test record.
 pub const TEST_REASON: &str = "TestRecord";
 
+/// The value of a label in place of others.
+pub(crate) const OTHER: &str = "other";
+/// Maximum bytes of a label's value.
+const LABEL_LEN_MAX: usize = 128;
+
 /// What a record is about.
 #[derive(Clone, Debug)]
 pub enum Facts<'a> {
@@ -110,6 +115,17 @@ impl Record {
     }
 }
 
+impl Record {
+    /// Returns when the archive observed the version; of other records, the time of their
+    /// [`Notice`].
+    pub fn observed(&self) -> Timestamp {
+        match self.facts() {
+            Facts::Event(event) => event.observed(),
+            Facts::Notice(notice) => timestamp(notice.at),
+        }
+    }
+}
+
 impl<'a> EventFacts<'a> {
     /// Returns the event.
     pub fn event(&self) -> &'a Event {
@@ -153,6 +169,15 @@ impl<'a> EventFacts<'a> {
         }
     }
 
+    /// Whether the involvedObject is one of these kinds of Kubernetes' own, by its group. Kinds of
+    /// others have the same names: `Job` of Volcano, `Node` of Rancher. A reference may lack its
+    /// apiVersion.
+    pub fn is_about(&self, group: &str, kind: &str) -> bool {
+        let version = self.object.api_version();
+        let of = version.split_once('/').map_or("", |(group, _)| group);
+        self.object.kind() == kind && (version.is_empty() || of == group)
+    }
+
     /// Returns the name of the container that the event is about; empty if it is about none.
     pub fn container(&self) -> &'a str {
         let path = self.object.field_path();
@@ -161,6 +186,17 @@ impl<'a> EventFacts<'a> {
             .or_else(|| of("spec.initContainers{"))
             .or_else(|| of("spec.ephemeralContainers{"))
             .unwrap_or_default()
+    }
+}
+
+/// Returns a text as the value of a label: the text, or [`OTHER`] if it is long or has other
+/// characters than names have.
+pub(crate) fn label_value(text: &str) -> &str {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte);
+    if text.len() <= LABEL_LEN_MAX && text.bytes().all(is_name) {
+        text
+    } else {
+        OTHER
     }
 }
 

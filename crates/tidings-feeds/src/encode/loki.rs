@@ -6,6 +6,7 @@
 //! Loki ignores an entry whose stream, time and line it just received. The time is the event's and
 //! the line has the event's resourceVersion, so records that come twice are harmless.
 
+mod answer;
 mod labels;
 mod line;
 
@@ -13,11 +14,10 @@ use std::collections::BTreeMap;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
-use jiff::Timestamp;
 use serde::Serialize;
 
 use super::facts::{Facts, nanoseconds};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_failure, words};
+use super::{Answer, Encoded, Encoder, Verdict};
 use crate::record::{Record, RecordBody, Source};
 
 pub use labels::{Label, LabelError, Labels};
@@ -61,22 +61,30 @@ impl Encoder for Loki {
         let mut streams: BTreeMap<BTreeMap<&str, &str>, Vec<_>> = BTreeMap::new();
         for record in records {
             let labels = self.0.labels.of(source, record);
-            let metadata = metadata(record)
+            let metadata = metadata(source, record)
                 .into_iter()
                 .filter(|(name, value)| !value.is_empty() && !labels.contains_key(name))
                 .collect();
-            let at = nanoseconds(record.at()).to_string();
+            let at = nanoseconds(record.at());
             let line = self.0.line.of(record);
             streams
                 .entry(labels)
                 .or_default()
                 .push((at, line, metadata));
         }
-        let streams = streams.into_iter();
+        let stream = |(stream, mut values): (_, Vec<(i64, _, _)>)| {
+            // Loki rejects entries that are an hour older than an entry before them. Versions of an
+            // event at the same time stay in order.
+            values.sort_by_key(|(at, ..)| *at);
+            let values = values.into_iter();
+            let values = values.map(|(at, line, metadata)| (at.to_string(), line, metadata));
+            Stream {
+                stream,
+                values: values.collect(),
+            }
+        };
         let push = Push {
-            streams: streams
-                .map(|(stream, values)| Stream { stream, values })
-                .collect(),
+            streams: streams.into_iter().map(stream).collect(),
         };
         let json = HeaderValue::from_static("application/json");
         let mut headers = vec![(CONTENT_TYPE, json)];
@@ -93,54 +101,22 @@ impl Encoder for Loki {
         }
     }
 
-    /// Loki answers 400 if it rejects any entry, and takes the others.
-    ///
-    /// Its distributor states the oldest time that it accepts: older records are rejected, and the
-    /// others are sent again, which is harmless. Its ingester names at most ten entries of one
-    /// stream, so any other 400 rejects the request as a whole, which is then sent in halves.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        match answer.status.as_u16() {
-            204 => return Verdict::Delivered,
-            // Some receivers of Loki's form answer so.
-            200 if answer.body.is_empty() => return Verdict::Delivered,
-            _ => {}
-        }
-        let oldest = match answer.status.as_u16() {
-            400 => oldest_accepted(answer.body),
-            _ => None,
-        };
-        let Some(oldest) = oldest.filter(|at| records.iter().any(|record| record.at() < *at))
-        else {
-            return judge_failure(answer);
-        };
-        let outcome = |record: &Record| {
-            if record.at() < oldest {
-                Outcome::Rejected(words(answer))
-            } else {
-                Outcome::Retry(words(answer))
-            }
-        };
-        Verdict::Items(records.iter().map(outcome).collect())
+        answer::judge(answer, records)
     }
 }
 
-/// Returns the oldest time that the distributor accepts, from its text (Loki has no other form):
-/// `entry for stream '{…}' has timestamp too old: T, oldest acceptable timestamp is: T`.
-fn oldest_accepted(body: &[u8]) -> Option<Timestamp> {
-    let text = std::str::from_utf8(body).ok()?;
-    let (_, rest) = text.rsplit_once("has timestamp too old: ")?;
-    let (_, rest) = rest.split_once("oldest acceptable timestamp is: ")?;
-    let end = rest.find('Z')?;
-    rest[..=end].parse().ok()
-}
-
 /// Returns what a line's metadata has beside the labels.
-fn metadata(record: &Record) -> Vec<(&'static str, String)> {
-    let mut metadata = vec![("id", record.id.clone())];
+fn metadata(source: &Source, record: &Record) -> Vec<(&'static str, String)> {
+    let mut metadata = vec![
+        ("id", record.id.clone()),
+        ("cluster", source.cluster.clone()),
+    ];
     if let (Facts::Event(event), RecordBody::Version(version)) = (record.facts(), &record.body) {
-        let node = match event.object.kind() {
-            "Node" => event.object.name(),
-            _ => event.host(),
+        let node = if event.is_about("", "Node") {
+            event.object.name()
+        } else {
+            event.host()
         };
         metadata.extend([
             ("name", event.object.name().to_owned()),

@@ -8,7 +8,7 @@
 
 pub mod clickhouse;
 pub mod elasticsearch;
-mod facts;
+pub(crate) mod facts;
 pub mod loki;
 pub mod otlp;
 

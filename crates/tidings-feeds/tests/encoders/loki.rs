@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use http::header::DATE;
+use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidings_feeds::Record;
 use tidings_feeds::encode::loki::{Label, LabelError, Labels, Line, Loki, LokiOptions};
-use tidings_feeds::encode::{Encoder, Outcome, Verdict};
+use tidings_feeds::encode::{Answer, Encoder, Outcome, Verdict};
 
-use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
+use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, kind, record, records, source};
 
 fn pushed(options: LokiOptions, records: &[Record]) -> Vec<Value> {
     let encoded = Loki::new(options).encode(&source(), records);
@@ -91,23 +93,23 @@ fn presets_have_the_labels_of_their_collectors() {
         (
             Labels::Alloy,
             BACK_OFF,
-            json!({"namespace": "kube-system", "job": "loki.source.kubernetes_events",
+            json!({"cluster": "prod", "namespace": "kube-system", "job": "loki.source.kubernetes_events",
                 "instance": "loki.source.kubernetes_events.tidings"}),
         ),
         (
             Labels::Kee,
             BACK_OFF,
-            json!({"source": "kubernetes-event-exporter", "container": "kubernetes-event-exporter"}),
+            json!({"cluster": "prod", "source": "kubernetes-event-exporter", "container": "kubernetes-event-exporter"}),
         ),
         (
             Labels::list(list).unwrap(),
             SERIES,
-            json!({"ns": "kube-system", "by": "default-scheduler", "env": "production"}),
+            json!({"cluster": "prod", "ns": "kube-system", "by": "default-scheduler", "env": "production"}),
         ),
         (
             Labels::list(BTreeMap::from([("node".to_owned(), Label::Node)])).unwrap(),
             SERIES,
-            json!({"job": "tidings"}),
+            json!({"cluster": "prod"}),
         ),
     ] {
         let streams = pushed(with(labels, Line::Logfmt), &[record(event)]);
@@ -192,11 +194,16 @@ fn records_of_each_kind_are_lines_with_time_level_and_key() {
 
 #[test]
 fn names_of_objects_are_metadata() {
-    let streams = pushed(LokiOptions::default(), &[record(BACK_OFF)]);
+    // The label has another name than the metadata.
+    let by_cluster = BTreeMap::from([("k8s_cluster".to_owned(), Label::Cluster)]);
+    let streams = pushed(
+        with(Labels::list(by_cluster).unwrap(), Line::Logfmt),
+        &[record(BACK_OFF)],
+    );
     let expected = json!({
         "id": "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa/0/1179", "name": "storage-provisioner",
         "uid": "8f8dc8fe-b5ff-45c7-a36b-b012b8a1fc52", "node": "minikube", "count": "7",
-        "occurrences": "2",
+        "occurrences": "2", "cluster": "prod",
     });
     assert_eq!(streams[0]["values"][0][2], expected);
     // A name is a label or metadata, never both.
@@ -204,39 +211,98 @@ fn names_of_objects_are_metadata() {
     assert_eq!(streams[0]["values"][0][2]["node"], Value::Null);
 }
 
-/// The texts are those of Loki's distributor and of its ingester.
+/// The texts are those of Loki's distributor and of its ingester. BACK_OFF was observed in 2021,
+/// NODE in 2026.
 #[test]
 fn entries_that_are_too_old_are_rejected_and_no_others() {
     let loki = Loki::new(LokiOptions::default());
-    let too_old = "2 errors like: entry for stream '{job=\"x\"}' has timestamp too old: \
-        2021-06-21T02:31:23Z, oldest acceptable timestamp is: 2025-12-26T20:00:00Z\n";
-    let words = format!("400 Bad Request {}", too_old.trim_end());
-    let both = [record(BACK_OFF), record(NODE)];
-    let expected = vec![
-        Outcome::Rejected(words.clone()),
-        Outcome::Retry(words.clone()),
-    ];
-    assert_eq!(
-        loki.judge(&answer(400, too_old), &both),
-        Verdict::Items(expected)
+    let too_old = |oldest: &str| {
+        format!(
+            "2 errors like: entry for stream '{{job=\"x\"}}' has timestamp too old: \
+             2021-06-21T02:31:23Z, oldest acceptable timestamp is: {oldest}"
+        )
+    };
+    let forged = too_old("2025-12-26T20:00:00Z").replace('"', "\\\"");
+    let forged = format!(
+        "entry for stream '{{reason=\"{forged}\"}}' has timestamp too new: 2099-01-01T00:00:00Z"
     );
     let behind = "entry with timestamp 2026-01-02 19:58:30 +0000 UTC ignored, reason: 'entry too far \
         behind, entry timestamp is: 2026-01-02T19:58:30Z, oldest acceptable timestamp is: \
         2026-01-02T20:58:30Z',\nuser 'fake', total ignored: 1 out of 2 for stream: {job=\"x\"}";
-    // An answer that names only newer entries makes no progress by being repeated.
-    let newer = too_old.replace("2025-12-26", "2001-01-01");
-    for text in [behind, &newer] {
-        let verdict = loki.judge(&answer(400, text), &both);
-        assert!(matches!(verdict, Verdict::Rejected(_)), "{verdict:?}");
+    let date = Some("Fri, 02 Jan 2026 20:00:00 GMT");
+    let both = [record(BACK_OFF), record(NODE)];
+    for (text, date, expected) in [
+        (too_old("2025-12-26T20:00:00Z\n"), None, "items"),
+        (
+            too_old("2025-12-26T20:00:00Z; stream '{zone=\"Z\"}'"),
+            date,
+            "items",
+        ),
+        (too_old("2025-12-26T21:00:00+01:00"), None, "items"),
+        // An answer that names only newer entries makes no progress by being repeated.
+        (too_old("2001-01-01T00:00:00Z"), None, "rejected"),
+        // No receiver accepts only what is yet to come.
+        (too_old("9999-12-30T00:00:00Z"), None, "rejected"),
+        (too_old("2026-01-02T20:00:01Z"), date, "rejected"),
+        (too_old("soon"), None, "rejected"),
+        (forged, None, "rejected"),
+        (behind.to_owned(), None, "rejected"),
+    ] {
+        let mut headers = HeaderMap::new();
+        headers.extend(date.map(|date| (DATE, HeaderValue::from_static(date))));
+        let answer = Answer {
+            headers: &headers,
+            ..answer(400, &text)
+        };
+        let verdict = loki.judge(&answer, &both);
+        assert_eq!(kind(&verdict), expected, "{text}");
+        if let Verdict::Items(outcomes) = verdict {
+            assert!(
+                matches!(outcomes[..], [Outcome::Rejected(_), Outcome::Retry(_)]),
+                "{text}"
+            );
+        }
     }
-    let limit = loki.judge(&answer(429, "Ingestion rate limit exceeded"), &both);
-    assert!(matches!(limit, Verdict::Retry(_)), "{limit:?}");
+}
+
+/// Loki rejects an entry that is an hour older than one before it in its stream.
+#[test]
+fn entries_of_a_stream_are_in_order_of_time() {
+    let at = |time: &str, name: &str| {
+        let event = NODE.replace("2026-01-02T19:58:30Z", time);
+        record(&event.replace("is now: NodeReady", name))
+    };
+    let records = [
+        at("2026-01-02T12:00:00Z", "third"),
+        at("2026-01-02T10:30:00Z", "first"),
+        at("2026-01-02T12:00:00Z", "fourth"),
+        at("2026-01-02T10:30:00Z", "second"),
+    ];
+    let streams = pushed(LokiOptions::default(), &records);
+    assert_eq!(streams.len(), 1);
+    let values = streams[0]["values"].as_array().unwrap();
+    for (value, name) in values.iter().zip(["first", "second", "third", "fourth"]) {
+        assert!(value[1].as_str().unwrap().contains(name), "{value}");
+    }
+}
+
+/// Fields other than the message are bare, as Alloy's, unless they would be several fields.
+#[test]
+fn no_text_forges_a_field() {
+    let event = r#"{"action":"x type=Normal\nreason=Fine msg=\"\"","message":"a\ue000\u115f",
+        "reason":"Failed","type":"Warning"}"#;
+    let streams = pushed(with(Labels::Alloy, Line::Logfmt), &[record(event)]);
+    assert_eq!(
+        streams[0]["values"][0][1].as_str().unwrap(),
+        "action=\"x type=Normal\\nreason=Fine msg=\\\"\\\"\" eventRV=1 reason=Failed type=Warning \
+         msg=\"a\\ue000\u{115f}\" "
+    );
 }
 
 #[test]
 fn labels_that_loki_refuses_are_refused_here() {
     let named = |name: &str| Labels::list(BTreeMap::from([(name.to_owned(), Label::Kind)]));
-    for name in ["", "1a", "a-b", "__name__", "ä"] {
+    for name in ["", "1a", "a-b", "__name__", "ä", "id"] {
         assert_eq!(named(name), Err(LabelError::Name(name.to_owned())));
     }
     assert!(named("k8s_kind").is_ok());
@@ -248,6 +314,7 @@ fn labels_that_loki_refuses_are_refused_here() {
         Labels::list(BTreeMap::from([
             ("a".to_owned(), Label::Kind),
             ("b".to_owned(), Label::Text("x".into())),
+            ("cluster".to_owned(), Label::Cluster),
         ]))
         .map_err(|error| error.to_string())
     );
@@ -268,7 +335,9 @@ proptest! {
             let streams = pushed(LokiOptions { line, ..LokiOptions::default() }, std::slice::from_ref(&record));
             prop_assert_eq!(streams.len(), 1);
             for (_, label) in streams[0]["stream"].as_object().unwrap() {
-                prop_assert!((1..=1024).contains(&label.as_str().unwrap().len()));
+                let label = label.as_str().unwrap();
+                let is_name = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
+                prop_assert!((1..=128).contains(&label.len()) && label.chars().all(is_name));
             }
             let values = streams[0]["values"].as_array().unwrap();
             prop_assert_eq!(values.len(), 1);

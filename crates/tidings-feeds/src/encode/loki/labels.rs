@@ -1,20 +1,19 @@
 //! The labels of Loki's streams.
 //!
-//! Invariant: no label has the name or uid of an object (except of nodes, where a preset has it) or
-//! a message, and every set of labels has at least one.
+//! Invariants: no label has the name or uid of an object (except of nodes, where a preset has it)
+//! or a message, and every set of labels has that of the cluster. What anyone can write into an
+//! event is a label only if it looks like a name, and types are three.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use crate::encode::facts::{Facts, beginning};
+use crate::encode::facts::{Facts, OTHER, label_value};
 use crate::record::{Record, Source};
 
 /// Maximum labels of a stream, as Loki limits them by default.
 const LABELS_MAX: usize = 15;
-/// Maximum bytes of a label's value. Loki accepts twice as many by default.
-const VALUE_LEN_MAX: usize = 1024;
 
 /// The labels of streams: those of a known collector, so that its dashboards work, or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,9 +39,9 @@ pub enum Label {
     Namespace,
     /// The kind of the involvedObject.
     Kind,
-    /// `Normal` or `Warning`.
+    /// `Normal`, `Warning` or `other`.
     Type,
-    /// `Info` for `Normal`, and the type of other events.
+    /// `Info` for `Normal`, `Warning` or `other`.
     Level,
     /// The reason.
     Reason,
@@ -63,10 +62,11 @@ pub enum LabelError {
     Preset(String),
     /// A name is not one of Loki's.
     #[error(
-        "the label {0:?}: a name has letters, digits and '_', and begins with no digit or '__'"
+        "the label {0:?}: a name has letters, digits and '_', begins with no digit or '__', and is \
+         not 'id', which has each record's key"
     )]
     Name(String),
-    /// There are no labels, or too many.
+    /// There are no labels, or too many. `cluster` counts, which each list has.
     #[error("{0} labels: 1 to {LABELS_MAX} are accepted")]
     Number(usize),
 }
@@ -89,8 +89,15 @@ impl Labels {
     ///
     /// # Errors
     /// [`LabelError::Name`] and [`LabelError::Number`].
-    pub fn list(labels: BTreeMap<String, Label>) -> Result<Self, LabelError> {
-        if labels.is_empty() || labels.len() > LABELS_MAX {
+    pub fn list(mut labels: BTreeMap<String, Label>) -> Result<Self, LabelError> {
+        if labels.is_empty() {
+            return Err(LabelError::Number(0));
+        }
+        if !labels.values().any(|label| *label == Label::Cluster) {
+            let cluster = labels.entry("cluster".to_owned());
+            cluster.or_insert(Label::Cluster);
+        }
+        if labels.len() > LABELS_MAX {
             return Err(LabelError::Number(labels.len()));
         }
         match labels.keys().find(|name| !is_name(name)) {
@@ -120,11 +127,13 @@ impl Labels {
                 ("node", node_of_itself(record)),
             ]),
             Self::Alloy => BTreeMap::from([
+                ("cluster", cluster),
                 ("namespace", value(&Label::Namespace)),
                 ("job", "loki.source.kubernetes_events"),
                 ("instance", "loki.source.kubernetes_events.tidings"),
             ]),
             Self::Kee => BTreeMap::from([
+                ("cluster", cluster),
                 ("source", "kubernetes-event-exporter"),
                 ("container", "kubernetes-event-exporter"),
             ]),
@@ -136,12 +145,6 @@ impl Labels {
             }
         };
         labels.retain(|_, value| !value.is_empty());
-        for value in labels.values_mut() {
-            *value = beginning(value, VALUE_LEN_MAX);
-        }
-        if labels.is_empty() {
-            labels.insert("job", "tidings");
-        }
         labels
     }
 }
@@ -169,12 +172,13 @@ fn is_name(name: &str) -> bool {
             .bytes()
             .all(|byte| is_start(byte) || byte.is_ascii_digit())
         && !name.starts_with("__")
+        && name != "id"
 }
 
 /// The name of the node that an event is about, as the chart `k8s-monitoring` has it.
 fn node_of_itself(record: &Record) -> &str {
     match record.facts() {
-        Facts::Event(event) if event.object.kind() == "Node" => event.object.name(),
+        Facts::Event(event) if event.is_about("", "Node") => label_value(event.object.name()),
         _ => "",
     }
 }
@@ -189,14 +193,17 @@ fn value<'a>(label: &'a Label, cluster: &'a str, record: &'a Record) -> &'a str 
         (Label::Cluster, _) => cluster,
         (Label::Text(text), _) => text,
         (Label::Level, _) if event_type == "Normal" => "Info",
-        (Label::Type | Label::Level, _) => event_type,
-        (Label::Namespace, Facts::Event(event)) => event.object.namespace(),
+        (Label::Type | Label::Level, _) if matches!(event_type, "" | "Normal" | "Warning") => {
+            event_type
+        }
+        (Label::Type | Label::Level, _) => OTHER,
+        (Label::Namespace, Facts::Event(event)) => label_value(event.object.namespace()),
         (Label::Namespace, Facts::Notice(notice)) => notice.namespace,
-        (Label::Reason, Facts::Event(event)) => event.event().reason(),
+        (Label::Reason, Facts::Event(event)) => label_value(event.event().reason()),
         (Label::Reason, Facts::Notice(notice)) => notice.reason,
-        (Label::Kind, Facts::Event(event)) => event.object.kind(),
-        (Label::Controller, Facts::Event(event)) => event.controller(),
-        (Label::Node, Facts::Event(event)) => event.host(),
+        (Label::Kind, Facts::Event(event)) => label_value(event.object.kind()),
+        (Label::Controller, Facts::Event(event)) => label_value(event.controller()),
+        (Label::Node, Facts::Event(event)) => label_value(event.host()),
         (Label::Kind | Label::Controller | Label::Node, Facts::Notice(_)) => "",
     }
 }

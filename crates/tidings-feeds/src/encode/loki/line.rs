@@ -1,7 +1,12 @@
-//! The lines of Loki's entries, byte for byte as Alloy's `loki.source.kubernetes_events` has them.
+//! The lines of Loki's entries, as Alloy's `loki.source.kubernetes_events` has them.
+//!
+//! Invariant: no text of an event forges a field. Alloy quotes `msg` only; here other texts are
+//! quoted, too, if those who parse logfmt would read more than one value.
+
+use std::fmt::Write;
 
 use serde::Deserialize;
-use tidings_core::is_printable;
+use tidings_core::validate::{Quoted, is_printable};
 use tidings_core::wire::{write_integer, write_string};
 
 use crate::encode::facts::{EventFacts, Facts, Notice};
@@ -11,8 +16,7 @@ use crate::record::Record;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
-    /// `logfmt`: fields in Alloy's order. As there, only `msg` is quoted, so a field with blank
-    /// space ends early for those who parse it; a blank follows the last field.
+    /// `logfmt`: fields in Alloy's order. As there, a blank follows the last field.
     #[default]
     Logfmt,
     /// `json`: the same fields as an object, in alphabetical order.
@@ -84,8 +88,11 @@ fn logfmt(fields: &[(&str, Value<'_>)]) -> String {
         line.push_str(name);
         line.push('=');
         match value {
-            Value::Text(text) => line.push_str(text),
-            Value::Message(text) => quote(text, &mut line),
+            Value::Text(text) if is_bare(text) => line.push_str(text),
+            Value::Text(text) | Value::Message(text) => {
+                // Writing to a text cannot fail.
+                let _ = write!(line, "{}", Quoted(text));
+            }
             Value::Number(number) => line.push_str(&number.to_string()),
         }
         line.push(' ');
@@ -109,30 +116,8 @@ fn json(mut fields: Vec<(&str, Value<'_>)>) -> String {
     String::from_utf8(line).unwrap_or_default()
 }
 
-/// Appends a text in quotes as Go's `%q` does.
-fn quote(text: &str, line: &mut String) {
-    use std::fmt::Write;
-    line.push('"');
-    for character in text.chars() {
-        // Writing to a text cannot fail.
-        let _ = match character {
-            '"' | '\\' => write!(line, "\\{character}"),
-            '\u{7}' => write!(line, "\\a"),
-            '\u{8}' => write!(line, "\\b"),
-            '\u{c}' => write!(line, "\\f"),
-            '\n' => write!(line, "\\n"),
-            '\r' => write!(line, "\\r"),
-            '\t' => write!(line, "\\t"),
-            '\u{b}' => write!(line, "\\v"),
-            '\0'..='\x1f' | '\x7f' => write!(line, "\\x{:02x}", u32::from(character)),
-            other if other == ' ' || is_visible(other) => write!(line, "{other}"),
-            '\0'..='\u{ffff}' => write!(line, "\\u{:04x}", u32::from(character)),
-            _ => write!(line, "\\U{:08x}", u32::from(character)),
-        };
-    }
-    line.push('"');
-}
-
-fn is_visible(character: char) -> bool {
-    is_printable(character) && !character.is_whitespace()
+/// Whether a text is one value without quotes.
+fn is_bare(text: &str) -> bool {
+    let is_special = |c| matches!(c, ' ' | '"' | '=') || !is_printable(c);
+    !text.contains(is_special)
 }
