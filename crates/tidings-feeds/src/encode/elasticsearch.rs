@@ -1,26 +1,34 @@
 //! The bulk API of Elasticsearch and OpenSearch, with the fields of ECS and of Metricbeat's events.
 //!
 //! Each document has an `_id` made of the record's key, and its index depends on the record only.
-//! So a record that comes twice meets itself, which answers 409 and counts as delivered.
+//! So a record that comes twice meets itself, which answers 409 and counts as delivered. An `_id`
+//! is unique in one index only: a data stream or an alias that rolls over between the two has the
+//! record twice.
 
+mod answer;
 mod index;
+
+use std::collections::BTreeMap;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tidings_api::codec;
 use tidings_history::timestamp;
 
-use super::facts::{EventFacts, Facts, beginning};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, WORDS_LEN_MAX, judge_failure, words};
+use super::facts::{EventFacts, Facts};
+use super::{Answer, Encoded, Encoder, Verdict};
 use crate::record::{Record, Source};
 
 pub use index::{Index, IndexError};
 
 /// Maximum bytes of an `_id`.
 const ID_LEN_MAX: usize = 512;
+/// Maximum characters of a text that is indexed as a keyword. Longer than 32,766 bytes, it would be
+/// an error.
+const KEYWORD_LEN_MAX: usize = 1024;
 
 /// Options of an Elasticsearch or OpenSearch receiver, whose URL is that of the cluster.
 #[derive(Clone, Debug, Default)]
@@ -53,10 +61,12 @@ impl Elasticsearch {
     }
 
     /// Returns the body of `PUT /_index_template/NAME` for these options. Fields that it does not
-    /// name, such as labels, are stored and not indexed, so that no event adds to the mapping.
+    /// name are stored and not indexed, and so are texts of more than 1,024 characters, except
+    /// `message`.
     pub fn template(&self) -> Value {
-        let (keyword, date) = (json!({"type": "keyword"}), json!({"type": "date"}));
-        let (text, long) = (json!({"type": "text"}), json!({"type": "long"}));
+        let keyword = json!({"type": "keyword", "ignore_above": KEYWORD_LEN_MAX});
+        let (date, long) = (json!({"type": "date"}), json!({"type": "long"}));
+        let text = json!({"type": "text"});
         let of = |fields: Value| json!({"properties": fields});
         let object = of(
             json!({"api_version": keyword, "kind": keyword, "name": keyword,
@@ -64,7 +74,8 @@ impl Elasticsearch {
         );
         let metadata = of(
             json!({"name": keyword, "namespace": keyword, "uid": keyword,
-            "resource_version": keyword, "timestamp": of(json!({"created": date}))}),
+            "resource_version": keyword, "timestamp": of(json!({"created": date})),
+            "labels": keyword, "annotations": keyword}),
         );
         let event = of(
             json!({"type": keyword, "reason": keyword, "message": text, "count": long,
@@ -87,16 +98,11 @@ impl Elasticsearch {
     }
 
     fn action(&self, source: &Source, record: &Record) -> Value {
-        let cluster = id_of(source);
-        let (observed, latest) = match record.facts() {
-            Facts::Event(event) => (event.observed(), Some(event)),
-            Facts::Notice(notice) => (timestamp(notice.at), None),
-        };
-        let index = self.0.index.on(observed);
-        match (self.0.mode, latest) {
-            (Mode::Latest, Some(event)) => {
+        let index = self.0.index.on(record.observed());
+        match (self.0.mode, record.facts()) {
+            (Mode::Latest, Facts::Event(event)) => {
                 let version = &event.record.version;
-                json!({"index": {"_index": index, "_id": format!("{cluster}:{}", version.uid),
+                json!({"index": {"_index": index, "_id": format!("{}:{}", source.cluster, version.uid),
                     "version": ordinal(version.epoch, version.number),
                     "version_type": "external_gte"}})
             }
@@ -134,57 +140,15 @@ impl Encoder for Elasticsearch {
         }
     }
 
-    /// The answer has a status for each document. 409 means that the document is there, or a later
-    /// version of it. An index that does not exist or is not allowed refuses the feed, because
-    /// every record would be rejected.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        #[derive(Deserialize)]
-        struct Bulk {
-            errors: bool,
-            #[serde(default)]
-            items: Vec<Map<String, Value>>,
-        }
-        if answer.status.as_u16() != 200 {
-            return judge_failure(answer);
-        }
-        let bulk = match serde_json::from_slice::<Bulk>(answer.body) {
-            // Receivers of this form that know no errors have no items.
-            Ok(bulk) if !bulk.errors && bulk.items.is_empty() => return Verdict::Delivered,
-            Ok(bulk) if bulk.items.len() == records.len() => bulk,
-            _ if answer.is_cut() => return Verdict::TooLarge,
-            _ => {
-                let why = format!("no outcome for each record: {}", words(answer));
-                return Verdict::Refused(why);
-            }
-        };
-        let mut outcomes = Vec::with_capacity(records.len());
-        for item in bulk.items.iter().filter_map(|item| item.values().next()) {
-            let error = |name: &str| item["error"][name].as_str().unwrap_or_default();
-            let status = item["status"].as_u64().unwrap_or(500);
-            let text = format!("{status} {}: {}", error("type"), error("reason"));
-            let text = beginning(&text, WORDS_LEN_MAX).to_owned();
-            outcomes.push(match status {
-                200..=299 | 409 => Outcome::Delivered,
-                401 | 403 | 404 => return Verdict::Refused(text),
-                429 | 500.. => Outcome::Retry(text),
-                _ => Outcome::Rejected(text),
-            });
-        }
-        Verdict::Items(outcomes)
+        answer::judge(answer, records)
     }
 }
 
-/// The cluster in an `_id`: its identity, or its name if that is not known.
-fn id_of(source: &Source) -> &str {
-    if source.uid.is_empty() {
-        &source.cluster
-    } else {
-        &source.uid
-    }
-}
-
+/// The archive's name of the cluster is in each `_id`. Its identity is not, because a feed can
+/// begin before it is known, and a record that comes twice must have the same `_id`.
 fn document_id(source: &Source, record: &Record) -> String {
-    format!("{}:{}", id_of(source), record.id.replace('/', ":"))
+    format!("{}:{}", source.cluster, record.id.replace('/', ":"))
 }
 
 /// Returns a number that grows from version to version. It holds as long as a source that went back
@@ -241,24 +205,30 @@ fn event_fields(facts: &EventFacts<'_>) -> Value {
                 "name": metadata.name(), "namespace": metadata.namespace(), "uid": metadata.uid(),
                 "resource_version": metadata.resource_version(),
                 "timestamp": {"created": text(times.creation_timestamp)},
-                "labels": metadata.labels, "annotations": metadata.annotations,
+                "labels": pairs(&metadata.labels), "annotations": pairs(&metadata.annotations),
             },
         }},
         "tidings": {"epoch": version.epoch, "occurrences": facts.record.occurrences},
     })
 }
 
-/// Removes empty texts and objects, and a count of 0.
+/// Returns labels or annotations as texts `KEY=VALUE`: as an object, each key would be a field, and
+/// keys with dots would be objects.
+fn pairs(of: &BTreeMap<String, String>) -> Vec<String> {
+    of.iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect()
+}
+
+/// Removes empty texts, lists and objects, and a count of 0.
 fn prune(value: &mut Value) {
     if let Value::Object(members) = value {
         members.retain(|name, member| {
-            // Labels and annotations are the event's own.
-            if name != "labels" && name != "annotations" {
-                prune(member);
-            }
+            prune(member);
             match member {
                 Value::String(text) => !text.is_empty(),
                 Value::Object(members) => !members.is_empty(),
+                Value::Array(list) => !list.is_empty(),
                 Value::Number(number) => name != "count" || number.as_i64() != Some(0),
                 _ => true,
             }

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidings_feeds::encode::elasticsearch::{Elasticsearch, ElasticsearchOptions, Index, Mode};
-use tidings_feeds::encode::{Encoder, Outcome, Verdict};
+use tidings_feeds::encode::{ANSWER_LEN_MAX, Encoder, Outcome, Verdict};
 use tidings_feeds::{Record, RecordBody, Source};
 
-use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
+use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, kind, record, records, source};
 
 fn encoder(index: &str, mode: Mode) -> Elasticsearch {
     let index = Index::parse(index).unwrap();
@@ -41,28 +41,25 @@ fn each_version_is_created_under_its_key_in_the_index_of_its_day() {
         [
             &created(
                 "kubernetes-events-2021.06.21-a",
-                "c1d2e3f4:e7ea77f9-1e5c-41eb-94e3-fceebd328bfa:0:1179"
+                "prod:e7ea77f9-1e5c-41eb-94e3-fceebd328bfa:0:1179"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:45e43204-21e0-414c-b55a-a850e3045809:0:2375"
+                "prod:45e43204-21e0-414c-b55a-a850e3045809:0:2375"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:0b1c2d3e-0000-4000-8000-000000000001:0:90"
+                "prod:0b1c2d3e-0000-4000-8000-000000000001:0:90"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:gap::1767384000000:1767384600000:compacted"
+                "prod:gap::1767384000000:1767384600000:compacted"
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:skip:1767384000000:1767384600000:47"
+                "prod:skip:1767384000000:1767384600000:47"
             ),
-            &created(
-                "kubernetes-events-2026.01.02-a",
-                "c1d2e3f4:test:1767384600000"
-            ),
+            &created("kubernetes-events-2026.01.02-a", "prod:test:1767384600000"),
         ]
     );
 }
@@ -106,25 +103,31 @@ fn documents_have_the_fields_of_ecs_and_metricbeat() {
     );
 }
 
-/// Keys of labels and annotations are anyone's, so no document adds to the mapping.
+/// Keys of labels and annotations are anyone's, so no document adds to the mapping. No text is too
+/// long for its field.
 #[test]
-fn the_template_names_every_field_but_labels() {
-    let labelled = BACK_OFF.replacen(
-        "\"metadata\":{",
-        "\"metadata\":{\"labels\":{\"a.b/c\":\"\"},",
-        1,
-    );
+fn the_template_names_every_field_and_keys_of_labels_are_none() {
+    let members =
+        r#""metadata":{"labels":{"a.b/c":"","d":"e"},"annotations":{"a..b":"2026-01-02"},"#;
+    let labelled = BACK_OFF.replacen("\"metadata\":{", members, 1);
     let encoder = encoder("kubernetes-events-{yyyy.MM}", Mode::Versions);
     let template = encoder.template();
     assert_eq!(template["index_patterns"], json!(["kubernetes-events-*"]));
     let mappings = &template["template"]["mappings"];
     assert_eq!(mappings["dynamic"], false);
+    let text = mappings.to_string();
+    let keywords = text.matches(r#""type":"keyword""#).count();
+    assert_eq!(keywords, text.matches(r#""ignore_above":1024"#).count());
     let mut unnamed = Vec::new();
     let records = [record(&labelled), record(SERIES), records().remove(3)];
-    for line in lines(&encoder, &records).iter().skip(1).step_by(2) {
+    let lines = lines(&encoder, &records);
+    for line in lines.iter().skip(1).step_by(2) {
         missing(line, mappings, "", &mut unnamed);
     }
-    assert_eq!(unnamed, [".kubernetes.event.metadata.labels"]);
+    assert!(unnamed.is_empty(), "{unnamed:?}");
+    let metadata = &lines[1]["kubernetes"]["event"]["metadata"];
+    assert_eq!(metadata["labels"], json!(["a.b/c=", "d=e"]));
+    assert_eq!(metadata["annotations"], json!(["a..b=2026-01-02"]));
 }
 
 fn missing(value: &Value, mapping: &Value, path: &str, unnamed: &mut Vec<String>) {
@@ -163,7 +166,7 @@ fn the_latest_version_of_an_event_has_the_greatest_number() {
         .map(|action| {
             assert_eq!(
                 action["index"]["_id"],
-                "c1d2e3f4:0b1c2d3e-0000-4000-8000-000000000001"
+                "prod:0b1c2d3e-0000-4000-8000-000000000001"
             );
             assert_eq!(action["index"]["version_type"], "external_gte");
             action["index"]["version"].as_u64().unwrap()
@@ -205,12 +208,76 @@ fn each_document_is_judged_by_its_own_status() {
             Outcome::Rejected(text(400)),
         ])
     );
-    let absent = json!([item(201), item(201), item(404), item(201), item(201)]);
-    assert_eq!(judge(200, absent), Verdict::Refused(text(404)));
+    // One index of several may be absent or write-protected.
+    let one = Verdict::Items(vec![
+        Outcome::Delivered,
+        Outcome::Delivered,
+        Outcome::Retry(text(404)),
+        Outcome::Delivered,
+        Outcome::Retry(text(403)),
+    ]);
+    let items = [item(201), item(409), item(404), item(201), item(403)];
+    assert_eq!(judge(200, json!(items)), one);
+    let all = [item(404), item(403), item(403), item(401), item(404)];
+    assert_eq!(judge(200, json!(all)), Verdict::Refused(text(404)));
     assert!(matches!(
         judge(200, json!([item(201)])),
         Verdict::Refused(_)
     ));
+}
+
+/// Errors with one status are about documents, about the index, or about the cluster.
+#[test]
+fn errors_of_documents_are_judged_by_their_types() {
+    let encoder = encoder("kubernetes-events", Mode::Versions);
+    for (of, reason, expected) in [
+        ("document_parsing_exception", "failed to parse", "items"),
+        (
+            "illegal_argument_exception",
+            "Limit of total fields [1000]",
+            "items",
+        ),
+        (
+            "validation_exception",
+            "this action would add [2] shards",
+            "items retry",
+        ),
+        ("index_closed_exception", "closed", "items retry"),
+        (
+            "invalid_index_name_exception",
+            "Invalid index name [.]",
+            "refused",
+        ),
+        (
+            "illegal_argument_exception",
+            "only write ops with an op_type of create are allowed in data streams",
+            "refused",
+        ),
+    ] {
+        let item = json!({"index": {"status": 400, "error": {"type": of, "reason": reason}}});
+        let body = json!({"errors": true, "items": [item, item]}).to_string();
+        let verdict = encoder.judge(&answer(200, &body), &records()[..2]);
+        let found = match &verdict {
+            Verdict::Items(all) if matches!(all[..], [Outcome::Retry(_), Outcome::Retry(_)]) => {
+                "items retry"
+            }
+            other => kind(other),
+        };
+        assert_eq!(found, expected, "{of} {reason}");
+    }
+}
+
+/// An answer whose end is missing says nothing of each document, and comes again the same.
+#[test]
+fn a_cut_answer_is_asked_for_in_halves() {
+    let encoder = encoder("kubernetes-events", Mode::Versions);
+    let body = format!(
+        "{{\"errors\":true,\"items\":[\"{}",
+        "x".repeat(ANSWER_LEN_MAX)
+    );
+    let judge = |body: &str| encoder.judge(&answer(200, body), &records());
+    assert_eq!(judge(&body[..ANSWER_LEN_MAX]), Verdict::TooLarge);
+    assert_eq!(kind(&judge(&body[..900])), "refused");
 }
 
 #[test]
@@ -220,6 +287,7 @@ fn an_index_has_at_most_one_date() {
         "a-{yyyy}",
         "{yyyy-MM-dd}-b",
         "a.{MM_dd}",
+        &format!("{}{{yyyy}}", "x".repeat(251)),
         &"x".repeat(255),
     ] {
         assert!(Index::parse(text).is_ok(), "{text}");
@@ -234,12 +302,19 @@ fn an_index_has_at_most_one_date() {
         "a{",
         "a}",
         "a{}",
+        "a-{..}",
+        "{.}",
+        "{-}x",
+        "{_}x",
+        "{-yyyy}",
+        "{_MM}x",
         "a{2006}",
         "a{yyyy}{MM}",
         "a{YYYY}",
         "..",
         "a,b",
         &"x".repeat(256),
+        &format!("{}{{yyyy}}", "x".repeat(252)),
     ] {
         assert!(Index::parse(text).is_err(), "{text}");
     }

@@ -36,27 +36,28 @@ impl Index {
         };
         let rest = date.replace("yyyy", "").replace("MM", "").replace("dd", "");
         let is_date = rest.bytes().all(|byte| matches!(byte, b'.' | b'-' | b'_'));
-        let is_empty_date = date.is_empty() && before.len() < text.len();
-        let name = format!("{before}{after}");
+        let has_braces = before.len() < text.len();
+        if !is_date || (has_braces && rest.len() == date.len()) {
+            return Err(refused());
+        }
+        let [before, date, after] = [before, date, after].map(str::to_owned);
+        let index = Self {
+            before,
+            date,
+            after,
+        };
+        // The names of all days have the same length.
+        let name = index.on(Timestamp::UNIX_EPOCH);
         let is_refused = |c: char| {
             c.is_whitespace() || c.is_control() || c.is_uppercase() || "\\/*?\"<>|,#:{}".contains(c)
         };
-        let is_name = !text.is_empty()
+        let is_name = !name.is_empty()
             && !name.chars().any(is_refused)
-            && !text.starts_with(['-', '_', '+'])
-            && text != "."
-            && text != ".."
-            && text.len() <= INDEX_LEN_MAX;
-        if is_date && !is_empty_date && is_name {
-            let [before, date, after] = [before, date, after].map(str::to_owned);
-            Ok(Self {
-                before,
-                date,
-                after,
-            })
-        } else {
-            Err(refused())
-        }
+            && !name.starts_with(['-', '_', '+'])
+            && name != "."
+            && name != ".."
+            && name.len() <= INDEX_LEN_MAX;
+        is_name.then_some(index).ok_or_else(refused)
     }
 
     /// Returns a pattern of the names on all days.
