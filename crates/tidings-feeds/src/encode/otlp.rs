@@ -3,6 +3,7 @@
 //! `log.record.uid` is the record's key. By its definition, receivers may remove log records with
 //! the same one.
 
+mod answer;
 pub mod message;
 
 use std::collections::HashMap;
@@ -16,32 +17,33 @@ use tidings_api::codec;
 use tidings_core::reading;
 
 use super::facts::{EventFacts, Facts, nanoseconds};
-use super::{Answer, Encoded, Encoder, Outcome, Verdict, judge_failure, words};
+use super::{Answer, Encoded, Encoder, Verdict};
 use crate::record::{Record, Source};
 use message::{
-    AnyValue, ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
-    InstrumentationScope, KeyValue, LogRecord, Resource, ResourceLogs, ScopeLogs, Value,
+    AnyValue, ExportLogsServiceRequest, InstrumentationScope, KeyValue, LogRecord, Resource,
+    ResourceLogs, ScopeLogs, Value,
 };
 
 /// The scope of log records in the form of the collector's `k8sevents` receiver.
 const K8S_EVENTS_SCOPE: &str =
     "github.com/open-telemetry/opentelemetry-collector-contrib/receiver/k8seventsreceiver";
 
-/// Kinds that the semantic conventions name, with their parts of the attributes' names.
-const KINDS: [(&str, &str); 13] = [
-    ("Pod", "pod"),
-    ("Node", "node"),
-    ("Deployment", "deployment"),
-    ("ReplicaSet", "replicaset"),
-    ("StatefulSet", "statefulset"),
-    ("DaemonSet", "daemonset"),
-    ("Job", "job"),
-    ("CronJob", "cronjob"),
-    ("HorizontalPodAutoscaler", "hpa"),
-    ("ReplicationController", "replicationcontroller"),
-    ("ResourceQuota", "resourcequota"),
-    ("PersistentVolume", "persistentvolume"),
-    ("PersistentVolumeClaim", "persistentvolumeclaim"),
+/// Kinds that the semantic conventions name, with their groups and their parts of the attributes'
+/// names.
+const KINDS: [(&str, &str, &str); 13] = [
+    ("", "Pod", "pod"),
+    ("", "Node", "node"),
+    ("apps", "Deployment", "deployment"),
+    ("apps", "ReplicaSet", "replicaset"),
+    ("apps", "StatefulSet", "statefulset"),
+    ("apps", "DaemonSet", "daemonset"),
+    ("batch", "Job", "job"),
+    ("batch", "CronJob", "cronjob"),
+    ("autoscaling", "HorizontalPodAutoscaler", "hpa"),
+    ("", "ReplicationController", "replicationcontroller"),
+    ("", "ResourceQuota", "resourcequota"),
+    ("", "PersistentVolume", "persistentvolume"),
+    ("", "PersistentVolumeClaim", "persistentvolumeclaim"),
 ];
 
 /// The names of attributes.
@@ -94,7 +96,8 @@ impl Otlp {
         attributes.extend(of_object);
         attributes.push(KeyValue::text("k8s.namespace.name", object.namespace()));
         attributes.push(KeyValue::text("k8s.container.name", event.container()));
-        if let Some((_, part)) = KINDS.iter().find(|(kind, _)| *kind == object.kind()) {
+        let is_about = |(group, kind, _): &&(&str, &str, &str)| event.is_about(group, kind);
+        if let Some((_, _, part)) = KINDS.iter().find(is_about) {
             let uid = reading::object_uid(object.name(), object.uid());
             attributes.push(KeyValue::text(&format!("k8s.{part}.name"), object.name()));
             attributes.push(KeyValue::text(&format!("k8s.{part}.uid"), uid));
@@ -104,17 +107,15 @@ impl Otlp {
 
     fn log_record(self, source: &Source, record: &Record) -> LogRecord {
         let at = |at: Timestamp| u64::try_from(nanoseconds(at)).unwrap_or_default();
-        let (event_type, text, observed, attributes) = match record.facts() {
+        let (event_type, text, attributes) = match record.facts() {
             Facts::Event(event) => (
                 event.event().r#type(),
                 event.event().message().to_owned(),
-                event.observed(),
                 self.event_attributes(&event, &record.id),
             ),
             Facts::Notice(notice) => (
                 notice.event_type,
                 notice.message,
-                record.at(),
                 vec![
                     KeyValue::text("k8s.event.reason", notice.reason),
                     KeyValue::text("k8s.event.reporting_controller", "tidings"),
@@ -129,7 +130,7 @@ impl Otlp {
         };
         LogRecord {
             time_unix_nano: at(record.at()),
-            observed_time_unix_nano: at(observed),
+            observed_time_unix_nano: at(record.observed()),
             severity_number: severity(event_type),
             severity_text: event_type.to_owned(),
             body: Some(AnyValue {
@@ -166,7 +167,7 @@ impl Otlp {
             ));
         } else {
             // The resource has the node that an event is about.
-            let is_about_node = facts.object.kind() == "Node";
+            let is_about_node = facts.is_about("", "Node");
             let node = if is_about_node { "" } else { facts.host() };
             let instance = event.reporting_instance();
             attributes.extend([
@@ -226,45 +227,9 @@ impl Encoder for Otlp {
         }
     }
 
-    /// A partial success says how many log records were rejected and not which, and must not be
-    /// retried. So each record of the request is rejected: dead letters then have the rejected
-    /// ones, and others that were taken.
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
-        if answer.status.as_u16() != 200 {
-            return judge_failure(answer);
-        }
-        let Some(partial) = partial_success(answer.body) else {
-            return Verdict::Refused(format!("an answer that is not OTLP: {}", words(answer)));
-        };
-        if partial.rejected_log_records <= 0 {
-            return Verdict::Delivered;
-        }
-        let why = words(&Answer {
-            body: partial.error_message.as_bytes(),
-            ..*answer
-        });
-        let (rejected, all) = (partial.rejected_log_records, records.len());
-        let why = format!("{rejected} of {all} log records, it is not known which: {why}");
-        Verdict::Items(vec![Outcome::Rejected(why); all])
+        answer::judge(answer, records.len())
     }
-}
-
-/// Reads an answer in protobuf, or in JSON, which some receivers send in any case.
-fn partial_success(body: &[u8]) -> Option<ExportLogsPartialSuccess> {
-    if body.trim_ascii().first() != Some(&b'{') {
-        let response = ExportLogsServiceResponse::decode(body).ok()?;
-        return Some(response.partial_success.unwrap_or_default());
-    }
-    let response: serde_json::Value = serde_json::from_slice(body).ok()?;
-    let partial = &response["partialSuccess"];
-    // JSON of protobuf has 64-bit integers as texts.
-    let number = &partial["rejectedLogRecords"];
-    let text = number.as_str().and_then(|text| text.parse().ok());
-    let message = partial["errorMessage"].as_str().unwrap_or_default();
-    Some(ExportLogsPartialSuccess {
-        rejected_log_records: number.as_i64().or(text).unwrap_or_default(),
-        error_message: message.to_owned(),
-    })
 }
 
 /// Returns the severity of a type, as the collector's receiver does; 0 if it is unknown.

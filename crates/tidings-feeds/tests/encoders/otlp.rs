@@ -12,7 +12,7 @@ use tidings_feeds::encode::otlp::{Names, Otlp};
 use tidings_feeds::encode::{Encoder, Outcome, Verdict};
 use tidings_feeds::{Record, RecordBody};
 
-use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, record, records, source};
+use crate::events::{BACK_OFF, NODE, SERIES, answer, hostile, kind, record, records, source};
 
 fn exported(names: Names, records: &[Record]) -> ExportLogsServiceRequest {
     let encoded = Otlp::new(names).encode(&source(), records);
@@ -125,6 +125,43 @@ fn log_records_can_have_the_names_of_the_collectors_receiver() {
     );
 }
 
+/// Kinds of other groups have the same names.
+#[test]
+fn kinds_are_those_of_kubernetes_own_groups() {
+    for (version, of, expected) in [
+        ("batch/v1", "Job", Some("k8s.job.name")),
+        ("batch.volcano.sh/v1alpha1", "Job", None),
+        ("apps/v1", "DaemonSet", Some("k8s.daemonset.name")),
+        ("apps.kruise.io/v1alpha1", "DaemonSet", None),
+        ("v1", "Node", Some("k8s.node.name")),
+        ("", "Node", Some("k8s.node.name")),
+        ("management.cattle.io/v3", "Node", None),
+    ] {
+        let event = json!({"metadata": {"name": "a", "namespace": "shop", "uid": "u"},
+            "involvedObject": {"apiVersion": version, "kind": of, "name": "x"},
+            "source": {"host": "worker-1"}});
+        let exported = exported(Names::Tidings, &[record(&event.to_string())]);
+        let logs = &exported.resource_logs[0];
+        let resource = object(&logs.resource.as_ref().unwrap().attributes);
+        let resource = resource.as_object().unwrap();
+        let name = resource
+            .iter()
+            .find(|(key, value)| *value == "x" && *key != "k8s.object.name");
+        assert_eq!(
+            name.map(|(key, _)| key.as_str()),
+            expected,
+            "{version} {of}"
+        );
+        let attributes = object(&logs.scope_logs[0].log_records[0].attributes);
+        let is_node = expected == Some("k8s.node.name");
+        assert_eq!(
+            attributes["k8s.node.name"].is_null(),
+            is_node,
+            "{version} {of}"
+        );
+    }
+}
+
 #[test]
 fn versions_of_an_object_share_a_resource_and_stay_in_order() {
     let mut later = record(BACK_OFF);
@@ -178,12 +215,31 @@ fn a_partial_success_is_not_repeated() {
     let rejected = "3 of 6 log records, it is not known which: 200 OK too old".to_owned();
     let rejected = Verdict::Items(vec![Outcome::Rejected(rejected); 6]);
     assert_eq!(judge(200, &partial(3)), rejected);
-    for number in ["3", "\"3\""] {
-        let json = format!(
-            "{{\"partialSuccess\":{{\"rejectedLogRecords\":{number},\"errorMessage\":\"too old\"}}}}"
-        );
-        assert_eq!(judge(200, json.as_bytes()), rejected);
+    for json in [
+        r#"{"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"too old"}}"#,
+        r#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#,
+        r#"{"partial_success":{"rejected_log_records":3,"error_message":"too old"}}"#,
+    ] {
+        assert_eq!(judge(200, json.as_bytes()), rejected, "{json}");
     }
+    // An error that came with the status of a success.
+    for body in [
+        r#"{"code":13,"message":"internal"}"#,
+        r#"{"partialSuccess":{"rejectedLogRecords":"many"}}"#,
+        "OK\n",
+    ] {
+        assert_eq!(kind(&judge(200, body.as_bytes())), "refused", "{body}");
+    }
+    // 0a 7b …: the length of this partial success is the first character of an object.
+    let json_like = ExportLogsServiceResponse {
+        partial_success: Some(ExportLogsPartialSuccess {
+            rejected_log_records: 3,
+            error_message: "x".repeat(119),
+        }),
+    };
+    let json_like = json_like.encode_to_vec();
+    assert_eq!(json_like[..2], *b"\n{");
+    assert_eq!(kind(&judge(200, &json_like)), "items");
     for body in [&b""[..], b"{}", &partial(0)] {
         assert_eq!(judge(200, body), Verdict::Delivered);
     }
