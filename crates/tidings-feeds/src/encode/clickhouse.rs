@@ -17,6 +17,7 @@ use http::{HeaderValue, Method};
 use jiff::Timestamp;
 use jiff::civil::{DateTime, datetime};
 use jiff::tz::TimeZone;
+use ring::digest::{SHA256, digest};
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use tidings_api::codec::{self, Api};
@@ -30,6 +31,18 @@ const TIMES: (DateTime, DateTime) = (
     datetime(1900, 1, 1, 0, 0, 0, 0),
     datetime(2299, 12, 31, 23, 59, 59, 0),
 );
+
+/// Settings of each request, whatever the user's profile says.
+const SETTINGS: [(&str, &str); 5] = [
+    // A server that collects rows first would answer before it has them.
+    ("async_insert", "0"),
+    ("wait_end_of_query", "1"),
+    // It would begin its answer before it has the rows.
+    ("send_progress_in_http_headers", "0"),
+    // Of a table without our columns, rows would have nothing but defaults.
+    ("input_format_skip_unknown_fields", "0"),
+    ("date_time_input_format", "basic"),
+];
 
 /// The name of a table, perhaps with its database: `events`, `monitoring.events`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,18 +148,17 @@ impl Encoder for ClickHouse {
             };
             body.push(b'\n');
         }
-        let mut token = source.cluster.clone();
-        for record in records.first().into_iter().chain(records.last()) {
-            let _ = write!(token, " {}", record.id);
+        // Requests with other rows are never taken for this one, whichever feed sends them.
+        let mut token = String::new();
+        for byte in digest(&SHA256, &body).as_ref() {
+            let _ = write!(token, "{byte:02x}");
         }
-        let _ = write!(token, " {}", records.len());
         let insert = format!("INSERT INTO {} FORMAT JSONEachRow", self.table.quoted());
-        let query = form_urlencoded::Serializer::for_suffix(String::from("?"), 1)
-            .append_pair("query", &insert)
-            .append_pair("insert_deduplication_token", &token)
-            // A server that collects rows first would answer before it has them.
-            .append_pair("async_insert", "0")
-            .finish();
+        let mut query = form_urlencoded::Serializer::for_suffix(String::from("?"), 1);
+        query.append_pair("query", &insert);
+        query.append_pair("insert_deduplication_token", &token);
+        query.extend_pairs(SETTINGS);
+        let query = query.finish();
         let form = HeaderValue::from_static("application/x-ndjson");
         Encoded {
             method: Method::POST,
