@@ -24,17 +24,17 @@ const NAME: &str = "tidings-archive";
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// A cluster with the chart, and the programs.
-struct Installed {
-    world: World,
+pub(crate) struct Installed {
+    pub(crate) world: World,
     helm: PathBuf,
     /// The archive's port.
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Installed {
     /// Starts a kube-apiserver with two namespaces of users and a restricted one for the chart, and
     /// installs the chart.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let helm = programs::helm()?;
         let address = own_address()?;
         let world = World::start_with(|folder| {
@@ -107,9 +107,23 @@ impl Installed {
         ran.stdout.trim().to_owned()
     }
 
+    /// The archive's program: that of `TIDINGS_PROGRAM`, or the tested one.
+    pub(crate) fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = tidings(arguments);
+        if let Some(given) = std::env::var_os("TIDINGS_PROGRAM") {
+            command = Command::new(given);
+            command.args(arguments).stdin(Stdio::null());
+        }
+        // Nothing of this process's environment leads to another cluster.
+        command
+            .env("HOME", self.world.cluster.folder())
+            .env_remove("KUBECONFIG");
+        command
+    }
+
     /// Starts the archive as the StatefulSet's pod would be: with its arguments, the files of its
     /// ConfigMap, and its service account.
-    fn archive(&self) -> Process {
+    pub(crate) fn archive(&self) -> Process {
         let place = self.world.cluster.folder().join("pod");
         std::fs::create_dir_all(&place).unwrap();
         let moved = |text: &str| {
@@ -135,7 +149,7 @@ impl Installed {
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
         let arguments = container["args"].as_array().unwrap().iter();
         let arguments = arguments.map(|word| moved(word.as_str().unwrap()));
-        let mut command = tidings(&[]);
+        let mut command = self.program(&[]);
         command
             .args(arguments)
             // In a pod, the cluster is found by the pod's environment.

@@ -4,6 +4,8 @@
 #[cfg(unix)]
 mod aggregated;
 #[cfg(unix)]
+mod among_many;
+#[cfg(unix)]
 mod archive;
 mod connection;
 mod deploy;
