@@ -56,11 +56,29 @@ pub trait Feed: Send + Sync + 'static {
         start: Start,
     ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>>;
 
+    /// Opens the cursor with a name. A new one begins where another cursor is committed; an
+    /// existing one continues where it was committed.
+    ///
+    /// # Errors
+    /// Those of [`cursor`](Self::cursor), and [`FeedError::Removed`] if there is no other cursor.
+    fn cursor_beside(
+        &self,
+        name: CursorName,
+        other: CursorName,
+    ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>>;
+
     /// Returns each cursor's place and backlog, in the order of the cursors' names.
     ///
     /// # Errors
     /// Errors of the store.
     fn cursors(&self) -> BoxFuture<'_, Result<Vec<CursorStatus>, FeedError>>;
+
+    /// Moves a cursor to the end of the feed. What it passes is in the [`Skip`] of its next batch.
+    /// Returns whether there is such a cursor. No consumer may hold it.
+    ///
+    /// # Errors
+    /// [`FeedError::InUse`], and errors of the store.
+    fn skip(&self, name: CursorName) -> BoxFuture<'_, Result<bool, FeedError>>;
 
     /// Removes a cursor, so that the feed keeps nothing for it. Returns whether there was one. A
     /// consumer that holds it gets [`FeedError::Removed`].
@@ -167,6 +185,9 @@ pub struct Limits {
     pub versions: usize,
     /// Bytes of their events. Default: a MiB.
     pub bytes: usize,
+    /// The batch ends before an entry with versions that were observed at this time or later. It
+    /// has no effect on the history before the feed. Default: none.
+    pub until: Option<UnixMillis>,
 }
 
 impl Default for Limits {
@@ -174,6 +195,7 @@ impl Default for Limits {
         Self {
             versions: 500,
             bytes: 1 << 20,
+            until: None,
         }
     }
 }
@@ -189,6 +211,9 @@ pub struct Batch {
     /// Versions; those of one event are in their order. May be empty: the batch is committed all
     /// the same.
     pub versions: Vec<Version>,
+    /// For each of the versions, the occurrences since the event's version before it. The first
+    /// version of an event has its whole count. If the version before it has expired, it is 1.
+    pub occurrences: Vec<u64>,
     /// Number of versions that expired or were deleted before they were read.
     pub gone: u64,
     /// Where the batch ends.
@@ -202,6 +227,7 @@ impl Batch {
             skip: None,
             gaps: Vec::new(),
             versions: Vec::new(),
+            occurrences: Vec::new(),
             gone: 0,
             through,
         }

@@ -39,6 +39,34 @@ impl Journal {
         Ok(())
     }
 
+    /// Moves a cursor to the end, and ends its reading of the history before the feed.
+    pub(crate) async fn skip(&self, keeper: &Keeper, name: &CursorName) -> Result<(), KeepError> {
+        while self.bound_one(keeper, name, i64::MIN, 0).await? {}
+        let mut last = self.stored.lock().await;
+        let Some(consumer) = self.consumers.lock().get(name).cloned() else {
+            return Ok(());
+        };
+        let mut next = consumer.stored;
+        if let Some(past) = next.history.take() {
+            // It is not known how many versions the rest of the history has.
+            let skip = Skip {
+                from: UnixMillis(past.since.max(0)),
+                to: keeper.now(),
+                versions: 0,
+            };
+            let through = next.through;
+            next.skip_to(through, skip);
+            let write = vec![next.write(name)];
+            self.write_with(&keeper.store, &mut last, through, write)
+                .await?;
+            if let Some(consumer) = self.consumers.lock().get_mut(name) {
+                consumer.stored = next;
+            }
+        }
+        drop(last);
+        self.trim(&keeper.store).await
+    }
+
     /// Moves a cursor over the entries of one page that are beyond its bounds. Returns whether it
     /// moved.
     async fn bound_one(

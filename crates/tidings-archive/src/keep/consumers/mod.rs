@@ -13,6 +13,7 @@ mod manifests;
 mod named;
 #[cfg(test)]
 mod named_tests;
+mod occurrences;
 mod purges;
 mod sealer;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tidings_history::{
 use tidings_store::{BoxFuture, Fault, ReadError, Store, UnixMillis, Write};
 use tokio::sync::watch;
 
+use super::occurrences::count;
 use super::sealer::together;
 use crate::keep::feed::{Amount, Consumer, Past, Stored};
 use crate::keep::feed::{Item, amount};
@@ -23,6 +24,14 @@ use crate::keep::json::parse;
 use crate::keep::keys;
 use crate::keep::transfer::{Place, walk};
 use crate::keep::versions::{KeepError, Keeper};
+use crate::version::record::Record;
+
+/// Where a new cursor begins.
+enum Begin {
+    At(Start),
+    /// Where another cursor is committed.
+    Beside(CursorName),
+}
 
 /// The feed of a followed cluster. Cheap to clone.
 ///
@@ -44,7 +53,7 @@ impl From<KeepError> for FeedError {
 }
 
 impl ClusterFeed {
-    async fn open(&self, name: CursorName, start: Start) -> Result<Handle, FeedError> {
+    async fn open(&self, name: CursorName, start: Begin) -> Result<Handle, FeedError> {
         let (keeper, journal) = (&self.keeper, &self.keeper.journal);
         let mut last = journal.stored.lock().await;
         let found = journal.consumers.lock().get(&name).cloned();
@@ -60,23 +69,38 @@ impl ClusterFeed {
                 since,
                 read: 0,
             };
-            let past = match start {
-                Start::Now => None,
-                Start::Oldest => Some(past(i64::MIN)),
-                Start::Since(since) => Some(past(since.0)),
-            };
             // No commit is under way: everything before this entry is in the history, and
             // everything from it on gets an entry.
             let consumer = {
                 let _gate = journal.gate.write().await;
-                let through = journal.next();
-                let consumer = Consumer {
-                    stored: Stored::at(through, keeper.now().0, past),
+                let now = |past| Consumer {
+                    stored: Stored::at(journal.next(), keeper.now().0, past),
                     holder: None,
                     passed: journal.added(),
                 };
-                let added = consumer.clone();
-                journal.consumers.lock().insert(name.clone(), added);
+                let mut consumers = journal.consumers.lock();
+                let consumer = match start {
+                    Begin::At(Start::Now) => now(None),
+                    Begin::At(Start::Oldest) => now(Some(past(i64::MIN))),
+                    Begin::At(Start::Since(since)) => now(Some(past(since.0))),
+                    Begin::Beside(other) => match consumers.get(&other) {
+                        None => return Err(FeedError::Removed(other)),
+                        Some(other) => {
+                            let Stored {
+                                through,
+                                at,
+                                history,
+                                ..
+                            } = &other.stored;
+                            Consumer {
+                                stored: Stored::at(*through, *at, history.clone()),
+                                holder: None,
+                                passed: other.passed,
+                            }
+                        }
+                    },
+                };
+                consumers.insert(name.clone(), consumer.clone());
                 consumer
             };
             let (through, write) = (consumer.stored.through, consumer.stored.write(&name));
@@ -134,6 +158,18 @@ impl ClusterFeed {
         Ok(all)
     }
 
+    async fn skip_all(&self, name: CursorName) -> Result<bool, FeedError> {
+        let (keeper, journal) = (&self.keeper, &self.keeper.journal);
+        let found = journal.consumers.lock().get(&name).cloned();
+        match found {
+            None => return Ok(false),
+            Some(found) if found.holder.is_some() => return Err(FeedError::InUse(name)),
+            Some(_) => journal.skip(keeper, &name).await?,
+        }
+        journal.wake();
+        Ok(true)
+    }
+
     async fn take_away(&self, name: CursorName) -> Result<bool, FeedError> {
         let (keeper, journal) = (&self.keeper, &self.keeper.journal);
         let last = journal.stored.lock().await;
@@ -160,11 +196,25 @@ impl Feed for ClusterFeed {
         name: CursorName,
         start: Start,
     ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>> {
+        let start = Begin::At(start);
+        Box::pin(async move { Ok(Box::new(self.open(name, start).await?) as Box<dyn Cursor>) })
+    }
+
+    fn cursor_beside(
+        &self,
+        name: CursorName,
+        other: CursorName,
+    ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>> {
+        let start = Begin::Beside(other);
         Box::pin(async move { Ok(Box::new(self.open(name, start).await?) as Box<dyn Cursor>) })
     }
 
     fn cursors(&self) -> BoxFuture<'_, Result<Vec<CursorStatus>, FeedError>> {
         Box::pin(self.status())
+    }
+
+    fn skip(&self, name: CursorName) -> BoxFuture<'_, Result<bool, FeedError>> {
+        Box::pin(self.skip_all(name))
     }
 
     fn remove(&self, name: CursorName) -> BoxFuture<'_, Result<bool, FeedError>> {
@@ -275,13 +325,22 @@ impl Handle {
             return Err(ReadError::from(Fault::Corrupt(what)).into());
         }
         let place = place.flatten().unwrap_or(Place::FIRST);
-        let mut versions = Vec::new();
+        let (mut versions, mut all) = (Vec::new(), Vec::new());
         let mut bytes = 0;
+        // The event of the last version that was passed, and its count.
+        let mut former = self.before(&place).await?;
         let mut take = |_: &str, record: Vec<Version>, _: Option<_>| {
             let since = UnixMillis(past.since);
-            for version in record.into_iter().filter(|it| it.observed_at >= since) {
-                bytes += version.event.len();
-                versions.push(version);
+            for version in record {
+                let count = count(&version);
+                let of_event = former.take().filter(|(uid, _)| *uid == version.uid);
+                let before = of_event.map_or(Some(0), |(_, before)| before);
+                former = Some((Arc::clone(&version.uid), Some(count)));
+                if version.observed_at >= since {
+                    bytes += version.event.len();
+                    versions.push(version);
+                    all.push(count.saturating_sub(before.unwrap_or(count - 1)));
+                }
             }
             Ok(versions.len() >= limits.versions || bytes >= limits.bytes)
         };
@@ -299,7 +358,7 @@ impl Handle {
             None => Offset::Entry(joins),
         };
         let mut batch = Batch::ending(through);
-        batch.versions = versions;
+        (batch.versions, batch.occurrences) = (versions, all);
         let read = InFlight {
             through,
             is_committed: false,
@@ -312,6 +371,21 @@ impl Handle {
             lost: 0,
         };
         Ok((batch, read))
+    }
+
+    /// Returns the event within which a place is, and its count before that place.
+    async fn before(&self, place: &Place) -> Result<Option<(Arc<str>, Option<u64>)>, ReadError> {
+        let Place::Event { number, key } = place else {
+            return Ok(None);
+        };
+        let stored = self.keeper.store.get(key.clone().into()).await?;
+        let Some(record) = stored.and_then(|stored| Record::decode(&stored.value).ok()) else {
+            return Ok(None);
+        };
+        let uid = record.newest.uid;
+        let id = keys::id(&uid, key.as_bytes());
+        let count = self.keeper.count_before(&id, *number).await?;
+        Ok(Some((uid, count)))
     }
 
     /// Reads entries from a number on.
@@ -364,7 +438,11 @@ impl Handle {
                 break;
             }
             let (versions, gone) = self.versions(&found).await?;
-            let first = versions.iter().map(|version| version.observed_at.0).min();
+            let times = || versions.iter().map(|(version, _)| version.observed_at.0);
+            let first = times().min();
+            if limits.until.is_some_and(|until| first >= Some(until.0)) {
+                break;
+            }
             if number > read.entry {
                 // An entry has at least one version.
                 read.lost = number - read.entry;
@@ -374,10 +452,12 @@ impl Handle {
                     versions: read.lost,
                 });
             }
-            let last = versions.iter().map(|version| version.observed_at.0).max();
-            read.at = last.unwrap_or(read.at).max(read.at);
-            bytes += versions.iter().map(|it| it.event.len()).sum::<usize>();
-            batch.versions.extend(versions);
+            read.at = times().max().unwrap_or(read.at).max(read.at);
+            for (version, occurrences) in versions {
+                bytes += version.event.len();
+                batch.versions.push(version);
+                batch.occurrences.push(occurrences);
+            }
             batch.gaps.extend(gaps);
             batch.gone += gone;
             read.passed = read.passed.plus(amount(&found, entry.value.len()));
@@ -401,17 +481,18 @@ impl Handle {
         Ok(gaps.into_iter().map(Gap::from).collect())
     }
 
-    /// Reads the versions of an entry, in the order of the source. Also returns how many are gone.
-    async fn versions(&self, items: &[Item]) -> Result<(Vec<Version>, u64), FeedError> {
+    /// Reads the versions of an entry and their occurrences, in the order of the source. Also
+    /// returns how many are gone.
+    async fn versions(&self, items: &[Item]) -> Result<(Vec<(Version, u64)>, u64), FeedError> {
         let items = items.iter().filter(|item| item.is_version()).cloned();
         let (mut all, mut gone) = (Vec::new(), 0);
         for (item, number) in together(items.collect()) {
-            let found = self.keeper.versions_of(&item).await?;
+            let found = self.keeper.occurrences_of(&item).await?;
             gone += number.saturating_sub(found.len() as u64);
             all.extend(found);
         }
-        all.sort_by_key(Version::order);
-        for version in &mut all {
+        all.sort_by_key(|(version, _)| version.order());
+        for (version, _) in &mut all {
             self.keeper.in_archive(version);
         }
         Ok((all, gone))

@@ -35,6 +35,7 @@ fn all() -> Limits {
     Limits {
         versions: usize::MAX,
         bytes: usize::MAX,
+        until: None,
     }
 }
 

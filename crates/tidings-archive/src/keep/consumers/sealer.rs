@@ -452,9 +452,18 @@ impl Keeper {
         &self,
         item: &Item,
     ) -> Result<Vec<Version>, ReadError> {
+        Ok(self.versions_after(item).await?.1)
+    }
+
+    /// Reads the versions that an item names and that still exist, newest first, and the version
+    /// before them if it is in the same record.
+    pub(super) async fn versions_after(
+        &self,
+        item: &Item,
+    ) -> Result<(Option<Version>, Vec<Version>), ReadError> {
         let id = keys::id(&item.1, item.0.as_bytes());
         let newest = self.newest_of(item).await?;
-        let mut found = Vec::new();
+        let (mut found, mut former) = (Vec::new(), None);
         // If the event was renamed, its newest version may be in the record after the item's.
         let last = item.2 + u64::from(item.3 != ANY_EPOCH);
         for number in item.2..=last {
@@ -468,12 +477,18 @@ impl Keeper {
                 }
             };
             let versions = record.into_iter().flat_map(Record::versions).flatten();
-            found.extend(versions.filter(|version| item.has(version)));
+            for version in versions {
+                if item.has(&version) {
+                    found.push(version);
+                } else if former.is_none() && !found.is_empty() {
+                    former = Some(version);
+                }
+            }
             if found.iter().any(|version| version.number == item.5) {
                 break;
             }
         }
-        Ok(found)
+        Ok((former, found))
     }
 
     /// Returns the record with an event's newest version, whatever name it has.
