@@ -1,6 +1,6 @@
 //! What a receiver gets.
 
-use k8s_pb::api::core::v1::Event;
+use k8s_pb::api::core::v1::{Event, EventSeries};
 use tidings_api::codec;
 use tidings_history::{Gap, Skip, Version};
 use tidings_store::UnixMillis;
@@ -55,7 +55,26 @@ pub struct VersionRecord {
     pub occurrences: u64,
 }
 
+impl VersionRecord {
+    /// Returns how often the event occurred so far, at least once: `series.count`, or else `count`.
+    pub fn count(&self) -> u64 {
+        let series = self.event.series.as_ref().map(EventSeries::count);
+        let count = series.unwrap_or(self.event.count.unwrap_or(1));
+        u64::try_from(count).unwrap_or(0).max(1)
+    }
+
+    /// Whether it is the first version of its event.
+    pub(crate) fn is_first(&self) -> bool {
+        self.occurrences == self.count()
+    }
+}
+
 impl Record {
+    /// Whether the record is a version of an event.
+    pub fn is_version(&self) -> bool {
+        matches!(self.body, RecordBody::Version(_))
+    }
+
     /// Makes the record of a version.
     ///
     /// # Errors

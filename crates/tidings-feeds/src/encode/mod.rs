@@ -11,6 +11,7 @@ pub mod elasticsearch;
 pub(crate) mod facts;
 pub mod loki;
 pub mod otlp;
+pub mod webhook;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

@@ -1,0 +1,117 @@
+//! The receivers of feeds.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::delivery::Reply;
+use crate::encode::clickhouse::ClickHouse;
+use crate::encode::elasticsearch::Elasticsearch;
+use crate::encode::loki::Loki;
+use crate::encode::otlp::Otlp;
+use crate::encode::webhook::Webhook;
+use crate::encode::{Encoder, Verdict};
+use crate::file::{FileOptions, LineFile, print};
+use crate::http::{Connection, Sender};
+use crate::lines;
+use crate::record::{Record, Source};
+
+/// The receiver of a feed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ReceiverOptions {
+    /// JSON Lines on standard output.
+    Stdout,
+    /// JSON Lines in a file.
+    File(FileOptions),
+    /// Requests over HTTP.
+    Http(Box<Connection>, Form),
+}
+
+/// The form of a receiver that is reached over HTTP. Each has an encoder.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Form {
+    /// CloudEvents.
+    Webhook(Webhook),
+    /// Grafana Loki's push API.
+    Loki(Loki),
+    /// OpenTelemetry's logs.
+    Otlp(Otlp),
+    /// The bulk API of Elasticsearch and OpenSearch.
+    Elasticsearch(Elasticsearch),
+    /// A table of ClickHouse.
+    ClickHouse(ClickHouse),
+}
+
+impl Form {
+    /// Returns what is created at the receiver before the feed begins, such as a table, if the form
+    /// has such a thing.
+    pub fn template(&self) -> Option<String> {
+        match self {
+            Self::Elasticsearch(elasticsearch) => Some(format!("{:#}\n", elasticsearch.template())),
+            Self::ClickHouse(clickhouse) => Some(clickhouse.template()),
+            Self::Webhook(_) | Self::Loki(_) | Self::Otlp(_) => None,
+        }
+    }
+
+    fn encoder(self) -> Box<dyn Encoder> {
+        match self {
+            Self::Webhook(webhook) => Box::new(webhook),
+            Self::Loki(loki) => Box::new(loki),
+            Self::Otlp(otlp) => Box::new(otlp),
+            Self::Elasticsearch(elasticsearch) => Box::new(elasticsearch),
+            Self::ClickHouse(clickhouse) => Box::new(clickhouse),
+        }
+    }
+}
+
+/// Takes records.
+pub(crate) enum Receiver {
+    Stdout,
+    File(Arc<LineFile>),
+    Http(Box<Sender>),
+}
+
+impl Receiver {
+    pub(crate) fn new(options: ReceiverOptions) -> Self {
+        match options {
+            ReceiverOptions::Stdout => Self::Stdout,
+            ReceiverOptions::File(options) => Self::File(Arc::new(LineFile::new(options))),
+            ReceiverOptions::Http(connection, form) => {
+                Self::Http(Box::new(Sender::new(*connection, form.encoder())))
+            }
+        }
+    }
+
+    /// How many records a request has at most.
+    pub(crate) fn records_max(&self) -> usize {
+        match self {
+            Self::Stdout | Self::File(_) => usize::MAX,
+            Self::Http(sender) => sender.records_max(),
+        }
+    }
+
+    /// Sends records. `now` is the wall time.
+    pub(crate) async fn send(&self, source: &Source, records: &[Record], now: Timestamp) -> Reply {
+        let file = match self {
+            Self::Http(sender) => return sender.send(source, records, now).await,
+            Self::Stdout => None,
+            Self::File(file) => Some(Arc::clone(file)),
+        };
+        let mut all = Vec::new();
+        for record in records {
+            lines::write(source, record, &mut all);
+        }
+        let written = tokio::task::spawn_blocking(move || match file {
+            None => print(&all),
+            Some(file) => file.append(&all),
+        });
+        let verdict = match written.await {
+            Ok(Ok(())) => Verdict::Delivered,
+            Ok(Err(error)) => Verdict::Retry(error.to_string()),
+            Err(error) => Verdict::Retry(error.to_string()),
+        };
+        Reply::Judged(verdict, None)
+    }
+}

@@ -1,0 +1,446 @@
+//! The task that delivers one feed of one cluster.
+//!
+//! Invariants: a batch is committed when each of its records is delivered, or is a dead letter on
+//! disk. The totals are in the same write as the cursor, so what they say is true after any crash.
+//! At most one batch is in memory.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tidings_core::filter::{Fields, Filter};
+use tidings_history::{
+    Batch, Cursor, CursorName, Feed, FeedError, History, Limits, Start, timestamp,
+};
+use tidings_store::UnixMillis;
+use tidings_store::clock::Clock;
+
+use crate::dead::{DeadLetter, DeadLetters};
+use crate::delivery::{DeadCause, Delivery, Next, REFUSED, Reply};
+use crate::encode::{Outcome, Verdict};
+use crate::options::{From, cursor_name, firsts_name};
+use crate::receiver::Receiver;
+use crate::record::{Record, RecordBody, Source};
+use crate::status::{Shared, State, Totals};
+use crate::thin::{self, Which};
+
+/// Bytes and versions that are read together if later versions replace earlier ones.
+const THINNED: (usize, usize) = (2 << 20, 5000);
+/// How long after the end of a period its versions are read: a commit may still be under way.
+const SLACK: Duration = Duration::from_secs(2);
+/// Delay before the store or a file is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Sends records to a receiver until each is delivered or dead.
+pub(crate) struct Post {
+    pub(crate) receiver: Arc<Receiver>,
+    pub(crate) dead: Arc<DeadLetters>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) feed: String,
+}
+
+impl Post {
+    fn wall(&self) -> Timestamp {
+        timestamp(self.clock.now())
+    }
+
+    /// Delivers records. Adds what became of versions to `totals`.
+    pub(crate) async fn deliver(&self, source: &Source, records: Vec<Record>, totals: &mut Totals) {
+        let mut delivery = Delivery::new(records, self.receiver.records_max());
+        let mut is_retry = false;
+        while let Some(part) = delivery.next() {
+            if !is_retry {
+                self.shared.set(State::Delivering);
+            }
+            let begun = self.clock.steady();
+            let reply = self.receiver.send(source, part, self.wall()).await;
+            let took = self.clock.steady().saturating_sub(begun);
+            if matches!(reply, Reply::Judged(..)) {
+                self.shared.observe(took, is_retry);
+            }
+            let step = delivery.handle(reply, fastrand::u64(..));
+            totals.delivered += step.delivered;
+            let mut letters = Vec::with_capacity(step.dead.len());
+            for (record, cause, why) in step.dead {
+                *totals.dead.entry(cause).or_default() += u64::from(record.is_version());
+                self.shared.say(&why);
+                letters.push(DeadLetter::new(
+                    source,
+                    &record,
+                    (cause, why),
+                    self.clock.now(),
+                ));
+            }
+            self.bury(letters).await;
+            is_retry = step.next != Next::Now;
+            let (state, wait, why) = match step.next {
+                Next::Now => continue,
+                Next::Retry(wait, why) => (State::Retrying, wait, why),
+                Next::Refused(why) => (State::Refused, REFUSED, why),
+            };
+            let (feed, cluster) = (&self.feed, &source.cluster);
+            if state == State::Refused {
+                tracing::error!(feed, cluster, why, "the receiver refuses the feed");
+            } else {
+                tracing::warn!(feed, cluster, why, "not delivered yet");
+            }
+            self.shared.fail(state, &why, self.clock.now());
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn wait_for_store(&self, why: &str) {
+        let why = format!("store the cursor: {why}");
+        self.shared.fail(State::Retrying, &why, self.clock.now());
+        tokio::time::sleep(AGAIN).await;
+    }
+
+    /// Stores dead letters, however often that takes.
+    async fn bury(&self, letters: Vec<DeadLetter>) {
+        if letters.is_empty() {
+            return;
+        }
+        let letters = Arc::new(letters);
+        loop {
+            let (dead, all) = (Arc::clone(&self.dead), Arc::clone(&letters));
+            let written = tokio::task::spawn_blocking(move || dead.append(&all)).await;
+            let why = match written {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            let feed = &self.feed;
+            tracing::error!(feed, why, "dead letters cannot be stored yet");
+            let shown = format!("store dead letters: {why}");
+            self.shared.fail(State::Retrying, &shown, self.clock.now());
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Sends the dead letters that were set apart again. Those that are rejected again become dead
+    /// letters again.
+    pub(crate) async fn retry(&self) -> std::io::Result<()> {
+        let Some(letters) = self.dead.to_retry()? else {
+            return Ok(());
+        };
+        let mut totals = Totals::default();
+        let nothing = Source {
+            cluster: String::new(),
+            uid: String::new(),
+        };
+        let mut batch = (nothing, Vec::new());
+        for letter in letters {
+            let letter = match letter {
+                Ok(letter) => letter,
+                // A line that is no dead letter cannot be sent.
+                Err(error) if error.kind() == ErrorKind::InvalidData => continue,
+                Err(error) => return Err(error),
+            };
+            let Ok((source, record)) = letter.record() else {
+                self.bury(vec![letter]).await;
+                continue;
+            };
+            if batch.1.len() >= Limits::default().versions || batch.0 != source {
+                let (source, records) = std::mem::replace(&mut batch, (source, Vec::new()));
+                self.deliver(&source, records, &mut totals).await;
+            }
+            batch.1.push(record);
+        }
+        self.deliver(&batch.0, batch.1, &mut totals).await;
+        self.shared.set(State::Idle);
+        self.dead.end_retry()
+    }
+
+    /// Sends a test record. Returns the receiver's words if it was not taken.
+    pub(crate) async fn check(&self, source: &Source) -> Result<(), String> {
+        let now = self.clock.now();
+        let record = Record {
+            id: format!("test/{}", now.0),
+            body: RecordBody::Test {
+                at: now,
+                text: format!("a test record of tidings feeds check, feed {}", self.feed),
+            },
+        };
+        match self.receiver.send(source, &[record], self.wall()).await {
+            Reply::Unencodable(why) => Err(why.into_iter().map(|(_, why)| why).collect()),
+            Reply::Judged(verdict, _) => match verdict {
+                Verdict::Delivered => Ok(()),
+                Verdict::TooLarge => Err("a single record is too large".to_owned()),
+                Verdict::Retry(why) | Verdict::Rejected(why) | Verdict::Refused(why) => Err(why),
+                Verdict::Items(outcomes) => match outcomes.into_iter().next() {
+                    Some(Outcome::Delivered) => Ok(()),
+                    Some(Outcome::Retry(why) | Outcome::Rejected(why)) => Err(why),
+                    None => Err("there was no outcome for the record".to_owned()),
+                },
+            },
+        }
+    }
+}
+
+/// Delivers a feed of a cluster.
+pub(crate) struct Worker {
+    post: Post,
+    history: Arc<dyn History>,
+    source: Source,
+    filter: Filter,
+    every: Option<Duration>,
+    cursor: Place,
+    /// The cursor of first versions, with `every`.
+    firsts: Option<Place>,
+}
+
+/// A cursor, and the totals that are stored with it.
+struct Place {
+    cursor: Box<dyn Cursor>,
+    totals: Totals,
+    /// Its place among the shared totals.
+    at: usize,
+}
+
+impl Place {
+    fn new(cursor: Box<dyn Cursor>, at: usize, shared: &Shared) -> Self {
+        // Nothing else writes this state.
+        let totals: Totals = serde_json::from_str(cursor.state()).unwrap_or_default();
+        shared.set_totals(at, totals.clone());
+        Self { cursor, totals, at }
+    }
+}
+
+impl Worker {
+    /// Opens the cursors. New ones exist when this returns.
+    pub(crate) async fn open(
+        post: Post,
+        cluster: &str,
+        (feed, history): (&dyn Feed, Arc<dyn History>),
+        (from, filter, every): (From, Filter, Option<Duration>),
+    ) -> Result<Self, FeedError> {
+        let start = match from {
+            From::Now => Start::Now,
+            From::Oldest => Start::Oldest,
+            From::Ago(ago) => {
+                let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+                Start::Since(UnixMillis(post.clock.now().0.saturating_sub(ago)))
+            }
+        };
+        let name: CursorName = cursor_name(&post.feed).parse()?;
+        let cursor = feed.cursor(name.clone(), start).await?;
+        let cursor = Place::new(cursor, 0, &post.shared);
+        let firsts: CursorName = firsts_name(&post.feed).parse()?;
+        let firsts = if every.is_some() {
+            // It is never behind a first version that the other cursor passes.
+            let cursor = feed.cursor_beside(firsts, name).await?;
+            Some(Place::new(cursor, 1, &post.shared))
+        } else {
+            feed.remove(firsts).await?;
+            None
+        };
+        let source = Source {
+            cluster: cluster.to_owned(),
+            uid: String::new(),
+        };
+        Ok(Self {
+            post,
+            history,
+            source,
+            filter,
+            every,
+            cursor,
+            firsts,
+        })
+    }
+
+    /// Delivers until the cursor is removed.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let Err(error) = self.turn().await else {
+                continue;
+            };
+            if matches!(error, FeedError::Removed(_)) {
+                self.post.shared.set(State::Off);
+                return;
+            }
+            let why = error.to_string();
+            self.post
+                .shared
+                .fail(State::Retrying, &why, self.post.clock.now());
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Delivers what there is, and waits until there is more.
+    async fn turn(&mut self) -> Result<(), FeedError> {
+        let Some(every) = self.every else {
+            self.drain(None, Limits::default()).await?;
+            self.post.shared.set(State::Idle);
+            self.cursor.cursor.changed().await;
+            return Ok(());
+        };
+        let (bytes, versions) = THINNED;
+        let mut limits = Limits {
+            versions,
+            bytes,
+            until: None,
+        };
+        let mut read = UnixMillis(i64::MIN);
+        loop {
+            if let Some(firsts) = self.firsts.take() {
+                let lasts = std::mem::replace(&mut self.cursor, firsts);
+                let drained = self
+                    .drain(Some((every, Which::Firsts)), Limits::default())
+                    .await;
+                let firsts = std::mem::replace(&mut self.cursor, lasts);
+                self.firsts = Some(firsts);
+                drained?;
+            }
+            let slack = i64::try_from(SLACK.as_millis()).unwrap_or_default();
+            let now = UnixMillis(self.post.clock.now().0.saturating_sub(slack));
+            let end = thin::end(now, every);
+            if end > read {
+                limits.until = Some(end);
+                self.drain(Some((every, Which::Lasts)), limits).await?;
+                read = end;
+            }
+            self.post.shared.set(State::Idle);
+            let left = Duration::from_millis(now.0.abs_diff(end.0));
+            let left = every.saturating_sub(left);
+            let news = async {
+                match &mut self.firsts {
+                    Some(firsts) => firsts.cursor.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = news => {}
+                () = tokio::time::sleep(left.max(AGAIN)) => {}
+            }
+        }
+    }
+
+    /// Delivers batches until there is none.
+    async fn drain(
+        &mut self,
+        thinned: Option<(Duration, Which)>,
+        limits: Limits,
+    ) -> Result<(), FeedError> {
+        while let Some(batch) = self.cursor.cursor.next(limits).await? {
+            let through = batch.through;
+            let mut totals = self.cursor.totals.clone();
+            self.identify().await?;
+            let mut records = self
+                .records(batch, thinned.map(|it| it.1), &mut totals)
+                .await;
+            if let Some((every, _)) = thinned {
+                let replaced;
+                (records, replaced) = thin::thin(records, every);
+                totals.replaced += replaced;
+            }
+            self.post.deliver(&self.source, records, &mut totals).await;
+            // State that cannot be written is not too long, so only the store can fail.
+            let state = serde_json::to_string(&totals).unwrap_or_default();
+            loop {
+                let committed = self
+                    .cursor
+                    .cursor
+                    .commit(through, Some(state.clone()))
+                    .await;
+                match committed {
+                    Ok(_) => break,
+                    Err(FeedError::Read(error)) => {
+                        self.post.wait_for_store(&error.to_string()).await;
+                    }
+                    Err(FeedError::Write(error)) => {
+                        self.post.wait_for_store(&error.to_string()).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            self.post.shared.set_totals(self.cursor.at, totals.clone());
+            self.cursor.totals = totals;
+        }
+        Ok(())
+    }
+
+    /// Makes the records of a batch: what is missing first, and then the versions that the filter
+    /// selects.
+    async fn records(
+        &mut self,
+        batch: Batch,
+        which: Option<Which>,
+        totals: &mut Totals,
+    ) -> Vec<Record> {
+        let mut records = Vec::with_capacity(batch.versions.len());
+        if which != Some(Which::Firsts) {
+            totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
+            totals.gone += batch.gone;
+            records.extend(batch.skip.map(Record::skip));
+            records.extend(batch.gaps.into_iter().map(Record::gap));
+        }
+        let mut letters = Vec::new();
+        for (version, occurrences) in batch.versions.into_iter().zip(batch.occurrences) {
+            let record = match Record::version(version.clone(), occurrences) {
+                Ok(record) => record,
+                Err(_) if which == Some(Which::Firsts) => continue,
+                Err(why) => {
+                    *totals.dead.entry(DeadCause::Unreadable).or_default() += 1;
+                    let (found, now) = ((&version, occurrences), self.post.clock.now());
+                    letters.push(DeadLetter::unreadable(&self.source, found, why, now));
+                    continue;
+                }
+            };
+            let RecordBody::Version(found) = &record.body else {
+                continue;
+            };
+            if which.is_some_and(|which| !which.has(found.is_first())) {
+                continue;
+            }
+            if self.selects(&found.event) {
+                records.push(record);
+            } else {
+                totals.filtered += 1;
+            }
+        }
+        self.post.bury(letters).await;
+        records
+    }
+
+    fn selects(&self, event: &Event) -> bool {
+        let metadata = event.metadata.as_ref();
+        let object = event.involved_object.as_ref();
+        let source = event.source.as_ref();
+        let or = |text: Option<&'_ str>, other: &Option<String>| -> String {
+            let text = text.filter(|text| !text.is_empty());
+            text.or(other.as_deref()).unwrap_or_default().to_owned()
+        };
+        let component = or(
+            source.map(EventSource::component),
+            &event.reporting_component,
+        );
+        let host = or(source.map(EventSource::host), &event.reporting_instance);
+        self.filter.selects(&Fields {
+            cluster: &self.source.cluster,
+            namespace: metadata.map_or("", ObjectMeta::namespace),
+            kind: object.map_or("", ObjectReference::kind),
+            object: object.map_or("", ObjectReference::name),
+            reason: event.reason(),
+            event_type: event.r#type(),
+            source: &component,
+            host: &host,
+            message: event.message(),
+        })
+    }
+
+    /// Finds out the cluster's identity, unless it is known.
+    async fn identify(&mut self) -> Result<(), FeedError> {
+        if self.source.uid.is_empty() {
+            let coverage = self.history.coverage(None).await?;
+            let mut followed = coverage.followed.into_iter();
+            let identity = followed.find_map(|followed| followed.identity);
+            self.source.uid = identity.unwrap_or_default();
+        }
+        Ok(())
+    }
+}
