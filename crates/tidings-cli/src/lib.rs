@@ -5,6 +5,7 @@ pub mod clusters;
 pub mod columns;
 pub mod event;
 pub mod family;
+pub mod feeds;
 pub mod filter;
 pub mod format;
 pub mod jsonpath;

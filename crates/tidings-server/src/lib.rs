@@ -98,7 +98,7 @@ pub use admission::{
 pub use api::documents::VERSION;
 pub use api::router;
 pub use api::server::{ApiOptions, ApiServer, FollowedCluster, ManagedFields, TimelineOptions};
-pub use archive::ClusterError;
+pub use archive::{ClusterError, ServedFeeds};
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
 pub use auth::settings::SettingsError;
 pub use auth::{

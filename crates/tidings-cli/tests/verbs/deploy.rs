@@ -348,11 +348,13 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
     let sealed = tempfile::tempdir().unwrap();
     let url = format!("file://{}", sealed.path().display());
     let has_objects = cfg!(feature = "objects");
-    let further = if has_objects {
-        vec!["--objects", url.as_str()]
-    } else {
-        Vec::new()
-    };
+    let feeds = sealed.path().join("feeds.yaml");
+    let lines = "feeds: [{name: lines, file: {path: lines.jsonl}}]";
+    std::fs::write(&feeds, lines).unwrap();
+    let mut further = vec!["--feeds", feeds.to_str().unwrap()];
+    if has_objects {
+        further.extend(["--objects", url.as_str()]);
+    }
     let archive = Archive::start_with(&[("prod", &cluster)], &further);
     let text = cluster.metrics().await + &archive.metrics("prod").await;
     let known: BTreeSet<&str> = text
@@ -651,6 +653,7 @@ fn the_chart_takes_its_values_and_no_others() {
                timeline.ingress.host=a.example,tls.existingSecret=x,tls.caBundle=y,\
                serviceMonitor.enabled=true,serviceMonitor.labels.release=p,objects.url=s3://a/b,objects.secret=s,\
                clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
+               feeds[0].name=hook,feeds[0].webhook.url=https://a.example,\
                apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
     let text = rendered(&["--set", all]).unwrap().unwrap();
     let objects = parsed(&text);
@@ -672,6 +675,8 @@ fn the_chart_takes_its_values_and_no_others() {
         "--objects=s3://a/b",
         "--tls-cert-file=",
         "quota: 10Gi",
+        "--feeds=/etc/tidings/feeds.yaml",
+        "url: https://a.example",
     ] {
         assert!(text.contains(part), "no {part}");
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "archive",
     "completions",
     "coverage",
@@ -13,6 +13,7 @@ const VERBS: [&str; 17] = [
     "describe",
     "events",
     "export",
+    "feeds",
     "import",
     "kubeconfig",
     "man",

@@ -13,6 +13,8 @@ mod documents;
 mod event_rate_limit;
 mod events;
 mod export;
+#[cfg(unix)]
+mod feeds;
 mod help;
 mod hour;
 mod import;

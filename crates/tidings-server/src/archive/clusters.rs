@@ -17,6 +17,7 @@ use parking_lot::RwLock;
 use tidings_core::validate::check_dns1123_label;
 use tidings_history::Following;
 
+use super::served_feeds::ServedFeeds;
 use crate::api::server::ApiServer;
 use crate::api::server::FollowedCluster;
 use crate::api::{history, router};
@@ -79,6 +80,8 @@ pub(crate) struct Clusters {
     pub(crate) root: Arc<ApiServer>,
     /// The name of the cluster whose API server proxies to the archive's API group, if one does.
     home: Option<String>,
+    /// The feeds, if the archive has any.
+    pub(super) feeds: Option<Arc<dyn ServedFeeds>>,
     table: RwLock<Arc<Table>>,
     /// The number of the cluster that was added last. Shared caches distinguish clusters by their
     /// numbers.
@@ -133,10 +136,15 @@ pub(crate) struct ClusterContext {
 }
 
 impl Clusters {
-    pub(crate) fn new(root: Arc<ApiServer>, home: Option<String>) -> Self {
+    pub(crate) fn new(
+        root: Arc<ApiServer>,
+        home: Option<String>,
+        feeds: Option<Arc<dyn ServedFeeds>>,
+    ) -> Self {
         Self {
             root,
             home,
+            feeds,
             table: RwLock::default(),
             last: AtomicU64::new(0),
             missing: RwLock::default(),

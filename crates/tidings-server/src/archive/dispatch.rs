@@ -19,7 +19,14 @@ use crate::http::status::Status;
 
 /// Path prefixes of the root, which are not those of a cluster even if a single cluster's API is
 /// also at the root.
-const ROOT: [&str; 5] = ["/clusters", "/healthz", "/livez", "/metrics", "/readyz"];
+const ROOT: [&str; 6] = [
+    "/clusters",
+    "/feeds",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/readyz",
+];
 
 struct Dispatch {
     clusters: Arc<Clusters>,

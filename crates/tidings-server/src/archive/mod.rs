@@ -8,8 +8,10 @@
 mod aggregated;
 mod clusters;
 mod dispatch;
+mod feeds;
 mod measures;
 mod root;
+mod served_feeds;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use axum::Router;
 
 pub use clusters::ClusterError;
 pub(crate) use clusters::{ClusterContext, Clusters};
+pub use served_feeds::ServedFeeds;
 
 /// The routes for the aggregation layer of the home cluster's API server.
 pub(crate) fn aggregated(clusters: Arc<Clusters>) -> Router {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tidings_history::{ClusterPath, Clusters as ClusterList};
 
 use super::clusters::{Clusters, name_in};
-use super::measures;
+use super::{feeds, measures};
 use crate::api::request::encoded;
 use crate::api::server::ApiServer;
 use crate::api::{chain, documents, health, metrics};
@@ -29,7 +29,9 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .route("/clusters/", get(list))
         .route("/version", get(documents::version))
         .route("/version/", get(documents::version))
-        .route("/metrics", get(measure));
+        .route("/metrics", get(measure))
+        .route(feeds::PATH, any(feeds::answer))
+        .route("/feeds/{*rest}", any(feeds::answer));
     for path in ["/healthz", "/livez", "/readyz"] {
         api = api
             .route(path, any(check_all))
@@ -100,6 +102,9 @@ async fn measure(
 ) -> Response {
     let mut text = metrics::page(&root, None);
     measures::write(&clusters, &mut text);
+    if let Some(feeds) = &clusters.feeds {
+        text.append(&feeds.metrics().await);
+    }
     metrics::answer(text)
 }
 
@@ -122,6 +127,7 @@ async fn list(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
 async fn paths() -> Response {
     let paths = [
         "/clusters",
+        "/feeds",
         "/healthz",
         "/livez",
         "/metrics",

@@ -318,6 +318,16 @@ impl Status {
         Self::generic(NOT_FOUND, message)
     }
 
+    /// The Status of a feed that could not be shown or changed.
+    pub(crate) fn of_feeds(code: StatusCode, message: impl Display) -> Self {
+        match code {
+            StatusCode::NOT_FOUND => Self::of(NOT_FOUND, message),
+            StatusCode::CONFLICT => Self::of(CONFLICT, message),
+            StatusCode::METHOD_NOT_ALLOWED => Self::method_not_allowed(),
+            _ => Self::internal(message),
+        }
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         Self::not_allowed("the server does not allow this method on the requested resource")
     }

@@ -201,6 +201,11 @@ impl Text {
         self.0
     }
 
+    /// Appends metrics that are in the text format already.
+    pub(crate) fn append(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
+
     /// Appends the HELP and TYPE lines of a metric.
     pub(crate) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");

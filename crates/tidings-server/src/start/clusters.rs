@@ -164,11 +164,13 @@ pub async fn start_clusters(
 ) -> Result<RunningClusters, StartError> {
     // The root has no events of its own.
     let home = options.aggregated.as_ref().map(|it| it.home.clone());
+    let feeds = options.feeds.clone();
     let prepared = Prepared::of(Arc::new(MemoryStore::default()), options).await?;
     let asked = |cluster: &FollowedCluster| cluster.access.is_some();
     // Clusters that are added later are not known yet.
     prepared.warn_of_closed_doors(clusters.is_empty() || clusters.iter().any(asked));
-    let all = Arc::new(Clusters::new(Arc::clone(&prepared.server), home.clone()));
+    let all = Clusters::new(Arc::clone(&prepared.server), home.clone(), feeds);
+    let all = Arc::new(all);
     let names = clusters.iter().map(|cluster| cluster.name.clone());
     all.set_order(names.collect());
     let mut missing = BTreeMap::new();

@@ -89,7 +89,7 @@ pub async fn start_timeline(
     // The root has no events of its own.
     let store = Arc::new(MemoryStore::default());
     let server = ApiServer::new(store, Arc::new(SystemClock), authenticator, options);
-    let all = Arc::new(Clusters::new(Arc::new(server), None));
+    let all = Arc::new(Clusters::new(Arc::new(server), None, None));
     let names = clusters.iter().map(|cluster| cluster.name.clone());
     all.set_order(names.collect());
     for cluster in clusters {

@@ -28,6 +28,7 @@ use crate::api::random;
 use crate::api::router;
 use crate::api::server::ApiOptions;
 use crate::api::server::ApiServer;
+use crate::archive::ServedFeeds;
 use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{RequestHeader, RequestHeaderError, Token, User, parse_token_file};
 use crate::clock::{Clock, SystemClock};
@@ -70,6 +71,9 @@ pub struct StartOptions {
     /// The API group that the API server of a followed cluster proxies to. Only
     /// [`start_clusters`](crate::start_clusters) uses it. Default: none.
     pub aggregated: Option<AggregatedOptions>,
+    /// The feeds, at `/feeds` and in the metrics. Only
+    /// [`start_clusters`](crate::start_clusters) uses it. Default: none.
+    pub feeds: Option<Arc<dyn ServedFeeds>>,
     /// Options of the API.
     pub api: ApiOptions,
 }
@@ -87,6 +91,7 @@ impl StartOptions {
             storage: Storage::default(),
             audit: None,
             aggregated: None,
+            feeds: None,
             api: ApiOptions::default(),
         }
     }

@@ -5,6 +5,7 @@ mod aggregated;
 mod attempts;
 pub(super) mod clusters;
 mod connected;
+mod feeding;
 mod import;
 mod kubeconfigs;
 pub(super) mod opened;
@@ -42,6 +43,7 @@ use aggregated::AggregatedFlags;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
 use connected::{Connected, Refused};
+use feeding::Feeding;
 use opened::{Opened, OpenedError, to_serve};
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
@@ -111,6 +113,13 @@ pub(crate) struct Args {
     /// mirrorDeletions, fromNow, follow. A cluster with follow: false is served as it was kept
     #[arg(long, value_name = "FILE", conflicts_with = "context")]
     clusters: Option<PathBuf>,
+    /// YAML file with feeds that deliver every version to receivers, read again when it changes
+    ///
+    /// For example `feeds: [{name: lines, file: {path: events.jsonl}}]`. Receivers: file, stdout,
+    /// webhook, loki, otlp, elasticsearch, clickhouse. docs/how-to/deliver-events-onward.md has all
+    /// settings, and tidings feeds shows the feeds
+    #[arg(long, value_name = "FILE")]
+    feeds: Option<PathBuf>,
     /// Namespace to follow; may be repeated [default: all]
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Vec<String>,
@@ -171,7 +180,7 @@ pub(crate) struct Args {
     /// effect.
     #[arg(
         long,
-        conflicts_with_all = ["clusters", "context", "name", "forget", "import", "pass_through", "cluster_access"]
+        conflicts_with_all = ["clusters", "context", "name", "forget", "import", "pass_through", "cluster_access", "feeds"]
     )]
     no_follow: bool,
     /// Import a file of tidings export --versions as the cluster --name, and exit;
@@ -222,7 +231,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     let done = match (args.forget.clone(), args.import.clone()) {
         (Some(name), _) => forget(&args.data_dir, &name).map(|()| ENDED),
         (None, Some(file)) => import_file(args, &file).await,
-        (None, None) => archive(args).await.map(|()| ENDED),
+        (None, None) => Box::pin(archive(args)).await.map(|()| ENDED),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -358,6 +367,7 @@ struct Archive {
     attempts: Attempts,
     #[cfg(feature = "objects")]
     sealing: Sealing,
+    feeding: Option<Feeding>,
 }
 
 /// The clusters opened at the start.
@@ -423,14 +433,19 @@ impl Begun {
 
     /// Closes the clusters for which the server has no room, which it reported. They are refused
     /// like clusters that are added later.
-    async fn give_up_unserved(&mut self, server: &RunningClusters, max_clusters: usize) {
+    async fn give_up_unserved(
+        &mut self,
+        defaults: &Defaults,
+        server: &RunningClusters,
+        max_clusters: usize,
+    ) {
         let why = ServedError::TooMany { max: max_clusters }.to_string();
         let served = server.clusters();
         let unserved = self.followed.keys().filter(|name| !served.contains(name));
         for name in unserved.cloned().collect::<Vec<_>>() {
             if let Some((connected, cluster)) = self.followed.remove(&name) {
                 self.refused.note(&connected.setting, connected.said, &why);
-                cluster.close().await;
+                defaults.close(cluster).await;
             }
         }
     }
@@ -465,6 +480,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         #[cfg(not(feature = "objects"))]
         seal: false,
         clocks: Arc::default(),
+        feeds: None,
         #[cfg(feature = "objects")]
         continues: sealing.to_continue(),
     };
@@ -481,8 +497,14 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let aggregated = aggregated.options(home.as_ref().map(|home| home.name.as_str()))?;
     defaults.home = aggregated.as_ref().map(|it| it.home.clone());
     let _taken = data_dir::take_for_archive(&args.data_dir)?;
+    let feeding = match args.feeds {
+        Some(file) => Some(Feeding::open(file, &args.data_dir).await?),
+        None => None,
+    };
+    defaults.feeds = feeding.as_ref().map(|it| Arc::clone(&it.feeds));
     let mut options = StartOptions::new(&args.data_dir);
     options.aggregated = aggregated;
+    options.feeds = feeding.as_ref().map(Feeding::served);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
     options.api.max_connections = files::connections(10_000);
@@ -513,7 +535,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
             tracing::info!("ended before anything was served");
             drop(attempts);
             for (_, cluster) in begun.followed.into_values() {
-                cluster.close().await;
+                defaults.close(cluster).await;
             }
             return Ok(());
         }
@@ -528,7 +550,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let max_clusters = options.api.max_clusters;
     let server = tidings_server::start_clusters(options, served).await;
     let server = server.map_err(|error| files_of_flags.explain(error))?;
-    begun.give_up_unserved(&server, max_clusters).await;
+    begun
+        .give_up_unserved(&defaults, &server, max_clusters)
+        .await;
     #[cfg(feature = "objects")]
     for (_, cluster) in begun.followed.values() {
         sealing.start(cluster);
@@ -552,6 +576,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         attempts,
         #[cfg(feature = "objects")]
         sealing,
+        feeding,
     };
     archive.tell_missing();
     archive.tell_order().await;
@@ -560,8 +585,10 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let address = archive.server.address();
     serve::tell_of_timeline(is_shown, address);
     tracing::info!(%address, clusters, "serving");
-    // A closed standard output is no reason not to serve.
-    let _ = writeln!(output(), "{}", archive.server.kubeconfig().display());
+    if !archive.feeding.as_ref().is_some_and(|it| it.prints) {
+        // A closed standard output is no reason not to serve.
+        let _ = writeln!(output(), "{}", archive.server.kubeconfig().display());
+    }
     tokio::select! {
         () = signals.wait() => {}
         () = archive.follow_files(args.clusters.as_deref()) => {}
@@ -620,7 +647,7 @@ impl Archive {
                 // The cluster is served nevertheless.
                 Err(error @ ServedError::Kubeconfig { .. }) => not_written(&setting.name, &error),
                 Err(error) => {
-                    cluster.close().await;
+                    self.defaults.close(cluster).await;
                     return Err(error.into());
                 }
             }
@@ -644,7 +671,7 @@ impl Archive {
         #[cfg(feature = "objects")]
         self.sealing.stop(name);
         if let Some((_, cluster)) = self.followed.remove(name) {
-            cluster.close().await;
+            self.defaults.close(cluster).await;
         }
     }
 
@@ -658,6 +685,9 @@ impl Archive {
         let mut reread = Reread::default();
         loop {
             self.take_until_look().await;
+            if let Some(feeding) = &mut self.feeding {
+                feeding.look().await;
+            }
             match file.map(|file| reread.read(file)) {
                 // The file is being written, or there is none.
                 None | Some(Ok(None)) => {}
@@ -755,7 +785,7 @@ impl Archive {
         let is_wanted = self.wanted.contains(&setting);
         match came {
             Came::Opened(opened) if is_wanted => self.serve(setting, said, opened).await,
-            Came::Opened(Ok((_, cluster))) => cluster.close().await,
+            Came::Opened(Ok((_, cluster))) => self.defaults.close(cluster).await,
             Came::Connected(connected) if is_wanted => match connected {
                 Ok(source) => self.follow_anew(setting, said, source).await,
                 Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
@@ -807,7 +837,7 @@ impl Archive {
         // Stored events are served until the end, but the clusters are no longer followed.
         self.server.shutdown().await;
         for (_, (_, cluster)) in self.followed {
-            cluster.close().await;
+            self.defaults.close(cluster).await;
         }
     }
 }

@@ -12,6 +12,7 @@ mod demo;
 mod describe;
 mod events;
 mod export;
+mod feeds;
 mod gaps;
 mod habits;
 mod hand_out;
@@ -72,6 +73,7 @@ enum Verb {
     Describe(Box<describe::Args>),
     Events(Box<events::Args>),
     Export(Box<export::Args>),
+    Feeds(Box<feeds::Args>),
     Import(Box<import::Args>),
     Kubeconfig(hand_out::Args),
     Rbac(rbac::Args),
@@ -137,6 +139,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Describe(args) => describe::run(*args).await,
         Verb::Events(args) => events::run(*args).await,
         Verb::Export(args) => export::run(*args).await,
+        Verb::Feeds(args) => feeds::run(*args).await,
         Verb::Import(args) => import::run(*args).await,
         Verb::Kubeconfig(args) => hand_out::run(&args),
         Verb::Rbac(args) => rbac::run(&args),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Context;
-use tidings_archive::{Clocks, ClusterOptions, Lives, Selection};
+use tidings_archive::{Clocks, Cluster, ClusterOptions, Lives, Selection};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
+use tidings_feeds::Feeds;
 use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
 
@@ -71,6 +72,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) seal: bool,
     /// The clusters' clocks, by which the archive judges its own.
     pub(in crate::commands) clocks: Arc<Clocks>,
+    /// The feeds that deliver the clusters' events.
+    pub(in crate::commands) feeds: Option<Arc<Feeds>>,
     /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
     pub(in crate::commands) continues: Option<tidings_objects::Place>,
@@ -194,6 +197,14 @@ fn name_of_context(context: &str) -> String {
 }
 
 impl Defaults {
+    /// Closes a cluster whose events may be delivered.
+    pub(super) async fn close(&self, cluster: Cluster) {
+        if let Some(feeds) = &self.feeds {
+            feeds.stop(cluster.name()).await;
+        }
+        cluster.close().await;
+    }
+
     /// The clusters of these contexts, or of the current one.
     pub(in crate::commands) fn of_contexts(
         &self,

@@ -59,6 +59,13 @@ pub(super) async fn open(
     if let Some(place) = &defaults.continues {
         sealing::take_over(place, &mut cluster).await?;
     }
+    if let Some(feeds) = &defaults.feeds {
+        // Cursors exist before anything is observed.
+        let (feed, history) = (cluster.feed(), cluster.history());
+        feeds
+            .start(&setting.name, Arc::new(feed), Arc::new(history))
+            .await?;
+    }
     if let Some(source) = &source {
         options.authorities.clone_from(&source.authorities);
         cluster.follow(&source.client, options);
