@@ -61,7 +61,7 @@ impl Suites {
 }
 
 pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
-    let tools = Tools::find(root, !args.offline)
+    let mut tools = Tools::find(root, !args.offline)
         .and_kube_apiserver(root, false)
         .and_helm(root, !args.offline)
         .and_browser(root, !args.offline)
@@ -80,6 +80,17 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         root,
         &root.join("crates/tidings-conformance/vectors/correlator"),
     ));
+    match command::find("promtool") {
+        Some(promtool) => {
+            let rules = root.join("deploy/prometheus/alerts.yaml");
+            let mut command = Command::new(promtool);
+            step(command::run(command.args(["check", "rules"]).arg(rules)));
+        }
+        None => tools.missing.push(
+            "skipped: the check of the alert rules by promtool, which is not on the PATH"
+                .to_owned(),
+        ),
+    }
     println!();
     suites.print();
     println!("{:7.1} s  in all", started.elapsed().as_secs_f64());
