@@ -250,6 +250,16 @@ impl Status {
         Self::of(UNAUTHORIZED, message)
     }
 
+    /// 403: a user of one cluster logs in to the timeline of several, and does not say of which.
+    pub(crate) fn of_which_cluster(user: &str) -> Self {
+        let message = format!(
+            "user {} may list no events of the archive's clusters without the name of the cluster \
+             that knows the token",
+            Quoted(user)
+        );
+        Self::of(FORBIDDEN, message)
+    }
+
     /// 403: the link is used or unknown.
     pub(crate) fn link_is_used() -> Self {
         let message =

@@ -264,7 +264,7 @@ pub(super) struct Known {
 
 impl Known {
     /// Whether another server knows the same user.
-    fn is_known_to(&self, server: &ApiServer) -> bool {
+    pub(super) fn is_known_to(&self, server: &ApiServer) -> bool {
         match self.by {
             KnownBy::ClusterToken(_) => {
                 Arc::ptr_eq(&self.server.authenticator, &server.authenticator)
@@ -338,7 +338,7 @@ pub(super) async fn known(
 }
 
 /// The requested clusters and namespaces that a user may see.
-async fn visible(
+pub(super) async fn visible(
     timeline: &Timeline,
     known: &Known,
     filter: &Filter,

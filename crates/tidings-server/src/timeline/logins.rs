@@ -11,10 +11,11 @@ use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
+use tidings_core::filter::Filter;
 use tokio::time::timeout;
 
 use super::doors;
-use super::enter::{Asked, known};
+use super::enter::{Asked, Known, known, visible};
 use super::state::{Entrance, PREFIX, Timeline};
 use crate::auth::bearer;
 use crate::http::body::read_body;
@@ -65,9 +66,35 @@ pub(super) async fn login(
     let cluster = cluster.as_deref();
     let asked = cluster.map_or(Asked::ServerOrOnly, Asked::ServerOr);
     let known = known(&timeline, &parts, asked).await?;
+    let time = timeline.sources.root().options.request_timeout;
+    let admitted = timeout(time, admit(&timeline, &known, cluster)).await;
+    admitted.unwrap_or_else(|_| Err(Status::timeout()))?;
     let owner = (known.cluster, known.user.name.as_str());
     let cookie = begin(&timeline, credentials, owner, &host)?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}
+
+/// Refuses a login that would show nothing: the named cluster does not know the user, or the user
+/// may see nothing of an archive with several clusters.
+async fn admit(timeline: &Timeline, known: &Known, cluster: Option<&str>) -> Result<(), Status> {
+    let sources = timeline.sources.all();
+    if let Some(name) = cluster {
+        let mut named = sources.iter().filter(|source| source.name == name);
+        // A cluster that is not there is refused like one that does not know the token.
+        return if named.any(|source| known.is_known_to(&source.server)) {
+            Ok(())
+        } else {
+            Err(Status::unauthorized())
+        };
+    }
+    if sources.len() > 1
+        && visible(timeline, known, &Filter::default())
+            .await?
+            .is_empty()
+    {
+        return Err(Status::of_which_cluster(&known.user.name));
+    }
+    Ok(())
 }
 
 /// Reads the body of a login, a form or JSON.

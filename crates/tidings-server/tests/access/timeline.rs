@@ -565,6 +565,13 @@ async fn a_token_is_shown_to_one_cluster_and_shows_that_one_alone() {
         login(json!({"token": "t-of-prod", "cluster": "prod"})).await,
         204
     );
+    // The archive's own users are users of each cluster that is there.
+    for (cluster, expected) in [("", 204), ("edge", 204), ("none", 401)] {
+        let body = json!({"token": "t-ann", "cluster": cluster});
+        assert_eq!(login(body).await, expected, "{cluster}");
+    }
+    // A login that would show nothing is refused.
+    assert_eq!(login(json!({"token": "t-updater"})).await, 403);
     assert_eq!(*shown[1].lock().unwrap(), ["t-of-prod"]);
     let eve = archive.to_root(&token("t-of-prod")).await;
     assert_eq!(ask(&eve, "overview?").await.0, 401);

@@ -27,7 +27,12 @@ export function startLogin(entered) {
       dialog.close();
       entered();
     } catch (error) {
-      problem.textContent = describe(error);
+      problem.textContent = describe(error, cluster.value.trim());
+      // The token may be one of a followed cluster.
+      const details = cluster.closest("details");
+      if (details && error instanceof ApiError && [401, 403].includes(error.status)) {
+        details.open = true;
+      }
       field.select();
     } finally {
       button.disabled = false;
@@ -54,10 +59,18 @@ export function startLogin(entered) {
   };
 }
 
-/** @param {unknown} error */
-function describe(error) {
+/**
+ * @param {unknown} error
+ * @param {string} cluster The cluster that was named, if one was.
+ */
+function describe(error, cluster) {
   const { status, message } = error instanceof ApiError ? error : { status: 0, message: "" };
-  if (status === 401) return "The server does not accept this token. Is it whole, and not expired?";
+  if (status === 401) {
+    return cluster
+      ? `No cluster "${cluster}" accepts this token. Is the name right, and the token whole?`
+      : "The server does not accept this token. Is it whole, and not expired? If it is one of a " +
+        "followed cluster, name the cluster.";
+  }
   if (status === 403) return `The token is known, but it may not do this: ${message}`;
   if (status === 429) return "Too many attempts. Wait a moment and try again.";
   if (status === 0) return "The server does not answer. Try again in a moment.";
