@@ -100,6 +100,7 @@ pub use api::router;
 pub use api::server::{ApiOptions, ApiServer, FollowedCluster, ManagedFields, TimelineOptions};
 pub use archive::{ClusterError, ServedFeeds};
 pub use audit::{AuditCounts, AuditLevel, AuditLog, AuditOptions};
+pub use auth::certificate::certificate_end;
 pub use auth::settings::SettingsError;
 pub use auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, Count, RbacError, RbacPolicy,

@@ -144,6 +144,29 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
     for served in clusters {
         let requests = served.requests.load(Ordering::Relaxed);
         text.sample(name, &[("cluster", &served.name)], requests);
+    let name = "tidings_archive_rule_ended_total";
+    text.metric(
+        name,
+        "counter",
+        "Events of tidings_archive_rules_ended_total by the rule that ended them.",
+    );
+    for (cluster, following) in &all {
+        for (rule, number) in &following.ended_by_rule {
+            text.sample(name, &[("cluster", cluster), ("rule", rule)], number);
+        }
+    }
+    let name = "tidings_archive_client_certificate_expires_seconds";
+    text.metric(
+        name,
+        "gauge",
+        "Unix time at which the client certificate ends by which the cluster is followed.",
+    );
+    for served in &clusters {
+        let followed = served.server.followed.as_ref();
+        if let Some(at) = followed.and_then(|followed| followed.client_certificate_ends) {
+            text.sample(name, &[("cluster", &served.name)], at.as_second());
+        }
+    }
     }
 }
 

@@ -78,6 +78,18 @@ struct Authority {
     refused: Cache<Digest, Refused>,
 }
 
+/// When a certificate ends; `None` if it cannot be read.
+pub(crate) fn end(certificate: &CertificateDer<'_>) -> Option<Timestamp> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()
+}
+
+/// Returns when the first certificate in a PEM text ends; `None` if there is none that can be read.
+pub fn certificate_end(pem: &[u8]) -> Option<Timestamp> {
+    let certificate = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    end(&certificate)
+}
+
 #[derive(Clone)]
 struct Refused {
     why: String,
@@ -123,6 +135,11 @@ impl ClientAuthority {
             certificates,
             refused,
         })))
+    }
+
+    /// When the first of the certificates ends.
+    pub(crate) fn ends(&self) -> Option<Timestamp> {
+        self.0.certificates.iter().filter_map(end).min()
     }
 
     /// Whether some certificate is an authority in both.

@@ -27,9 +27,20 @@ pub struct AccessCounters {
 }
 
 impl AccessCounters {
+    certificates: Mutex<Vec<(&'static str, Timestamp)>>,
     /// Appends the metrics.
     pub(crate) fn write(&self, text: &mut Text) {
         self.attempts.write(text);
+    /// Sets when certificates in use end, by their names.
+    pub(crate) fn set_certificates(&self, ends: Vec<(&'static str, Timestamp)>) {
+        *self.certificates() = ends;
+    }
+
+    fn certificates(&self) -> MutexGuard<'_, Vec<(&'static str, Timestamp)>> {
+        let certificates = self.certificates.lock();
+        certificates.unwrap_or_else(PoisonError::into_inner)
+    }
+
         for (name, help, answered, failed) in [
             (
                 "apiserver_delegated_authn_request_total",
@@ -63,6 +74,15 @@ impl AccessCounters {
     }
 }
 
+        let name = "tidings_certificate_expires_seconds";
+        text.metric(
+            name,
+            "gauge",
+            "Unix time at which a certificate in use ends; of several, the one that ends first.",
+        );
+        for (certificate, at) in &*self.certificates() {
+            text.sample(name, &[("certificate", certificate)], at.as_second());
+        }
 /// One counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);

@@ -25,7 +25,7 @@ use rustls::ServerConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::api::server::ApiServer;
-use crate::auth::certificate::ClientAuthority;
+use crate::auth::certificate::{ClientAuthority, certificate_end};
 use crate::auth::front_proxy::FrontProxy;
 use crate::auth::{
     AccessCounters, Authenticator, AuthorityError, Authorizer, RbacPolicy, RequestHeader,
@@ -165,6 +165,24 @@ struct Files {
 pub(crate) type MakeIdentity = Box<dyn Fn(Timestamp) -> Result<Identity, TlsError> + Send>;
 
 impl Files {
+    /// When the certificates in force end, by their names in metrics.
+    fn certificate_ends(&self) -> Vec<(&'static str, Timestamp)> {
+        let authority = self.own.as_ref();
+        let authority =
+            authority.and_then(|_| certificate_end(self.authority_pem.read().as_bytes()));
+        let of = |authority: &Option<ClientAuthority>| {
+            authority.as_ref().and_then(ClientAuthority::ends)
+        };
+        let ends = [
+            ("serving", self.identity.ends()),
+            ("authority", authority),
+            ("client-ca", of(&self.clients)),
+            ("requestheader-client-ca", of(&self.fronts)),
+        ];
+        let ends = ends.into_iter();
+        ends.filter_map(|(name, end)| Some((name, end?))).collect()
+    }
+
     /// The TLS configuration of all that is in force.
     fn config(&self) -> Result<ServerConfig, TlsError> {
         let authorities: Vec<_> = self.clients.iter().chain(&self.fronts).collect();
@@ -301,6 +319,8 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
 impl Security {
     /// Makes the task that reloads the files from now on.
     pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
+        let ends = self.files.certificate_ends();
+        server.access_counters().set_certificates(ends);
         FileWatcher {
             server,
             tls: self.tls,
@@ -479,6 +499,7 @@ impl FileWatcher {
             files.certificate = Some(watched);
         }
         renew(server.clock.now(), tls, files);
+        counters.set_certificates(files.certificate_ends());
         looked
     }
 }

@@ -22,7 +22,7 @@ use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::auth::certificate::ClientAuthority;
+use crate::auth::certificate::{self, ClientAuthority, certificate_end};
 use crate::start::private::{create_private_dir, write_private};
 
 /// Days for which a serving certificate is valid.
@@ -253,11 +253,7 @@ fn new_authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> 
 /// Whether a certificate in PEM ends before a time. One that cannot be read does not: it is not
 /// replaced.
 fn ends_before(pem: &str, time: Timestamp) -> bool {
-    let Ok(certificate) = CertificateDer::from_pem_slice(pem.as_bytes()) else {
-        return false;
-    };
-    let parsed = X509Certificate::from_der(&certificate);
-    parsed.is_ok_and(|(_, it)| it.validity().not_after.timestamp() < time.as_second())
+    certificate_end(pem.as_bytes()).is_some_and(|end| end < time)
 }
 
 /// Sets the days for which a certificate is valid. It begins a day earlier, because clocks differ.

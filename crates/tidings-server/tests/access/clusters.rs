@@ -188,6 +188,8 @@ pub(crate) async fn cluster_with(
 pub(crate) struct Archive {
     pub(crate) running: RunningClusters,
     pub(crate) folder: TempDir,
+    followed.client_certificate_ends =
+        why.map(|_| jiff::Timestamp::from_second(1_800_000_000).unwrap());
 }
 
 impl Archive {
@@ -401,6 +403,9 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
         "tidings_archive_requests_total{cluster=\"prod\"} 0",
+        "tidings_archive_quota_bytes{cluster=\"edge\"} 900",
+        "tidings_archive_rule_ended_total{cluster=\"prod\",rule=\"{type: Warning, ttl: 5m}\"} 8",
+        "tidings_archive_client_certificate_expires_seconds{cluster=\"edge\"} 1800000000",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
     }
@@ -410,6 +415,13 @@ async fn the_root_is_about_all_clusters() {
 /// As for paths of a kube-apiserver, only known users learn which clusters exist. Only health and
 /// version are open to everyone, and show that a cluster exists.
 #[tokio::test]
+    // The server's own certificate and authority are renewed long before they end.
+    for name in ["serving", "authority"] {
+        let name = format!("tidings_certificate_expires_seconds{{certificate=\"{name}\"}} ");
+        let ends = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        let ends: i64 = ends.unwrap().parse().unwrap();
+        assert!(ends > 1_700_000_000, "{name}{ends}");
+    }
 async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_served() {
     let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
     let archive = Archive::start(clusters).await;

@@ -45,6 +45,9 @@ pub struct FollowedCluster {
     /// none, which clients read as `default`.
     pub namespace: Option<String>,
 }
+    /// When the client certificate ends by which the cluster is followed. Default: there is none,
+    /// or its end is not known.
+    pub client_certificate_ends: Option<Timestamp>,
 
 impl FollowedCluster {
     /// Makes a cluster that only users of the archive's own options may read.
@@ -61,6 +64,7 @@ impl FollowedCluster {
             passed_user: None,
             namespace: None,
         }
+            client_certificate_ends: None,
     }
 }
 
@@ -84,6 +88,7 @@ pub(crate) struct Followed {
     pub(crate) passed_user: Option<String>,
     pub(crate) namespace: Option<String>,
     /// Whether the cluster itself reviews tokens that the archive does not know.
+    pub(crate) client_certificate_ends: Option<Timestamp>,
     pub(crate) reviews_tokens: bool,
     /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,

@@ -122,6 +122,7 @@ impl ApiServer {
             pass_through,
             passed_user,
             namespace,
+            client_certificate_ends,
         } = cluster;
         let reviews_tokens = access.is_some();
         Self {
@@ -147,6 +148,7 @@ impl ApiServer {
                 pass_through,
                 passed_user,
                 namespace,
+                client_certificate_ends,
                 reviews_tokens,
                 number,
             }),

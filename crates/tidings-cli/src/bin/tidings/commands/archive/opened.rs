@@ -110,6 +110,7 @@ pub(in crate::commands) async fn to_serve(
     }
     followed.pass_through = source.and_then(|source| source.pass_through.clone());
     followed.passed_user = source.and_then(|source| source.passed_user.clone());
+    followed.client_certificate_ends = source.and_then(|source| source.client_certificate_ends);
     followed.namespace = source.and_then(|source| source.namespace.clone());
     if let Some(source) = source.filter(|source| source.is_asked) {
         if let Err(why) = source.verified {

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::{Client, Config};
-use tidings_server::{PassThrough, PassThroughError, PassThroughOptions};
+use tidings_server::{PassThrough, PassThroughError, PassThroughOptions, certificate_end};
 
 use crate::commands::connection::{self, NotConnected};
 use crate::commands::serve::cluster::{Cluster as Reviewing, Unverified, verified};
@@ -33,6 +33,8 @@ pub(in crate::commands) struct Source {
     pub(super) namespace: Option<String>,
     /// Whether the cluster reviews tokens and permissions.
     pub(in crate::commands) is_asked: bool,
+    /// When the client certificate of the kubeconfig ends, if it has one.
+    pub(super) client_certificate_ends: Option<Timestamp>,
     /// A hash of the cluster's kubeconfigs, taken before they were read.
     pub(super) said: Option<u64>,
 }
@@ -70,6 +72,7 @@ impl Source {
         let authorities = config.root_cert.as_deref().map(authorities);
         let client = connection::client(cluster, config).await?;
         Ok(Self {
+        let client_certificate_ends = client_certificate_end(&config.auth_info);
             client,
             authorities: authorities.unwrap_or_default(),
             address,
@@ -79,6 +82,7 @@ impl Source {
             namespace: None,
             is_asked,
             said,
+            client_certificate_ends,
         })
     }
 
@@ -89,6 +93,16 @@ impl Source {
 
 /// The recognisable parts of certificate authorities; empty if they are many.
 fn authorities(certificates: &[Vec<u8>]) -> Vec<String> {
+/// When the client certificate in a kubeconfig ends. That of a credential program is not known.
+fn client_certificate_end(user: &AuthInfo) -> Option<Timestamp> {
+    let pem = match (&user.client_certificate_data, &user.client_certificate) {
+        (Some(data), _) => STANDARD.decode(data).ok()?,
+        (None, Some(path)) => std::fs::read(path).ok()?,
+        (None, None) => return None,
+    };
+    certificate_end(&pem)
+}
+
     if certificates.len() > AUTHORITIES_MAX {
         return Vec::new();
     }
