@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidings_history::{
-    Capabilities, Cause, Coverage, Ended, Exported, Following, History, Taken, Versions,
+    Capabilities, Cause, Coverage, Ended, ExportPart, Exported, Following, History, Outlook, Rules,
+    Taken, Versions,
 };
 use tidings_store::{BoxFuture, Fault, ReadError, Store, UnixMillis};
 use tokio::sync::watch;
@@ -248,7 +249,23 @@ impl History for ClusterHistory {
         })
     }
 
-    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+    fn outlook(&self, rules: Rules) -> BoxFuture<'_, Result<Option<Outlook>, ReadError>> {
+        Box::pin(async move {
+            let Some(in_force) = retention(&self.keeper).await? else {
+                return Ok(None);
+            };
+            let rules = |stored: &Bytes, _: &Event| {
+                rules(stored).unwrap_or_else(|| (in_force.event_ttl, EVENT_TTL.into()))
+            };
+            outlook(&self.keeper, rules).await.map(Some)
+        })
+    }
+
+    fn export(
+        &self,
+        place: Option<String>,
+        part: ExportPart,
+    ) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         Box::pin(async move {
             let head = match place {
                 None => export_head(&self.keeper, &self.name, &self.identity).await?,

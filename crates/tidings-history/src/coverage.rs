@@ -82,6 +82,23 @@ impl Coverage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Counted {
+            ended_by_rule: BTreeMap::new(),
+            would_end: None,
+            ..self
+        }
+    }
+}
+
+impl Coverage {
+    /// Reduces the coverage to what is true of a part of the kept events: it has no positions, from
+    /// which following could continue, and no numbers.
+    #[must_use]
+    pub fn of_part(self) -> Self {
+        Self {
+            followed: Vec::new(),
+            totals: None,
+            over_quota: OverQuota::default(),
+            ended_by_rule: BTreeMap::new(),
     /// Each event once, in the hour in which it was last seen.
     #[default]
     Events,

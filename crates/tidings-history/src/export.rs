@@ -120,6 +120,38 @@ impl ExportLine {
     }
 }
 
+/// The part of a cluster's history that is exported; by default everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportPart {
+    /// The namespace of the events; `None` for all.
+    pub namespace: Option<String>,
+    /// The earliest time at which exported versions were observed.
+    pub since: Option<UnixMillis>,
+    /// The latest time at which exported versions were observed.
+    pub until: Option<UnixMillis>,
+}
+
+impl ExportPart {
+    /// Returns whether everything is exported.
+    pub fn is_everything(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns whether what was observed at a time is exported.
+    ///
+    /// ```
+    /// use tidings_history::ExportPart;
+    /// use tidings_store::UnixMillis;
+    ///
+    /// let part = ExportPart { since: Some(UnixMillis(5)), ..ExportPart::default() };
+    /// assert!(!part.has(UnixMillis(4)) && part.has(UnixMillis(5)));
+    /// ```
+    pub fn has(&self, observed_at: UnixMillis) -> bool {
+        self.since.is_none_or(|since| observed_at >= since)
+            && self.until.is_none_or(|until| observed_at <= until)
+    }
+}
+
 /// A page of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {

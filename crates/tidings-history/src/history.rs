@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tidings_store::{BoxFuture, ReadError};
 
 use crate::coverage::{Counted, Coverage};
-use crate::export::Exported;
+use crate::export::{ExportPart, Exported};
 use crate::following::Following;
 use crate::version::Versions;
 
@@ -50,8 +50,22 @@ pub trait History: Send + Sync + 'static {
     ///
     /// # Errors
     /// The history cannot be read.
-    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
-        drop(place);
+    fn export(
+        &self,
+        place: Option<String>,
+        part: ExportPart,
+    ) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+        drop((place, part));
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Reads all events, and counts those that would end at once if these rules were in force.
+    /// `None`, which is the default, if no rules are, as where nothing is followed.
+    ///
+    /// # Errors
+    /// The history cannot be read.
+    fn outlook(&self, rules: Rules) -> BoxFuture<'_, Result<Option<Outlook>, ReadError>> {
+        drop(rules);
         Box::pin(std::future::ready(Ok(None)))
     }
 

@@ -33,7 +33,7 @@ mod wire;
 
 pub use answer::{Answer, ClusterPath, Clusters, Count, Counts};
 pub use coverage::{Counted, Coverage, Followed, OverQuota, Progress, SealedTime, Totals};
-pub use export::{EXPORT_FORM, ExportHead, ExportLine, Exported};
+pub use export::{EXPORT_FORM, ExportHead, ExportLine, ExportPart, Exported};
 pub use feed::{
     Batch, CURSORS_MAX, Cursor, CursorName, CursorStatus, Feed, FeedError, IN_FLIGHT_MAX, Limits,
     Offset, STATE_LEN_MAX, Skip, Start,

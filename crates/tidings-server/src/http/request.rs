@@ -77,9 +77,9 @@ const PATHS: [&str; 16] = [
 /// The subresource of events in an archive: all versions of an event.
 const VERSIONS: &str = "versions";
 /// Paths of an archive about all events of a cluster, of whatever namespace, or of all clusters.
-const ABOUT_ALL_EVENTS: [&str; 4] = ["/clusters", "/counts", "/export", "/waiting"];
-/// The path of an archive about all events of a cluster, or of a namespace.
-const COVERAGE: &str = "/coverage";
+const ABOUT_ALL_EVENTS: [&str; 3] = ["/clusters", "/counts", "/waiting"];
+/// Paths of an archive about all events of a cluster, or of a namespace.
+const ABOUT_EVENTS: [&str; 2] = ["/coverage", "/export"];
 /// The path of the timeline's live changes.
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// The path of the timeline's logins.
@@ -239,9 +239,8 @@ impl RequestInfo {
     /// Empty if it is asked about the whole cluster, or all clusters.
     pub(crate) fn asked_namespace(&self) -> Option<&str> {
         let path = self.uri.path().trim_end_matches('/');
-        match path {
-            COVERAGE => Some(self.query.get(params::NAMESPACE).unwrap_or_default()),
-            path => ABOUT_ALL_EVENTS.contains(&path).then_some(""),
+        if ABOUT_EVENTS.contains(&path) {
+            return Some(self.query.get(params::NAMESPACE).unwrap_or_default());
         }
     }
 

@@ -18,7 +18,7 @@ use kube::{Api, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_history::{
-    Capabilities, Coverage, Ended, Exported, Followed, Following, History, Pending,
+    Capabilities, Coverage, Ended, ExportPart, Exported, Followed, Following, History, Pending,
     PendingVersions, Version, Versions,
 };
 use tidings_server::clock::SystemClock;
@@ -98,7 +98,11 @@ impl History for Known {
     }
 
     /// An export of one line for each of three places.
-    fn export(&self, place: Option<String>) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
+    fn export(
+        &self,
+        place: Option<String>,
+        _: ExportPart,
+    ) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         let place = place.unwrap_or_default();
         let more = match place.as_str() {
             "" => Some("1/shop/a.1"),

@@ -7,7 +7,7 @@
 //! moves to a later place, and is not skipped.
 
 use bytes::Bytes;
-use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, Exported, Version};
+use tidings_history::{EXPORT_FORM, ExportHead, ExportLine, ExportPart, Exported, Version};
 use tidings_store::{Fault, ListRequest, ReadError, Record as Stored, Store, UnixMillis};
 
 use super::exchange;
@@ -19,6 +19,8 @@ use crate::version::record::{Gone, Record};
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Events read per request.
 const EVENTS_READ: usize = 50;
+/// Records at which a page ends, of which a part may have few lines.
+const RECORDS_MAX: usize = 10_000;
 
 /// The first part of a place among deleted events.
 const DELETED: &str = "deleted";
@@ -67,12 +69,18 @@ pub(crate) async fn export_head(
     keeper: &Keeper,
     name: &str,
     identity: &str,
+    part: &ExportPart,
 ) -> Result<Vec<u8>, ReadError> {
+    let coverage = match &part.namespace {
+        _ if part.is_everything() => report::read(keeper, name).await?,
+        Some(namespace) => report::read_of(keeper, name, namespace).await?.of_part(),
+        None => report::read(keeper, name).await?.of_part(),
+    };
     let head = ExportHead {
         form: EXPORT_FORM,
         store: identity.to_owned(),
         exported_at: keeper.clock.now(),
-        coverage: report::read(keeper, name).await?,
+        coverage,
     };
     let mut line = Vec::new();
     ExportLine::Coverage(Box::new(head)).write(&mut line);
@@ -84,14 +92,15 @@ pub(crate) async fn export_head(
 pub(in crate::keep) type Take<'a> =
     &'a mut (dyn FnMut(&str, Vec<Version>, Option<Gone>) -> Result<bool, String> + Send);
 
-/// Reads the records of all events from a place on, until one is enough. Returns the place behind
-/// it.
+/// Reads the records of the events with a prefix from a place on, until one is enough. Returns the
+/// place behind it.
 pub(in crate::keep) async fn walk(
     keeper: &Keeper,
+    prefix: &Bytes,
     place: Place,
     take: Take<'_>,
 ) -> Result<Option<Place>, ReadError> {
-    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+    let mut after = Bytes::from_static(keys::BEFORE_EVENTS).max(prefix.clone());
     if let Place::Event { number, key } = place
         && !key.is_empty()
     {
@@ -103,7 +112,8 @@ pub(in crate::keep) async fn walk(
         }
     }
     loop {
-        let request = ListRequest::default().after(after).limit(EVENTS_READ);
+        let request = ListRequest::prefix(prefix.clone());
+        let request = request.after(after).limit(EVENTS_READ);
         let found = keeper.store.list(request).await?;
         let Some(last) = found.records.last() else {
             return Ok(None);
@@ -118,45 +128,59 @@ pub(in crate::keep) async fn walk(
     }
 }
 
-/// Returns a page. The first page has no place. `None` if the text is not a place.
+/// Returns a page of a part. The first page has no place. `None` if the text is not a place in it.
 pub(crate) async fn export_page(
     keeper: &Keeper,
     place: Option<&str>,
+    part: &ExportPart,
 ) -> Result<Option<Exported>, ReadError> {
+    let prefix = part.namespace.as_deref();
+    let prefix = prefix.map_or_else(Bytes::new, |namespace| keys::event(namespace, ""));
     let mut page = Exported::default();
     let place = match place.map(Place::parse) {
         None => Place::Deleted(String::new()),
         Some(Some(place)) => place,
         Some(None) => return Ok(None),
     };
-    if let Place::Deleted(id) = &place {
-        page.more = deleted(keeper, id, &mut page.lines).await?;
+    match &place {
+        Place::Deleted(id) => page.more = deleted(keeper, id, &prefix, &mut page.lines).await?,
+        // Users of a namespace may read no other.
+        Place::Event { key, .. } if !key.as_bytes().starts_with(&prefix) => return Ok(None),
+        Place::Event { .. } => {}
     }
     if page.more.is_some() {
         return Ok(Some(page));
     }
     let lines = &mut page.lines;
+    let mut records = 0;
     let mut take = |key: &str, versions: Vec<Version>, gone: Option<Gone>| {
-        for version in &versions {
-            exchange::write_version(key, version, lines)?;
+        let gone = gone.filter(|gone| part.has(UnixMillis(gone.observed_at)));
+        let newest = versions.len().saturating_sub(1);
+        for (number, version) in versions.iter().enumerate() {
+            // An end is not exported without the version that ended.
+            if part.has(version.observed_at) || gone.is_some() && number == newest {
+                exchange::write_version(key, version, lines)?;
+            }
         }
         if let (Some(gone), Some(newest)) = (gone, versions.last()) {
             exchange::write_end(key, &newest.uid, gone, lines);
         }
-        Ok(lines.len() >= PAGE_BYTES_MAX)
+        records += 1;
+        Ok(lines.len() >= PAGE_BYTES_MAX || records >= RECORDS_MAX)
     };
-    match walk(keeper, place, &mut take).await? {
+    match walk(keeper, &prefix, place, &mut take).await? {
         Some(more) => page.more = Some(more.to_string()),
         None => ExportLine::Complete {}.write(&mut page.lines),
     }
     Ok(Some(page))
 }
 
-/// Appends the events that were deleted here, after the mark of one of them. Returns the place of
-/// the page's end, if there is one.
+/// Appends the events with a prefix that were deleted here, after the mark of one of them. Returns
+/// the place of the page's end, if there is one.
 async fn deleted(
     keeper: &Keeper,
     id: &str,
+    prefix: &Bytes,
     lines: &mut Vec<u8>,
 ) -> Result<Option<String>, ReadError> {
     let mut after = keys::forgotten(id.as_bytes());
@@ -167,7 +191,7 @@ async fn deleted(
             return Ok(None);
         };
         after = last.key.clone();
-        for mark in &found {
+        for mark in found.iter().filter(|mark| mark.value.starts_with(prefix)) {
             let id = String::from_utf8_lossy(&mark.key[keys::FORGOTTEN.len()..]);
             let key = String::from_utf8_lossy(&mark.value);
             // An event without a uid is identified by its key.

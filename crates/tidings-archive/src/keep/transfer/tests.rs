@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_pb::api::core::v1::{Event, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tempfile::TempDir;
-use tidings_history::Cause;
+use tidings_history::{Cause, ExportPart};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, Store, UnixMillis};
@@ -94,14 +94,16 @@ impl Place {
     }
 
     async fn export(&self) -> String {
-        let mut lines = export::export_head(&self.keeper, "prod", "store-1")
-            .await
-            .unwrap();
+        self.export_part(&ExportPart::default()).await
+    }
+
+    async fn export_part(&self, part: &ExportPart) -> String {
+        let head = export::export_head(&self.keeper, "prod", "store-1", part);
+        let mut lines = head.await.unwrap();
         let mut next = None;
         loop {
-            let page = export::export_page(&self.keeper, next.as_deref())
-                .await
-                .unwrap();
+            let page = export::export_page(&self.keeper, next.as_deref(), part);
+            let page = page.await.unwrap();
             let page = page.unwrap();
             lines.extend(page.lines);
             next = page.more;
@@ -157,6 +159,52 @@ async fn filled() -> Place {
         .await
         .unwrap();
     place
+}
+
+/// An incident is handed to a colleague who may read one namespace.
+#[tokio::test]
+async fn a_part_of_an_export_has_one_namespace_and_one_time_and_can_be_imported() {
+    let mut from = filled().await;
+    let begun = from.clock.now();
+    from.observe("late", "uid-late", Some(1)).await;
+    from.observe("late", "uid-late", Some(2)).await;
+    let between = from.clock.now();
+    from.observe("late", "uid-late", Some(3)).await;
+    from.observe("two", "uid-two-again", None).await;
+    let part = |namespace: &str, since, until| ExportPart {
+        namespace: Some(namespace.to_owned()),
+        since,
+        until,
+    };
+    let counts = async |part: ExportPart| {
+        let lines = from.export_part(&part).await;
+        let of = |kind: &str| lines.matches(&format!(r#""kind":"{kind}""#)).count();
+        (of("Version"), of("End"), of("Complete"))
+    };
+    for (part, expected) in [
+        (part("shop", None, None), (1 + 299 + 2 + 1 + 3, 2, 1)),
+        (part("shop", Some(between), None), (2 + 1, 1, 1)),
+        (
+            part("shop", Some(UnixMillis(begun.0 + 1)), Some(between)),
+            (2, 0, 1),
+        ),
+        (part("sho", None, None), (0, 0, 1)),
+        (part("shops", None, None), (0, 0, 1)),
+    ] {
+        assert_eq!(counts(part.clone()).await, expected, "{part:?}");
+    }
+    for place in ["0/shop/one", "1/shop/one"] {
+        let bank = part("bank", None, None);
+        let other = export::export_page(&from.keeper, Some(place), &bank);
+        assert_eq!(other.await.unwrap(), None, "{place}");
+    }
+    let lines = from.export_part(&part("shop", Some(between), None)).await;
+    let to = place(1000);
+    to.clock.advance(HOUR);
+    let imported = to.import(&lines).await.unwrap();
+    assert_eq!((imported.versions, imported.ends), (3, 1));
+    // Following could not continue after a part.
+    assert_eq!(to.keeper.position("").await.unwrap(), None);
 }
 
 #[tokio::test]

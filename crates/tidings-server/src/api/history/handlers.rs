@@ -10,8 +10,8 @@ use http::{StatusCode, header};
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ListMeta;
 use tidings_history::{
-    Answer as HistoryAnswer, Count, Counts, ENDED_AFTER, ENDED_AT, Ended, ExportLine, OBSERVED_AT,
-    Pending, Version, timestamp,
+    Answer as HistoryAnswer, Count, Counts, ENDED_AFTER, ENDED_AT, Ended, ExportLine, ExportPart,
+    OBSERVED_AT, Pending, Rules, Version, timestamp,
 };
 use tidings_store::{CountsRequest, UnixMillis};
 
@@ -230,8 +230,17 @@ pub(crate) async fn export(
         Some(token) => Some(read_token(token, PLACE, &server)?),
         None => from,
     };
-    let page = exported.history.export(place).await?;
-    let wrong = "from is the namespace and the name of an event, as shop/web-0.17a3f0c1";
+    let part = ExportPart {
+        namespace: info
+            .asked_namespace()
+            .filter(|it| !it.is_empty())
+            .map(str::to_owned),
+        since: query.moment(params::SINCE)?,
+        until: query.moment(params::UNTIL)?,
+    };
+    let page = exported.history.export(place, part).await?;
+    let wrong = "from is the namespace and the name of an event of what is exported, as \
+                 shop/web-0.17a3f0c1";
     let page = page.ok_or_else(|| Status::bad_request(wrong))?;
     let mut lines = page.lines;
     if let Some(more) = page.more {

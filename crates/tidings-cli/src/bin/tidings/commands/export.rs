@@ -44,6 +44,7 @@ use crate::clock;
   tidings export -A --resume events.jsonl.gz     # continues an interrupted export
   tidings export -n shop --types=Warning -o yaml - | tidings import --context elsewhere -
   tidings export --versions --kubeconfig ./archive/kubeconfig --context prod prod.jsonl.gz
+  tidings export --versions -n shop --since 2d --cluster prod incident.jsonl.gz
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {

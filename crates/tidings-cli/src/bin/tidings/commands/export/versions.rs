@@ -12,13 +12,26 @@ use super::super::archived;
 use super::super::cluster::{CommandError, Server};
 use super::file::Target;
 
+/// The server of an archive, and the query that selects a part of what it has.
+type From<'a> = (&'a Server, &'a [(&'static str, String)]);
+
+/// Reads the page of a part that a further parameter names, or the first page.
+async fn page(
+    (server, part): From<'_>,
+    place: Option<&(&'static str, String)>,
+) -> Result<String, CommandError> {
+    let pairs = part.iter().chain(place);
+    let pairs = pairs.map(|(name, value)| (*name, value.as_str()));
+    archived::export(server, &pairs.collect::<Vec<_>>()).await
+}
+
 /// Copies all lines after the last line of the file; returns how many versions and ends they
 /// contain. `first` and `last` are lines of the file.
 ///
 /// # Errors
 /// The errors of the server and of the file, and lines of another archive.
 pub(super) async fn copy(
-    server: &Server,
+    from: From<'_>,
     lines: Option<(&Value, &Value)>,
     target: &mut Target,
     told: impl Fn(u64),
@@ -26,12 +39,12 @@ pub(super) async fn copy(
     let mut behind = Lines::default();
     if let Some((first, last)) = lines {
         // Another archive may answer at the same address.
-        let page = archived::export(server, &[]).await?;
+        let page = page(from, None).await?;
         let head = line(page.lines().next().unwrap_or_default())?;
         is_continued(&line(&first.to_string())?, &head)?;
         behind = Lines::behind(&line(&last.to_string())?);
     }
-    behind.copy(server, target, told).await
+    behind.copy(from, target, told).await
 }
 
 /// Checks that the file's first line and the export's first line are of the same archive and store.
@@ -112,7 +125,7 @@ impl Lines {
     /// Copies the selected lines; returns the number of versions and ends.
     async fn copy(
         &mut self,
-        server: &Server,
+        part: From<'_>,
         target: &mut Target,
         told: impl Fn(u64),
     ) -> Result<u64, CommandError> {
@@ -120,8 +133,7 @@ impl Lines {
         let mut query = from.map(|from| ("from", from));
         let mut count = 0;
         loop {
-            let pairs = query.iter().map(|(name, value)| (*name, value.as_str()));
-            let page = archived::export(server, &pairs.collect::<Vec<_>>()).await?;
+            let page = page(part, query.as_ref()).await?;
             let mut is_whole = false;
             query = None;
             for line in page.lines() {
