@@ -26,8 +26,7 @@ use crate::keep::feed::Journal;
 use crate::keep::feed::SealedBefore;
 use crate::keep::keys;
 use crate::keep::retention::{CHECK_INTERVAL, Expiry, believed_time};
-use crate::keep::retention::{Outcome, apply_rules};
-use crate::keep::retention::{Quota, segment_bytes_max};
+use crate::keep::retention::{LOOK, Retaining, Share, SharedQuota, segment_bytes_max};
 use crate::keep::served::Numbers;
 use crate::keep::served::ServedStore;
 use crate::keep::transfer::{ImportError, Imported, import_lines};
@@ -55,6 +54,8 @@ pub struct ClusterOptions {
     /// everything that is kept, soon after this start. Default: empty.
     pub rules: String,
     /// What coverage reports about the times of `keep_for`. Default: nothing.
+    /// A quota that the cluster shares with others. The smaller quota counts. Default: none.
+    pub shared_quota: Option<Arc<SharedQuota>>,
     pub lives: Option<Lives>,
     /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose their
     /// events in the order in which these were observed. Default: no limit.
@@ -86,6 +87,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
+            shared_quota: None,
     /// Returns the defaults for a cluster of this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -194,85 +196,13 @@ async fn open_store(
     Ok(Arc::new(store))
 }
 
-/// The task that applies the retention rules and the quota.
-struct Retaining {
-    name: String,
-    keeper: Arc<Keeper>,
-    rules: String,
-    quota: Option<u64>,
-    /// Pause until space may have been released.
-    pause: Duration,
-}
-
-impl Retaining {
-    async fn run(self) {
-        // All at once: on a full disk the rules cannot be applied until the quota has made room.
-        tokio::join!(self.apply_rules(), self.keep_quota(), self.bound_cursors());
-    }
-
-    async fn apply_rules(&self) {
-        let cluster = &self.name;
-        loop {
-            let wait = match apply_rules(&self.keeper, &self.rules).await {
-                Ok(outcome) => {
-                    let Outcome { ended, events, .. } = outcome;
-                    if ended > 0 {
-                        tracing::warn!(
-                            cluster,
-                            ended,
-                            events,
-                            "events expired at once because the rules of retention changed"
-                        );
-                    }
-                    if !outcome.waits {
-                        return;
-                    }
-                    let why = "the clock is not believed yet";
-                    tracing::info!(cluster, why, "changed rules are not applied yet");
-                    LOOK
-                }
-                Err(error) => {
-                    tracing::warn!(cluster, %error, "changed rules are not applied yet");
-                    match error {
-                        // What has expired was deleted. There is room once its space is released.
-                        KeepError::Write(WriteError::Fault(Fault::NoSpace)) => self.pause.max(LOOK),
-                        _ => LOOK,
-                    }
-                }
-            };
-            tokio::time::sleep(wait).await;
-        }
-    }
-
-    /// Moves cursors of the feed that are too far behind, which would keep entries for ever.
-    async fn bound_cursors(&self) {
-        let quota = self.quota.map(|quota| quota / CURSOR_SHARE);
-        let bytes_max = quota.map_or(BACKLOG_BYTES_MAX, |max| max.min(BACKLOG_BYTES_MAX));
-        loop {
-            if let Err(error) = self.keeper.journal.bound(&self.keeper, bytes_max).await {
-                tracing::warn!(cluster = self.name, %error, "the bounds of cursors are not kept yet");
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    async fn keep_quota(&self) {
-        let cluster = &self.name;
-        let Some(quota) = self.quota else {
-            return;
-        };
-        let mut kept = Quota::new(quota);
-        loop {
-            match kept.keep(&self.keeper).await {
-                Ok(true) => tracing::info!(
-                    cluster,
-                    quota,
-                    "events are deleted, as the quota is reached: those observed first of the namespaces that take most"
-                ),
-                Ok(false) => {}
-                Err(error) => tracing::warn!(cluster, %error, "the quota is not kept yet"),
-            }
-            tokio::time::sleep(LOOK).await;
+/// Moves cursors of the feed that are too far behind, which would keep entries for ever.
+async fn bound_cursors(cluster: String, keeper: Arc<Keeper>, quota: Option<u64>) {
+    let bytes_max = quota.map(|quota| quota / CURSOR_SHARE);
+    let bytes_max = bytes_max.map_or(BACKLOG_BYTES_MAX, |max| max.min(BACKLOG_BYTES_MAX));
+    loop {
+        if let Err(error) = keeper.journal.bound(&keeper, bytes_max).await {
+            tracing::warn!(cluster, %error, "the bounds of cursors are not kept yet");
         }
     }
 }
@@ -334,6 +264,9 @@ async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()
         () = stopped => {}
         () = work => {}
     }
+    /// The cluster's part in a shared quota while it is not followed.
+    share: Option<Share>,
+    policy: watch::Sender<Arc<RetentionPolicy>>,
 }
 
 /// A followed cluster; dropping it stops following.
@@ -369,8 +302,13 @@ impl Cluster {
     /// Errors of the store.
     pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
+        let share = match &options.shared_quota {
+            Some(quota) => Some(quota.join(store.stats().await?.disk_bytes, false)),
+            None => None,
+        };
         let mut stored = options.store;
-        if let Some(quota) = options.quota {
+        let shared = options.shared_quota.as_ref().map(|quota| quota.bytes());
+        if let Some(quota) = options.quota.into_iter().chain(shared).min() {
             let segment_bytes = segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
         }
@@ -451,13 +389,13 @@ impl Cluster {
             };
             self.tasks.spawn(until(self.stop.subscribe(), shell.run()));
         }
-        if let Some(lives) = options.lives {
-            let rules = options.rules.clone();
-            self.keeper
-                .in_force
-                .get_or_init(|| InForce { rules, lives });
-        }
+        self.share = None;
+        let shared = options.shared_quota.as_ref().map(|quota| quota.bytes());
+        let quota = options.quota.into_iter().chain(shared).min();
+        let bounding = bound_cursors(options.name.clone(), Arc::clone(&self.keeper), quota);
+        self.tasks.spawn(until(self.stop.subscribe(), bounding));
         let retaining = Retaining {
+            shared_quota: options.shared_quota,
             name: options.name.clone(),
             keeper: Arc::clone(&self.keeper),
             rules: options.rules,

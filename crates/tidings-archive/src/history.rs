@@ -224,6 +224,7 @@ impl History for ClusterHistory {
             keeper: Arc::clone(&self.keeper),
         };
         following.pending = unsealed.waiting();
+        following.quota_bytes = Some(count(&counters.quota)).filter(|bytes| *bytes > 0);
         let failure = unsealed.failure();
         following.is_older_than_sealed = failure.as_ref().is_some_and(|it| it.is_older);
         following.not_sealed = failure.map(|it| it.why);

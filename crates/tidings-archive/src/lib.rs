@@ -81,6 +81,7 @@ pub use keep::consumers::{
 };
 pub use keep::coverage::{Lives, Position};
 pub use keep::feed::NotSealed;
+pub use keep::retention::SharedQuota;
 pub use keep::served::REVISION_BITS;
 pub use keep::transfer::{ImportError, Imported};
 pub use keep::versions::KeepFor;

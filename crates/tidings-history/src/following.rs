@@ -33,6 +33,9 @@ pub struct Following {
     /// About when the oldest kept event was last seen, if there is one.
     pub kept_since: Option<UnixMillis>,
     /// Events that were deleted before their retention was over, since the folder was made; `None`
+    /// The bytes that the cluster may take now, by its own quota and one that it shares; `None` if
+    /// it has none.
+    pub quota_bytes: Option<u64>,
     /// for a sealed archive.
     pub taken: Option<Taken>,
     /// By how much the clock is ahead of what the followed clusters say, zero if it is not; `None`

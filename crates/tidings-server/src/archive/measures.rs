@@ -67,6 +67,12 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
         &|it| it.kept_since.map(seconds),
     );
     write(
+        "tidings_archive_quota_bytes",
+        "gauge",
+        "Bytes that the cluster may take now, by its own quota and the quota of all clusters together.",
+        &|it| it.quota_bytes.map(boxed),
+    );
+    write(
         "tidings_archive_quota_deleted_total",
         "counter",
         "Events of the cluster that were deleted to keep its quota, since its folder was made.",

@@ -123,6 +123,8 @@ impl History for Known {
         following.why = self.why.map(str::to_owned);
         following.events = 2;
         following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
+        following.quota_bytes = self.why.map(|_| 900);
+        following.ended_by_rule = [("{type: Warning, ttl: 5m}".to_owned(), 8)].into();
         // One cluster was never sealed, and the other cannot be.
         following.pending = self.why.map(|_| 7);
         following.not_sealed = self.why.map(|_| "taken".to_owned());

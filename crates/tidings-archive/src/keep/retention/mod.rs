@@ -2,8 +2,8 @@
 //!
 //! Invariant: only the archive's clock decides what goes, never a time that an event states.
 //!
-//! From outside: [`Expiry`] watches the clock, [`Quota`] the used space, and [`apply_rules`] gives
-//! existing events the expiry of new rules.
+//! From outside: [`Expiry`] watches the clock, [`Retaining`] applies changed rules and keeps the
+//! quota, [`outlook`] says what rules would end, and clusters may have a [`SharedQuota`].
 
 mod expiry;
 mod fair_share;
@@ -16,9 +16,13 @@ mod rules;
 #[cfg(test)]
 mod rules_tests;
 
+mod shared_quota;
 pub(crate) use expiry::{CHECK_INTERVAL, Expiry, believed_time};
 pub(super) use quota::trimmed;
 pub(crate) use quota::trimmed_of;
-pub(crate) use quota::{Quota, Trimmed, segment_bytes_max};
-pub(crate) use rules::{Outcome, apply_rules};
-pub(super) use rules::{ended_by_rules, retention};
+pub(crate) use quota::{Trimmed, segment_bytes_max};
+pub(crate) use retaining::{LOOK, Retaining};
+pub(super) use rules::ended_by_rules;
+pub(crate) use rules::{outlook, retention};
+pub(crate) use shared_quota::Share;
+pub use shared_quota::SharedQuota;

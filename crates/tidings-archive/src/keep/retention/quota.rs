@@ -19,6 +19,7 @@ use tidings_store::{
 use super::fair_share::{Cut, Excess, Moments, NAMESPACES_MAX, Usages};
 use crate::keep::json::{json, parse};
 use crate::keep::keys;
+use super::shared_quota::Share;
 use crate::keep::versions::{KeepError, Keeper, is_of_others};
 use crate::version::record;
 
@@ -145,6 +146,7 @@ pub(crate) struct Quota {
     /// `None` before the first check of the store.
     unreleased: Option<Unreleased>,
 }
+    share: Option<Share>,
 
 impl Quota {
     pub(crate) fn new(bytes: u64) -> Self {
@@ -158,6 +160,11 @@ impl Quota {
     /// the events observed first of the namespaces that use most. Returns whether it deleted any.
     pub(crate) async fn keep(&mut self, keeper: &Keeper) -> Result<bool, KeepError> {
         let stats = keeper.store.stats().await?;
+    /// Adds the cluster's part in a quota of several clusters. The smaller quota counts.
+    pub(crate) fn with(self, share: Option<Share>) -> Self {
+        Self { share, ..self }
+    }
+
         if self.unreleased.is_none() {
             let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
             self.unreleased = Some(mark.unreleased);
@@ -165,7 +172,12 @@ impl Quota {
         let unreleased = self.unreleased.get_or_insert_default();
         unreleased.look(stats.disk_bytes, self.bytes, keeper.clock.now());
         let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
-        if taken <= self.bytes {
+        let share = self.share.as_ref().map(|share| share.of(taken));
+        let bytes = self.bytes.min(share.unwrap_or(u64::MAX));
+        keeper.counters.quota.store(bytes, Ordering::Relaxed);
+        unreleased.look(stats.disk_bytes, bytes, keeper.clock.now());
+        let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
+        if taken <= bytes {
             return Ok(false);
         }
         let step = Step {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use tidings_archive::{Cluster, ImportError};
+use tidings_archive::{Cluster, ImportError, SharedQuota};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
@@ -149,6 +149,11 @@ pub(crate) struct Args {
     /// Delete an event here when it ends at its source
     #[arg(long)]
     mirror_deletions: bool,
+    /// Maximum bytes that all clusters together take on disk, as for --quota. Above it, the
+    /// clusters that take most are cut to one size: a cluster that takes no more than an equal part
+    /// loses nothing [default: no limit]
+    #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
+    quota_total: Option<usize>,
     /// Keep what a cluster writes from now on, without first listing the events that it has
     ///
     /// Holds for the first contact with a cluster, or a namespace, only: from then on the archive
@@ -479,6 +484,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         seal: args.seal.are_given(),
         #[cfg(not(feature = "objects"))]
         seal: false,
+        quota_total: args
+            .quota_total
+            .map(|bytes| Arc::new(SharedQuota::new(bytes as u64))),
         clocks: Arc::default(),
         feeds: None,
         #[cfg(feature = "objects")]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::Context;
-use tidings_archive::{Clocks, Cluster, ClusterOptions, Lives, Selection};
+use tidings_archive::{
+    Clocks, Cluster, ClusterOptions, EVENT_TTL, Lives, RetentionPolicy, Selection, SharedQuota,
+};
 use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_feeds::Feeds;
 use tidings_server::{PassThroughError, RetentionRules};
@@ -76,6 +78,8 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) feeds: Option<Arc<Feeds>>,
     /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
+    /// The quota of all clusters together.
+    pub(in crate::commands) quota_total: Option<Arc<SharedQuota>>,
     pub(in crate::commands) continues: Option<tidings_objects::Place>,
 }
 
@@ -373,7 +377,7 @@ impl Defaults {
         let lives = Lives::new(&rules.times(), rules.match_everything(), event_ttl);
         options.lives = Some(lives);
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
-        options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
+        options.shared_quota.clone_from(&self.quota_total);
         options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
         options.from_now = setting.from_now.unwrap_or(self.from_now);
         options.seal = self.seal;
