@@ -84,5 +84,4 @@ pub use keep::feed::NotSealed;
 pub use keep::retention::SharedQuota;
 pub use keep::served::REVISION_BITS;
 pub use keep::transfer::{ImportError, Imported};
-pub use keep::versions::KeepFor;
-pub use source::api_server::Selection;
+pub use source::api_server::{NoAnswer, Selection, cluster_identity};

@@ -152,6 +152,11 @@ impl Expiry {
     }
 }
 
+/// Whether so many of all events or records are a large part: a tenth, unless they are few.
+pub(super) fn is_mass(ended: u64, all: u64) -> bool {
+    ended >= MASS_MIN && ended >= all / MASS
+}
+
 /// Counts the records that expire within a window of time.
 #[derive(Debug, Default)]
 struct Ends {

@@ -9,6 +9,7 @@ mod feeding;
 mod import;
 mod kubeconfigs;
 pub(super) mod opened;
+mod renamed;
 #[cfg(feature = "objects")]
 mod sealing;
 mod source;
@@ -265,6 +266,12 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
         }
         Some(clusters::ClusterError::Store { source, .. }) => match source {
             tidings_archive::ClusterError::Open(error) => open_hint(error),
+        Some(clusters::ClusterError::Renamed { .. }) => {
+            "give the former name with --name, or as the name in the file of --clusters"
+        }
+        Some(clusters::ClusterError::Unrecognized { .. }) => {
+            "start again when the cluster answers, or remove the former ones with --forget"
+        }
             tidings_archive::ClusterError::Write(error) if is_no_space(error) => NO_SPACE,
             _ => DAMAGED,
         },
@@ -534,7 +541,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut attempts = Attempts::new(&args.data_dir, Arc::clone(&defaults));
     for setting in &wanted {
         let said = defaults.said(setting);
-        attempts.open(setting.clone(), said, None, wanted.len());
+        attempts.open(setting.clone(), said, None, &wanted);
     }
     let mut begun = Begun::default();
     tokio::select! {
@@ -736,7 +743,6 @@ impl Archive {
         let wanted = self.wanted.iter().map(|setting| setting.name.clone());
         let wanted: HashSet<String> = wanted.collect();
         self.attempts.keep(|name| wanted.contains(name));
-        let many = self.wanted.len();
         let mut said_by_files = HashMap::new();
         for setting in self.wanted.clone() {
             let files = self.defaults.kubeconfigs(&setting);
@@ -750,7 +756,7 @@ impl Archive {
             }
             match self.followed.get(&setting.name) {
                 None if self.refused.is_due(&setting, said) => {
-                    self.attempts.open(setting, said, None, many);
+                    self.attempts.open(setting, said, None, &self.wanted);
                 }
                 Some((former, _)) if !former.is_outdated(&setting, said) => {
                     self.refused.forget(&setting.name);
@@ -761,7 +767,7 @@ impl Archive {
                         "followed no longer, and still served"
                     );
                     self.remove(&setting.name).await;
-                    self.attempts.open(setting, said, None, many);
+                    self.attempts.open(setting, said, None, &self.wanted);
                 }
                 Some(_) if self.refused.is_due(&setting, said) => {
                     self.attempts.connect(setting, said);
@@ -808,8 +814,8 @@ impl Archive {
     async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
         tracing::info!(cluster = setting.name, "followed anew");
         self.remove(&setting.name).await;
-        let many = self.wanted.len();
-        self.attempts.open(setting, said, Some(source), many);
+        self.attempts
+            .open(setting, said, Some(source), &self.wanted);
     }
 
     /// Reports the wanted clusters that are not followed to the server.

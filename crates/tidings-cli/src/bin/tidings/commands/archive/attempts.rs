@@ -13,6 +13,7 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 
 use super::clusters::{ClusterError, Defaults};
 use super::opened::{OPENED_AT_ONCE, Opened, open, source_of};
+use super::renamed;
 use super::source::Source;
 
 /// The result of an attempt.
@@ -69,15 +70,16 @@ impl Attempts {
         running.is_some_and(|running| running.setting == *setting && running.said == said)
     }
 
-    /// Starts to open a cluster, one of `many`, and to follow it: from `source` if that is
+    /// Starts to open a cluster, one of those `wanted`, and to follow it: from `source` if that is
     /// connected already.
     pub(super) fn open(
         &mut self,
         setting: ClusterSetting,
         said: Option<u64>,
         source: Option<Source>,
-        clusters: usize,
+        wanted: &[ClusterSetting],
     ) {
+        let wanted: Vec<String> = wanted.iter().map(|setting| setting.name.clone()).collect();
         let (data_dir, defaults) = (self.data_dir.clone(), Arc::clone(&self.defaults));
         let places = Arc::clone(&self.places);
         let opened = setting.clone();
@@ -90,7 +92,13 @@ impl Attempts {
                 connected => connected,
             };
             let _place = places.acquire().await;
-            Came::Opened(open(&data_dir, &defaults, &opened, source, clusters).await)
+            if let Some(source) = &source {
+                let checked = renamed::check(&data_dir, &defaults, (&opened, source), &wanted);
+                if let Err(error) = checked.await {
+                    return Came::Opened(Err(error.into()));
+                }
+            }
+            Came::Opened(open(&data_dir, &defaults, &opened, source, wanted.len()).await)
         };
         self.begin(setting, said, work);
     }

@@ -42,6 +42,22 @@ pub(in crate::commands) enum ClusterError {
         source: tidings_archive::ClusterError,
     },
     #[error("{}: {why}", path.display())]
+    #[error(
+        "cluster {name:?}: the data folder has events of the same cluster until {until}, by the name {former:?}: follow it by that name, or remove them (--forget {former}); to begin anew beside them, keep {former:?} in the file of --clusters with follow: false"
+    )]
+    Renamed {
+        name: String,
+        former: String,
+        until: Timestamp,
+    },
+    #[error(
+        "cluster {name:?}: it is not known whether it is one of those that the data folder has by other names ({former}): {why}"
+    )]
+    Unrecognized {
+        name: String,
+        former: String,
+        why: String,
+    },
     File { path: PathBuf, why: String },
     #[error("{0}")]
     Name(String),
@@ -359,9 +375,7 @@ impl Defaults {
             field_selector: field_selector.or(self.field_selector.clone()),
             label_selector: label_selector.or(self.label_selector.clone()),
         };
-        let namespaces = setting.namespaces.as_ref().unwrap_or(&self.namespaces);
-        let event_ttl = setting.event_ttl.unwrap_or(self.event_ttl);
-        let rules = self.retention.rules.of_cluster(&setting.name);
+        let namespaces = self.namespaces_of(setting);
         let mut options = ClusterOptions::new(&setting.name);
         options.selections = match namespaces.as_slice() {
             [] => vec![selection],
@@ -390,6 +404,40 @@ impl Defaults {
 /// The options of a store that may use `memory` bytes.
 fn store(memory: usize) -> EmbeddedOptions {
     let mut options = EmbeddedOptions::default();
+    /// The namespaces of a cluster that are followed; empty for all.
+    pub(super) fn namespaces_of<'a>(&'a self, setting: &'a ClusterSetting) -> &'a [String] {
+        setting.namespaces.as_ref().unwrap_or(&self.namespaces)
+    }
+
+    /// The rules of retention in use.
+    pub(super) fn retention(&self) -> RwLockReadGuard<'_, Retention> {
+        let retention = self.retention.read();
+        retention.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_retention(&self, retention: Retention) {
+        let used = self.retention.write();
+        *used.unwrap_or_else(PoisonError::into_inner) = retention;
+    }
+
+    /// How long events of a cluster are kept.
+    pub(super) fn policy(&self, setting: &ClusterSetting) -> RetentionPolicy {
+        let retention = self.retention().clone();
+        let event_ttl = setting.event_ttl.unwrap_or(self.event_ttl);
+        let rules = retention.rules.of_cluster(&setting.name);
+        let lives = Lives::new(&rules.times(), rules.match_everything(), event_ttl);
+        let named = rules.clone();
+        let keep_for = Arc::new(move |event: &_| rules.ttl(event).unwrap_or(event_ttl));
+        let mut policy = RetentionPolicy::new(keep_for);
+        policy.text = format!("{}s\n{}", event_ttl.as_secs(), retention.text);
+        policy.rule_of = Arc::new(move |event| {
+            let rule = named.rule(event);
+            rule.map_or_else(|| EVENT_TTL.into(), |(_, name)| name)
+        });
+        policy.lives = Some(lives);
+        policy
+    }
+
     // While it is flushed, the index takes this much again. Together with the caches that is the
     // whole memory.
     options.index_memory_bytes = (memory / 8).max(INDEX_BYTES_MIN);
