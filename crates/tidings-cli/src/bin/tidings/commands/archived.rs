@@ -37,6 +37,29 @@ async fn get<T: DeserializeOwned>(
 
 /// The names of an archive's clusters, with the flags that select each.
 pub(crate) async fn clusters(
+/// The token of a service account, in the Secret of its name.
+pub(crate) async fn token_of(
+    server: &Server,
+    namespace: &str,
+    account: &str,
+) -> Result<String, CommandError> {
+    let what = format!("read the token of the service account {namespace}:{account}");
+    let path = format!(
+        "/api/v1/namespaces/{}/secrets/{}",
+        segment(namespace),
+        segment(account)
+    );
+    let secret: Value = get(server, &path, &what).await?;
+    let token = secret.pointer("/data/token").and_then(Value::as_str);
+    let token = token.and_then(|token| STANDARD.decode(token).ok());
+    let token = token.and_then(|token| String::from_utf8(token).ok());
+    token.filter(|token| !token.is_empty()).ok_or_else(|| {
+        CommandError::Failed(format!(
+            "{what}: its Secret has none yet; try again in a moment"
+        ))
+    })
+}
+
     flags: &ClusterFlags,
 ) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
     let root = flags.root().await?;

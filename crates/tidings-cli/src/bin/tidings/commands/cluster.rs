@@ -136,6 +136,14 @@ pub(crate) fn namespace(text: String) -> Result<String, &'static str> {
     }
 }
 
+/// Parses a service account or another object, by its namespace and name.
+pub(crate) fn service_account(text: &str) -> Result<(String, String), String> {
+    text.split_once(':')
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
+        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+        .ok_or_else(|| "expected NAMESPACE:NAME, such as shop:web-controller".to_owned())
+}
+
 /// Parses a timeout. As in kubectl, a number without a unit is in seconds.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {

@@ -11,20 +11,26 @@ use clap::builder::NonEmptyStringValueParser;
 use http::Uri;
 use kube::config::{Cluster, Context, Kubeconfig, NamedCluster, NamedContext};
 
-use super::cluster::{CommandError, DONE, finish, with_sources};
+use super::account::{self, Account};
+use super::cluster::{ClusterFlags, CommandError, DONE, finish, service_account, with_sources};
 use super::kubeconfig;
 use super::terminal::output;
 
-/// Print a kubeconfig of an archive for a colleague.
+/// Print a kubeconfig of an archive for a colleague, or of a cluster for an archive.
 ///
 /// It has a context archive-NAME for each cluster of the archive, the authority of the archive's
 /// certificate, and no credentials. Each user adds credentials of their own: a user of their
 /// kubeconfig (--user), which is then read together with the printed one, or a token on the command
 /// line. What they may read is decided as docs/archive-reference.md says.
+///
+/// With --account it is a kubeconfig of the context's cluster, by which an archive follows the
+/// cluster: with the token of a service account that tidings rbac --account printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   tidings kubeconfig --kubeconfig ./archive/kubeconfig --server https://events.example.org:6444 > archive.yaml
   tidings kubeconfig --kubeconfig ./archive/kubeconfig --server https://events.example.org:6444 --user oidc > archive.yaml
+  # Add the kubeconfig of another cluster to the secret beside an archive
+  tidings kubeconfig --context edge --account tidings:tidings-archive --secret tidings:tidings-clusters | kubectl --context home apply --server-side --field-manager edge -f -
   # A colleague, with it
   KUBECONFIG=~/.kube/config:archive.yaml tidings events --context archive-prod -A --since 7d
 
@@ -37,11 +43,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Address by which the users reach the archive: https:// and its host, with its port
-    #[arg(long, short, value_name = "URL", value_parser = address)]
-    server: String,
+    #[arg(long, short, value_name = "URL", value_parser = address, required_unless_present = "account")]
+    server: Option<String>,
     /// User of the users' own kubeconfigs whose credentials are used
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     user: Option<String>,
+    /// Service account whose token the printed kubeconfig has, for an archive. The token is in the
+    /// Secret of the same name
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account, conflicts_with_all = ["server", "user"])]
+    account: Option<(String, String)>,
+    /// With --account: context of the cluster [default: the current one]
+    #[arg(long, value_name = "NAME", requires = "account")]
+    context: Option<String>,
+    /// With --account: print a Secret of this name, with the kubeconfig as CONTEXT.yaml
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account, requires = "account")]
+    secret: Option<(String, String)>,
 }
 
 /// Parses an address. Credentials must not be sent to an address without TLS.
@@ -58,18 +74,30 @@ fn address(text: &str) -> Result<String, &'static str> {
 }
 
 /// Prints the kubeconfig.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    finish(print(args))
+pub(crate) async fn run(args: Args) -> ExitCode {
+    finish(print(&args).await)
 }
 
-fn print(args: &Args) -> Result<u8, CommandError> {
+async fn print(args: &Args) -> Result<u8, CommandError> {
     let read = match &args.kubeconfig {
         Some(path) => kubeconfig::read(path).map(Some),
         None => kubeconfig::merged(&kubeconfig::of_environment()),
     };
     let found = read.map_err(|error| CommandError::Config(with_sources(&error)))?;
     let found = found.unwrap_or_default();
-    let printed = handed_out(&found, &args.server, args.user.as_deref());
+    if let Some((namespace, name)) = &args.account {
+        let secret = args.secret.as_ref();
+        let of = Account {
+            flags: ClusterFlags::of_context(args.kubeconfig.clone(), args.context.clone()),
+            context: args.context.as_deref(),
+            found: &found,
+            subject: (namespace, name),
+            secret: secret.map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+        };
+        return account::print(of).await;
+    }
+    let server = args.server.as_deref().unwrap_or_default();
+    let printed = handed_out(&found, server, args.user.as_deref());
     if printed.contexts.is_empty() {
         let why = "it has no cluster of an archive: give the kubeconfig that tidings archive wrote";
         return Err(CommandError::Config(why.to_owned()));

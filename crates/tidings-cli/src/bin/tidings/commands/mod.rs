@@ -141,7 +141,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Export(args) => export::run(*args).await,
         Verb::Feeds(args) => feeds::run(*args).await,
         Verb::Import(args) => import::run(*args).await,
-        Verb::Kubeconfig(args) => hand_out::run(&args),
+        Verb::Kubeconfig(args) => hand_out::run(args).await,
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
         #[cfg(feature = "objects")]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use tidings_server::{PAST_API_SERVICE, PAST_GROUP};
 
-use super::cluster::{CommandError, DONE, finish};
+use super::cluster::{CommandError, DONE, finish, service_account};
 use super::terminal::output;
 
 /// Print exactly the permissions that a use needs, for kubectl apply.
@@ -21,6 +21,7 @@ use super::terminal::output;
 #[command(after_help = "Examples:
   tidings rbac record -n shop --service-account shop:web-controller | kubectl apply -f -
   tidings rbac tree --group developers --user ann
+  tidings rbac archive serve --account --service-account tidings:tidings-archive | kubectl --context edge apply -f -
   kubectl auth can-i list events --as system:serviceaccount:shop:web-controller
 
 Exit codes:
@@ -28,9 +29,9 @@ Exit codes:
   1    the output could not be written
   2    a wrong command line")]
 pub(crate) struct Args {
-    /// Use that needs the permissions
-    #[arg(value_enum)]
-    uses: Use,
+    /// Uses that need the permissions
+    #[arg(value_enum, required = true)]
+    uses: Vec<Use>,
     /// Grant the permissions in this namespace only
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     namespace: Option<String>,
@@ -40,6 +41,10 @@ pub(crate) struct Args {
     /// Service account to bind the role to; may be repeated
     #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
     service_account: Vec<(String, String)>,
+    /// Also print the service accounts, their namespaces, and a token for each that does not
+    /// expire: a Secret with the account's name
+    #[arg(long, requires = "service_account")]
+    account: bool,
     /// User to bind the role to; may be repeated
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     user: Vec<String>,
@@ -206,21 +211,18 @@ fn role_name(text: &str) -> Result<String, &'static str> {
     Ok(text.to_owned())
 }
 
-fn service_account(text: &str) -> Result<(String, String), String> {
-    text.split_once(':')
-        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty())
-        .map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
-        .ok_or_else(|| "expected NAMESPACE:NAME, such as shop:web-controller".to_owned())
-}
-
 /// Prints the roles.
 pub(crate) fn run(args: &Args) -> ExitCode {
     finish(print(args))
 }
 
 fn print(args: &Args) -> Result<u8, CommandError> {
-    if args.namespace.is_some() {
-        let why = match args.uses {
+    if args.name.is_some() && args.uses.len() > 1 {
+        let why = "give several roles one name: leave --name out, or name one use";
+        return Err(CommandError::Usage(why.to_owned()));
+    }
+    for uses in args.uses.iter().filter(|_| args.namespace.is_some()) {
+        let why = match uses {
             Use::Serve => "print a Role for serve: reviews belong to no namespace",
             Use::ApiService => {
                 "print a Role for api-service: an APIService belongs to no namespace"
@@ -232,7 +234,10 @@ fn print(args: &Args) -> Result<u8, CommandError> {
         }
     }
     let mut text = String::new();
-    for object in objects(args) {
+    let accounts = args.service_account.iter().filter(|_| args.account);
+    let accounts = accounts.flat_map(|(namespace, name)| account(namespace, name));
+    let roles = args.uses.iter().flat_map(|uses| objects(args, *uses));
+    for object in accounts.chain(roles) {
         text.push_str("---\n");
         let yaml = serde_saphyr::to_string(&object).map_err(io::Error::other)?;
         text.push_str(&yaml);
@@ -241,11 +246,26 @@ fn print(args: &Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-fn objects(args: &Args) -> Vec<Value> {
+/// A service account with its namespace and a token that does not expire.
+fn account(namespace: &str, name: &str) -> [Value; 3] {
+    let metadata = json!({"name": name, "namespace": namespace});
+    let mut of_token = metadata.clone();
+    of_token["annotations"] = json!({"kubernetes.io/service-account.name": name});
+    [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": of_token,
+            "type": "kubernetes.io/service-account-token",
+        }),
+    ]
+}
+
+fn objects(args: &Args, uses: Use) -> Vec<Value> {
     let name = args
         .name
         .clone()
-        .unwrap_or_else(|| format!("tidings-{}", args.uses.word()));
+        .unwrap_or_else(|| format!("tidings-{}", uses.word()));
     let mut metadata = json!({"name": name});
     let kind = match &args.namespace {
         Some(namespace) => {
@@ -254,19 +274,19 @@ fn objects(args: &Args) -> Vec<Value> {
         }
         None => "ClusterRole",
     };
-    let rules: Vec<Value> = args.uses.rules().iter().map(Rule::to_json).collect();
+    let rules: Vec<Value> = uses.rules().iter().map(Rule::to_json).collect();
     let mut objects = vec![json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": rules,
     })];
     let subjects = subjects(args);
     // Bound by name, the role is for these subjects; otherwise it is part of the role view.
-    if args.uses == Use::PastEvents && args.namespace.is_none() && subjects.is_empty() {
+    if uses == Use::PastEvents && args.namespace.is_none() && subjects.is_empty() {
         let label = "rbac.authorization.k8s.io/aggregate-to-view";
         objects[0]["metadata"]["labels"] = json!({label: "true"});
     }
     for (subject, object) in subjects {
         let bound = json!(format!("{name}-{subject}"));
-        if args.uses == Use::ApiService {
+        if uses == Use::ApiService {
             // By this role of its own, the cluster says how its API server is recognized.
             objects.push(json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
