@@ -10,7 +10,7 @@ use kube::Client;
 use tidings_history::Following;
 use tidings_store::clock::Clock;
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{Fault, NewRecord, ReadError, Store, WriteError};
+use tidings_store::{NewRecord, ReadError, Store, WriteError};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 
@@ -21,7 +21,7 @@ use crate::keep::consumers::BACKLOG_BYTES_MAX;
 use crate::keep::consumers::ClusterFeed;
 use crate::keep::consumers::Unsealed;
 use crate::keep::consumers::{Continued, Continues, continue_archive, new_identity};
-use crate::keep::coverage::{InForce, Lives};
+use crate::keep::coverage::RetentionPolicy;
 use crate::keep::feed::Journal;
 use crate::keep::feed::SealedBefore;
 use crate::keep::keys;
@@ -31,12 +31,10 @@ use crate::keep::served::Numbers;
 use crate::keep::served::ServedStore;
 use crate::keep::transfer::{ImportError, Imported, import_lines};
 use crate::keep::versions::detect_ends;
-use crate::keep::versions::{KeepError, KeepFor, Keeper};
+use crate::keep::versions::{KeepError, Keeper};
 use crate::source::api_server::{ApiServer, Selection};
 use crate::source::shell::{Progress, Shell};
 
-/// The interval in which the quota and the bounds of cursors are checked.
-const LOOK: Duration = Duration::from_secs(30);
 /// Entries of the feed for a cursor that is behind take at most this part of the quota.
 const CURSOR_SHARE: u64 = 8;
 
@@ -48,21 +46,16 @@ pub struct ClusterOptions {
     pub name: String,
     /// The followed events, by default all. Each selection has a watch of its own.
     pub selections: Vec<Selection>,
-    /// How long an event is kept after it was last observed. Default: 90 days.
-    pub keep_for: KeepFor,
-    /// Identifies the rules of `keep_for`: if it differs from the last start, they are applied to
-    /// everything that is kept, soon after this start. Default: empty.
-    pub rules: String,
-    /// What coverage reports about the times of `keep_for`. Default: nothing.
-    /// A quota that the cluster shares with others. The smaller quota counts. Default: none.
-    pub shared_quota: Option<Arc<SharedQuota>>,
-    pub lives: Option<Lives>,
+    /// How long events are kept. Default: 90 days after they were last observed.
+    pub retention: RetentionPolicy,
     /// Maximum bytes of the cluster on disk. Beyond it, the namespaces that take most lose their
     /// events in the order in which these were observed. Default: no limit.
     ///
     /// With a quota, segments of the store have at most a 32nd of it, or 4 MiB if that is more,
     /// whatever [`store`](Self::store) says. The store releases space by whole segments.
     pub quota: Option<u64>,
+    /// A quota that the cluster shares with others. The smaller quota counts. Default: none.
+    pub shared_quota: Option<Arc<SharedQuota>>,
     /// Whether an event that ends at the source is deleted here too. Default: no.
     pub mirror_deletions: bool,
     /// Whether versions wait to be sealed: see [`Cluster::unsealed`]. Once this was set, versions
@@ -87,16 +80,14 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-            shared_quota: None,
     /// Returns the defaults for a cluster of this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             selections: vec![Selection::default()],
-            keep_for: Arc::new(|_| Duration::from_secs(90 * 24 * 3600)),
-            rules: String::new(),
-            lives: None,
+            retention: RetentionPolicy::new(Arc::new(|_| Duration::from_secs(90 * 24 * 3600))),
             quota: None,
+            shared_quota: None,
             mirror_deletions: false,
             seal: false,
             from_now: false,
@@ -156,7 +147,7 @@ pub async fn import(
     let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
     let store = open_store(folder, &options.name, options.store).await?;
     identity(&store).await?;
-    let mut keeper = Keeper::new(Arc::clone(&store), clock, options.keep_for, false);
+    let mut keeper = Keeper::new(Arc::clone(&store), clock, options.retention.keep_for, false);
     keeper.journal = Journal::open(&keeper, false).await?;
     let imported = import_lines(&keeper, lines, told).await;
     store.close().await;
@@ -204,6 +195,7 @@ async fn bound_cursors(cluster: String, keeper: Arc<Keeper>, quota: Option<u64>)
         if let Err(error) = keeper.journal.bound(&keeper, bytes_max).await {
             tracing::warn!(cluster, %error, "the bounds of cursors are not kept yet");
         }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -264,9 +256,6 @@ async fn until(mut stopped: watch::Receiver<bool>, work: impl Future<Output = ()
         () = stopped => {}
         () = work => {}
     }
-    /// The cluster's part in a shared quota while it is not followed.
-    share: Option<Share>,
-    policy: watch::Sender<Arc<RetentionPolicy>>,
 }
 
 /// A followed cluster; dropping it stops following.
@@ -275,6 +264,9 @@ pub struct Cluster {
     identity: String,
     keeper: Arc<Keeper>,
     progress: Vec<Arc<Progress>>,
+    /// The cluster's part in a shared quota while it is not followed.
+    share: Option<Share>,
+    policy: watch::Sender<Arc<RetentionPolicy>>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -302,10 +294,6 @@ impl Cluster {
     /// Errors of the store.
     pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
-        let share = match &options.shared_quota {
-            Some(quota) => Some(quota.join(store.stats().await?.disk_bytes, false)),
-            None => None,
-        };
         let mut stored = options.store;
         let shared = options.shared_quota.as_ref().map(|quota| quota.bytes());
         if let Some(quota) = options.quota.into_iter().chain(shared).min() {
@@ -314,8 +302,14 @@ impl Cluster {
         }
         let store = open_store(folder, &options.name, stored).await?;
         let identity = identity(&store).await?;
+        let share = match &options.shared_quota {
+            Some(quota) => Some(quota.join(store.stats().await?.disk_bytes, false)),
+            None => None,
+        };
         let mirrors = options.mirror_deletions;
-        let mut keeper = Keeper::new(store, clock, options.keep_for, mirrors);
+        let policy = Arc::new(options.retention);
+        let mut keeper = Keeper::new(store, clock, Arc::clone(&policy.keep_for), mirrors);
+        keeper.set_policy(Arc::clone(&policy));
         keeper.journal = Journal::open(&keeper, options.seal).await?;
         if let Err(error) = keeper.delete_all_left().await {
             // The disk may be full, for example. The next start deletes them.
@@ -332,6 +326,8 @@ impl Cluster {
             identity,
             keeper: Arc::new(keeper),
             progress: Vec::new(),
+            share,
+            policy: watch::channel(policy).0,
             stop: watch::channel(false).0,
             tasks: JoinSet::new(),
         })
@@ -395,11 +391,11 @@ impl Cluster {
         let bounding = bound_cursors(options.name.clone(), Arc::clone(&self.keeper), quota);
         self.tasks.spawn(until(self.stop.subscribe(), bounding));
         let retaining = Retaining {
-            shared_quota: options.shared_quota,
             name: options.name.clone(),
             keeper: Arc::clone(&self.keeper),
-            rules: options.rules,
+            policy: self.policy.subscribe(),
             quota: options.quota,
+            shared_quota: options.shared_quota,
             pause: options.store.history_retention.saturating_mul(2),
         };
         self.tasks
@@ -413,6 +409,17 @@ impl Cluster {
         self.tasks.spawn(expiring);
         let sweeping = keep_sweeping(options.name, Arc::clone(&self.keeper));
         self.tasks.spawn(until(self.stop.subscribe(), sweeping));
+    }
+
+    /// Changes how long events are kept. If the cluster is followed, the policy is applied to
+    /// everything that is kept: at once, or ten minutes later if it would end a tenth or more of
+    /// all events. Until then, the former policy is in force.
+    pub fn retain(&self, policy: RetentionPolicy) {
+        self.policy.send_if_modified(|former| {
+            let is_changed = former.text != policy.text;
+            *former = Arc::new(policy);
+            is_changed
+        });
     }
 
     /// Returns the cluster's name.

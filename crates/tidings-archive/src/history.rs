@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use k8s_pb::api::core::v1::Event;
 use tidings_history::{
     Capabilities, Cause, Coverage, Ended, ExportPart, Exported, Following, History, Outlook, Rules,
     Taken, Versions,
@@ -14,6 +15,8 @@ use tokio::sync::watch;
 
 use crate::follow::follower::State;
 use crate::keep::consumers::Unsealed;
+use crate::keep::coverage::EVENT_TTL;
+use crate::keep::retention::{outlook, retention};
 use crate::keep::transfer::{export_head, export_page};
 use crate::keep::versions::Keeper;
 use crate::keep::{keys, report};
@@ -183,6 +186,7 @@ impl ClusterHistory {
             by_quota: coverage.over_quota.events,
             by_rules: totals.ended_by_rules,
         });
+        following.ended_by_rule = coverage.ended_by_rule;
         following.complete_until = current.map(|it| it.complete_until).min();
         measured.send_replace(following);
     }
@@ -220,11 +224,11 @@ impl History for ClusterHistory {
         ];
         following.clock_ahead = Some(Duration::from_millis(count(&counters.clock_ahead)));
         following.taken.get_or_insert_default();
+        following.quota_bytes = Some(count(&counters.quota)).filter(|bytes| *bytes > 0);
         let unsealed = Unsealed {
             keeper: Arc::clone(&self.keeper),
         };
         following.pending = unsealed.waiting();
-        following.quota_bytes = Some(count(&counters.quota)).filter(|bytes| *bytes > 0);
         let failure = unsealed.failure();
         following.is_older_than_sealed = failure.as_ref().is_some_and(|it| it.is_older);
         following.not_sealed = failure.map(|it| it.why);
@@ -269,10 +273,10 @@ impl History for ClusterHistory {
     ) -> BoxFuture<'_, Result<Option<Exported>, ReadError>> {
         Box::pin(async move {
             let head = match place {
-                None => export_head(&self.keeper, &self.name, &self.identity).await?,
+                None => export_head(&self.keeper, &self.name, &self.identity, &part).await?,
                 Some(_) => Vec::new(),
             };
-            let page = export_page(&self.keeper, place.as_deref()).await?;
+            let page = export_page(&self.keeper, place.as_deref(), &part).await?;
             Ok(page.map(|mut page| {
                 page.lines.splice(..0, head);
                 page

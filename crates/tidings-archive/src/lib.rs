@@ -79,7 +79,7 @@ pub use keep::consumers::{
     ClusterFeed, Commit, Continued, Continues, JournalError, Part, SEALED_BEYOND_MAX, Unerased,
     Unsealed,
 };
-pub use keep::coverage::{Lives, Position};
+pub use keep::coverage::{EVENT_TTL, KeepFor, Lives, Position, RetentionPolicy, RuleOf};
 pub use keep::feed::NotSealed;
 pub use keep::retention::SharedQuota;
 pub use keep::served::REVISION_BITS;

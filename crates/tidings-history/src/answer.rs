@@ -19,6 +19,10 @@ use crate::wire;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an answer is made once for each request"
+)]
 pub enum Answer {
     /// The answer to `GET /coverage`.
     Coverage(Coverage),

@@ -1,10 +1,12 @@
 //! Coverage: from when to when an archive has a cluster's events, and how much it keeps.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use tidings_store::UnixMillis;
 
 use crate::gap::Gap;
-use crate::retention::Retention;
+use crate::retention::{Outlook, Retention};
 use crate::wire;
 
 /// The coverage of a cluster, or of one of its namespaces.
@@ -33,6 +35,13 @@ pub struct Coverage {
     /// Expired events are in no gap.
     #[serde(default)]
     pub retention: Option<Retention>,
+    /// The events of [`Totals::ended_by_rules`] by the names of the rules that ended them, as far
+    /// as that is known. Empty in the coverage of a namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ended_by_rule: BTreeMap<String, u64>,
+    /// What the rules of the request would end at once; `None` if it has no rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_end: Option<Outlook>,
     /// If the archive continues one on object storage: the earlier time, which only that archive
     /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,15 +82,6 @@ impl Coverage {
                 .collect(),
             gaps: gaps.filter(|gap| concerns(&gap.namespace)).collect(),
             totals: None,
-            ..self
-        }
-    }
-}
-
-/// What the numbers of a cluster count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Counted {
             ended_by_rule: BTreeMap::new(),
             would_end: None,
             ..self
@@ -99,6 +99,15 @@ impl Coverage {
             totals: None,
             over_quota: OverQuota::default(),
             ended_by_rule: BTreeMap::new(),
+            ..self
+        }
+    }
+}
+
+/// What the numbers of a cluster count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Counted {
     /// Each event once, in the hour in which it was last seen.
     #[default]
     Events,

@@ -2,7 +2,7 @@
 //!
 //! | kind | |
 //! |---|---|
-//! | `Coverage` | the first line: the cluster's coverage, the form, and the origin of the export |
+//! | `Coverage` | the first line: the cluster's coverage, the form, and the origin of the export. That of a part has no positions |
 //! | `Deleted` | an event that was deleted in the archive, and until when it is not fetched again; before all versions |
 //! | `Version` | a version; those of one event follow each other, oldest first |
 //! | `End` | the end of an event at its source; after its versions |

@@ -1,5 +1,6 @@
 //! Following: the present state of following a cluster, for health checks and metrics.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidings_store::UnixMillis;
@@ -32,12 +33,15 @@ pub struct Following {
     pub covered_since: Option<UnixMillis>,
     /// About when the oldest kept event was last seen, if there is one.
     pub kept_since: Option<UnixMillis>,
-    /// Events that were deleted before their retention was over, since the folder was made; `None`
     /// The bytes that the cluster may take now, by its own quota and one that it shares; `None` if
     /// it has none.
     pub quota_bytes: Option<u64>,
+    /// Events that were deleted before their retention was over, since the folder was made; `None`
     /// for a sealed archive.
     pub taken: Option<Taken>,
+    /// The events of [`Taken::by_rules`] by the names of the rules that ended them: a bounded
+    /// number, as they are a label of metrics.
+    pub ended_by_rule: BTreeMap<String, u64>,
     /// By how much the clock is ahead of what the followed clusters say, zero if it is not; `None`
     /// for a sealed archive.
     pub clock_ahead: Option<Duration>,

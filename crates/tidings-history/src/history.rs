@@ -6,6 +6,7 @@ use tidings_store::{BoxFuture, ReadError};
 use crate::coverage::{Counted, Coverage};
 use crate::export::{ExportPart, Exported};
 use crate::following::Following;
+use crate::retention::{Outlook, Rules};
 use crate::version::Versions;
 
 /// Reads the kept history of one cluster's events. The newest version of each event is in a
@@ -41,8 +42,8 @@ pub trait History: Send + Sync + 'static {
     /// The history cannot be read.
     fn coverage(&self, namespace: Option<String>) -> BoxFuture<'_, Result<Coverage, ReadError>>;
 
-    /// Reads a page of everything that is kept, as lines of an export
-    /// ([`ExportLine`](crate::ExportLine)). `None` if the text is not a place.
+    /// Reads a page of a part of everything that is kept, as lines of an export
+    /// ([`ExportLine`](crate::ExportLine)). `None` if the text is not a place in this part.
     ///
     /// The first page has no place, and the next begins at [`Exported::more`]. The events from one
     /// on begin at the place `0/NAMESPACE/NAME`. Default: `None`, for histories without

@@ -1,7 +1,10 @@
 //! Retention: how long the rules in force keep events.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_store::UnixMillis;
 
@@ -32,4 +35,55 @@ pub struct Retention {
     /// Whether events are also deleted when they end at their source.
     #[serde(default)]
     pub mirrors_deletions: bool,
+}
+
+/// Rules that are not in force: the retention of a stored event and the name of its rule; `None` if
+/// no rule matches.
+pub type Rules = Arc<dyn Fn(&Bytes) -> Option<(Duration, Arc<str>)> + Send + Sync>;
+
+/// What rules would end at once if they came into force, by the names of the rules.
+///
+/// ```
+/// let mut outlook = tidings_history::Outlook::default();
+/// outlook.add("{type: Warning, ttl: 5m}", true);
+/// outlook.add("{type: Warning, ttl: 5m}", false);
+/// assert_eq!((outlook.events(), outlook.ended()), (2, 1));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Outlook {
+    /// The numbers of each rule that decides about any event.
+    pub by_rule: BTreeMap<String, RuleOutlook>,
+}
+
+/// What a rule would end at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleOutlook {
+    /// Events that the rule decides about.
+    pub events: u64,
+    /// Events of these that would end at once.
+    pub ended: u64,
+}
+
+impl Outlook {
+    /// Counts an event that a rule decides about.
+    pub fn add(&mut self, rule: &str, is_over: bool) {
+        if !self.by_rule.contains_key(rule) {
+            self.by_rule.insert(rule.to_owned(), RuleOutlook::default());
+        }
+        if let Some(found) = self.by_rule.get_mut(rule) {
+            found.events += 1;
+            found.ended += u64::from(is_over);
+        }
+    }
+
+    /// Returns the number of all events.
+    pub fn events(&self) -> u64 {
+        self.by_rule.values().map(|rule| rule.events).sum()
+    }
+
+    /// Returns the number of events that would end at once.
+    pub fn ended(&self) -> u64 {
+        self.by_rule.values().map(|rule| rule.ended).sum()
+    }
 }

@@ -65,11 +65,13 @@ async fn counted_since(
     // Events may state that they were seen before anything was followed.
     let since = coverage.followed.iter().map(|followed| followed.since);
     let since = since.min().unwrap_or(UnixMillis(i64::MIN));
+    let ended_by_rules = ended_by_rules(keeper).await?;
+    coverage.ended_by_rule = ended_by_rules.by_rule;
     coverage.totals = Some(Totals {
         events,
         kept_since: kept_since.map(|kept| UnixMillis(kept).max(since)),
         disk_bytes: keeper.store.stats().await?.disk_bytes,
-        ended_by_rules: ended_by_rules(keeper).await?,
+        ended_by_rules: ended_by_rules.events,
         gone: None,
     });
     Ok(Coverage {

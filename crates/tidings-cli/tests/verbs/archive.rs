@@ -19,12 +19,12 @@ const REAL_EVENTS_MIN: usize = 10_000;
 
 /// A running archive, as a separate process.
 pub(crate) struct Archive {
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     process: Process,
     kubeconfig: PathBuf,
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -49,7 +49,7 @@ impl Archive {
     }
 
     /// Starts an archive with these arguments, which keeps its events in a subfolder.
-    fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Self {
         let data = folder.path().join(name);
         let mut command = tidings(&["archive", "--secure-port=0", "--data-dir", text(&data)]);
         command.args(arguments).stderr(Stdio::piped());
@@ -66,7 +66,7 @@ impl Archive {
         metrics_of_archive(&self.kubeconfig, cluster).await
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         let (verb, rest) = arguments.split_first().unwrap();
         let mut command = tidings(&[verb, "--kubeconfig", text(&self.kubeconfig)]);
         command.args(rest).output().unwrap().into()
@@ -78,7 +78,7 @@ impl Archive {
         clippy::disallowed_methods,
         reason = "it is waited for what another program does"
     )]
-    fn until(&self, arguments: &[&str], is_right: impl Fn(&Ran) -> bool) -> String {
+    pub(crate) fn until(&self, arguments: &[&str], is_right: impl Fn(&Ran) -> bool) -> String {
         let began = Instant::now();
         loop {
             let ran = self.run(arguments);
@@ -90,13 +90,13 @@ impl Archive {
         }
     }
 
-    fn until_lines(&self, arguments: &[&str], number: usize) -> Vec<String> {
+    pub(crate) fn until_lines(&self, arguments: &[&str], number: usize) -> Vec<String> {
         let printed = self.until(arguments, |ran| ran.stdout.lines().count() == number);
         printed.lines().map(str::to_owned).collect()
     }
 
     /// Ends the archive, and returns its folder.
-    fn end(mut self) -> TempDir {
+    pub(crate) fn end(mut self) -> TempDir {
         self.process.signal("TERM");
         let said = self.process.errors();
         assert_eq!(self.process.wait().code(), Some(0), "{said}");
@@ -111,7 +111,7 @@ fn token(kubeconfig: &str) -> &str {
 }
 
 /// Replaces a file atomically, so that no reader sees a part of it.
-fn replace(path: &Path, content: &str) {
+pub(crate) fn replace(path: &Path, content: &str) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap();
     std::fs::rename(&new, path).unwrap();

@@ -29,6 +29,7 @@ mod sealed;
 mod serve;
 mod support;
 mod tables;
+mod team;
 mod terminal;
 #[cfg(unix)]
 mod timeline;

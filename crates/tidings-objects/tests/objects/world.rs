@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::json;
-use tidings_archive::{Cluster, ClusterOptions};
+use tidings_archive::{Cluster, ClusterOptions, RetentionPolicy};
 use tidings_objects::{
     ContinueError, Manifest, Place, SealError, SealOptions, Sealed, Sealer, check, take_over,
 };
@@ -93,7 +93,7 @@ impl World {
         let mut options = ClusterOptions::new(name);
         options.seal = true;
         let keep_for = self.keep_for;
-        options.keep_for = Arc::new(move |_| keep_for);
+        options.retention = RetentionPolicy::new(Arc::new(move |_| keep_for));
         options.store.clock = Arc::new(self.clock.clone());
         options.store.expire_by_itself = false;
         options.store.free_space_min = 0;

@@ -54,6 +54,8 @@ pub struct RetentionRules {
 
 #[derive(Debug)]
 struct Rule {
+    /// The rule as a line of YAML.
+    name: Arc<str>,
     conditions: Vec<Condition>,
     ttl: Duration,
 }
@@ -239,6 +241,19 @@ impl RetentionRules {
         self.rules.iter().find(matching).map(|rule| rule.ttl)
     }
 
+    /// The retention and the name of the rule that matches an event. The name is the rule as a line
+    /// of YAML, such as `{type: Warning, ttl: 14d}`, of at most 128 characters.
+    pub fn rule(&self, event: &Event) -> Option<(Duration, Arc<str>)> {
+        let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
+        let rule = self.rules.iter().find(matching)?;
+        Some((rule.ttl, Arc::clone(&rule.name)))
+    }
+
+    /// The names of all rules, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.rules.iter().map(|rule| &*rule.name)
+    }
+
     /// The retentions of all rules that can match events of the cluster, in their order.
     pub fn times(&self) -> Vec<Duration> {
         self.possible().into_iter().map(|rule| rule.ttl).collect()
@@ -333,11 +348,31 @@ impl RuleText {
         let conditions = given
             .into_iter()
             .filter_map(|(field, given)| given.map(|given| condition(field, given)))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Rule {
+            name: name(&conditions, &ttl.value).into(),
             conditions,
             ttl: time,
         })
+    }
+}
+
+/// The maximum characters of a rule's name.
+const NAME_LEN_MAX: usize = 128;
+
+/// The name of a rule with these conditions.
+fn name(conditions: &[Condition], ttl: &str) -> String {
+    let conditions = conditions.iter().map(|Condition { field, patterns }| {
+        let field = field.name();
+        match patterns.as_slice() {
+            [pattern] => format!("{field}: {pattern}, "),
+            patterns => format!("{field}: [{}], ", patterns.join(", ")),
+        }
+    });
+    let name = format!("{{{}ttl: {ttl}}}", conditions.collect::<String>());
+    match name.char_indices().nth(NAME_LEN_MAX - 1) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name,
     }
 }
 

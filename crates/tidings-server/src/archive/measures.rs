@@ -144,12 +144,6 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
             text.sample(name, &[("cluster", cluster), ("cause", cause)], number);
         }
     }
-    write_asked(&clusters, text);
-    let name = "tidings_archive_requests_total";
-    text.metric(name, "counter", "Requests for the events of the cluster.");
-    for served in clusters {
-        let requests = served.requests.load(Ordering::Relaxed);
-        text.sample(name, &[("cluster", &served.name)], requests);
     let name = "tidings_archive_rule_ended_total";
     text.metric(
         name,
@@ -173,6 +167,12 @@ pub(super) fn write(clusters: &Clusters, text: &mut Text) {
             text.sample(name, &[("cluster", &served.name)], at.as_second());
         }
     }
+    write_asked(&clusters, text);
+    let name = "tidings_archive_requests_total";
+    text.metric(name, "counter", "Requests for the events of the cluster.");
+    for served in clusters {
+        let requests = served.requests.load(Ordering::Relaxed);
+        text.sample(name, &[("cluster", &served.name)], requests);
     }
 }
 

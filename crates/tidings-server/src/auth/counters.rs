@@ -1,6 +1,9 @@
 //! Counters of reviews by a cluster, and of reloaded files.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
 
 use super::attempts::Attempts;
 use crate::metrics::Text;
@@ -24,13 +27,10 @@ pub struct AccessCounters {
     /// Replaced files that were not usable. Their former content is still in force.
     pub file_reload_failures: Count,
     pub(crate) attempts: Attempts,
+    certificates: Mutex<Vec<(&'static str, Timestamp)>>,
 }
 
 impl AccessCounters {
-    certificates: Mutex<Vec<(&'static str, Timestamp)>>,
-    /// Appends the metrics.
-    pub(crate) fn write(&self, text: &mut Text) {
-        self.attempts.write(text);
     /// Sets when certificates in use end, by their names.
     pub(crate) fn set_certificates(&self, ends: Vec<(&'static str, Timestamp)>) {
         *self.certificates() = ends;
@@ -41,6 +41,9 @@ impl AccessCounters {
         certificates.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Appends the metrics.
+    pub(crate) fn write(&self, text: &mut Text) {
+        self.attempts.write(text);
         for (name, help, answered, failed) in [
             (
                 "apiserver_delegated_authn_request_total",
@@ -71,9 +74,6 @@ impl AccessCounters {
             &[("result", "failure")],
             self.file_reload_failures.get(),
         );
-    }
-}
-
         let name = "tidings_certificate_expires_seconds";
         text.metric(
             name,
@@ -83,6 +83,9 @@ impl AccessCounters {
         for (certificate, at) in &*self.certificates() {
             text.sample(name, &[("certificate", certificate)], at.as_second());
         }
+    }
+}
+
 /// One counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);

@@ -122,6 +122,8 @@ parameters! {
         "How resourceVersion is applied: Exact or NotOlderThan.";
     SEND_INITIAL_EVENTS = "sendInitialEvents", Boolean, [List],
         "Whether a watch begins with the existing events.";
+    RULES = "rules", String, [],
+        "Rules of retention, as YAML: the coverage says what they would end at once.";
     SINCE = "since", String, [List],
         "With order=newest: only events last seen at or after this time, such as 2026-03-04T05:06:07Z.";
     SKIP = "skip", Integer, [],

@@ -242,6 +242,7 @@ impl RequestInfo {
         if ABOUT_EVENTS.contains(&path) {
             return Some(self.query.get(params::NAMESPACE).unwrap_or_default());
         }
+        ABOUT_ALL_EVENTS.contains(&path).then_some("")
     }
 
     /// The labels of the served resource that the request is about, if any.

@@ -101,6 +101,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// When the certificate ends, or an intermediate one before.
+    pub(crate) fn ends(&self) -> Option<Timestamp> {
+        self.chain.iter().filter_map(certificate::end).min()
+    }
+
     /// Loads or makes the authority in `folder`, and issues a certificate for these names and
     /// addresses.
     pub(crate) fn own(folder: &Path, names: &[String], now: Timestamp) -> Result<Self, TlsError> {

@@ -188,14 +188,14 @@ pub(crate) async fn cluster_with(
     });
     let mut followed = FollowedCluster::new(name, store, history.clone());
     followed.pending = Some(history);
+    followed.client_certificate_ends =
+        why.map(|_| jiff::Timestamp::from_second(1_800_000_000).unwrap());
     followed
 }
 
 pub(crate) struct Archive {
     pub(crate) running: RunningClusters,
     pub(crate) folder: TempDir,
-    followed.client_certificate_ends =
-        why.map(|_| jiff::Timestamp::from_second(1_800_000_000).unwrap());
 }
 
 impl Archive {
@@ -403,24 +403,18 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_events{cluster=\"edge\"} 2",
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"too-large\"} 3",
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"unreadable\"} 0",
+        "tidings_archive_quota_bytes{cluster=\"edge\"} 900",
+        "tidings_archive_rule_ended_total{cluster=\"prod\",rule=\"{type: Warning, ttl: 5m}\"} 8",
+        "tidings_archive_client_certificate_expires_seconds{cluster=\"edge\"} 1800000000",
         "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
         "tidings_objects_sealing_fails{cluster=\"edge\"} 1",
         "tidings_objects_data_folder_older{cluster=\"edge\"} 1",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
         "tidings_archive_requests_total{cluster=\"edge\"} 1",
         "tidings_archive_requests_total{cluster=\"prod\"} 0",
-        "tidings_archive_quota_bytes{cluster=\"edge\"} 900",
-        "tidings_archive_rule_ended_total{cluster=\"prod\",rule=\"{type: Warning, ttl: 5m}\"} 8",
-        "tidings_archive_client_certificate_expires_seconds{cluster=\"edge\"} 1800000000",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
     }
-    archive.running.shutdown().await;
-}
-
-/// As for paths of a kube-apiserver, only known users learn which clusters exist. Only health and
-/// version are open to everyone, and show that a cluster exists.
-#[tokio::test]
     // The server's own certificate and authority are renewed long before they end.
     for name in ["serving", "authority"] {
         let name = format!("tidings_certificate_expires_seconds{{certificate=\"{name}\"}} ");
@@ -428,6 +422,12 @@ async fn the_root_is_about_all_clusters() {
         let ends: i64 = ends.unwrap().parse().unwrap();
         assert!(ends > 1_700_000_000, "{name}{ends}");
     }
+    archive.running.shutdown().await;
+}
+
+/// As for paths of a kube-apiserver, only known users learn which clusters exist. Only health and
+/// version are open to everyone, and show that a cluster exists.
+#[tokio::test]
 async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_served() {
     let clusters = vec![cluster("prod", &["a.1"]).await, cluster("edge", &[]).await];
     let archive = Archive::start(clusters).await;
@@ -677,6 +677,17 @@ async fn who_may_read_events_needs_no_other_permission() {
         // The first value of a repeated parameter is used, for the permission and the answer.
         let path = format!("/coverage?namespace={namespace}&namespace=shop");
         assert_eq!(others_prod.get(&path).await.code, expected, "{namespace}");
+    }
+    // So may a user export it, and no other.
+    for (query, expected) in [
+        ("namespace=shop", 200),
+        ("namespace=bank", 403),
+        ("namespace=", 403),
+        ("namespace=bank&namespace=shop", 403),
+        ("namespace=shop&since=yesterday", 400),
+    ] {
+        let answer = others_prod.get(&format!("/export?{query}")).await;
+        assert_eq!(answer.code, expected, "{query}");
     }
     let all = prod.get("/coverage?namespace=bank").await;
     assert_eq!((all.code, &all.body["namespace"]), (200, &json!("bank")));

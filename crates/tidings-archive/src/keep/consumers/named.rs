@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use tidings_history::{
     Batch, CURSORS_MAX, Cursor, CursorName, CursorStatus, Feed, FeedError, Gap, IN_FLIGHT_MAX,
     Limits, Offset, STATE_LEN_MAX, Skip, Start, StoredGap, Version,
@@ -344,7 +345,7 @@ impl Handle {
             }
             Ok(versions.len() >= limits.versions || bytes >= limits.bytes)
         };
-        let more = walk(&self.keeper, place, &mut take).await?;
+        let more = walk(&self.keeper, &Bytes::new(), place, &mut take).await?;
         for version in &mut versions {
             self.keeper.in_archive(version);
         }

@@ -3,6 +3,7 @@
 //! Invariant: only what is known is reported. Without rules in force, as where nothing is followed,
 //! nothing is.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,14 +36,6 @@ impl Lives {
     }
 }
 
-/// The rules with which a cluster is followed.
-#[derive(Clone, Debug)]
-pub(crate) struct InForce {
-    /// The name of the rules, by which the store knows whether they were applied.
-    pub(crate) rules: String,
-    pub(crate) lives: Lives,
-}
-
 /// The stored note that rules were applied to everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Applied {
@@ -51,10 +44,28 @@ pub(crate) struct Applied {
 }
 
 /// The stored number of events that expired at once when rules were changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndedByRules {
     /// The number of events.
     pub(crate) events: u64,
+    /// Numbers by rule. Earlier versions of the program did not note them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) by_rule: BTreeMap<String, u64>,
+}
+
+/// Maximum rules by which ended events are counted; those of further rules count as one.
+const RULES_MAX: usize = 64;
+/// The name of the rules beyond the maximum.
+const OTHER: &str = "other rules";
+
+impl EndedByRules {
+    /// Counts an event that a rule ended.
+    pub(crate) fn add(&mut self, rule: &str) {
+        self.events += 1;
+        let is_room = self.by_rule.len() < RULES_MAX || self.by_rule.contains_key(rule);
+        let rule = if is_room { rule } else { OTHER };
+        *self.by_rule.entry(rule.to_owned()).or_default() += 1;
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// the next process.
 const NOTE: Duration = Duration::from_secs(60);
 
-/// If a tenth of all records expires within this time, that is logged, unless they are few.
+/// If a large part of all records expires within this time, that is logged.
 const WINDOW: Duration = Duration::from_secs(600);
 const MASS: u64 = 10;
 const MASS_MIN: u64 = 100;
@@ -172,7 +172,7 @@ impl Ends {
         let (began, before) = *self.began.get_or_insert((steady, stats.expired));
         let ended = stats.expired.saturating_sub(before);
         let all = stats.records.saturating_add(ended);
-        let is_mass = ended >= MASS_MIN && ended >= all / MASS;
+        let is_mass = is_mass(ended, all);
         let is_first = is_mass && !self.is_told;
         self.is_told |= is_mass;
         if steady.saturating_sub(began) >= WINDOW {

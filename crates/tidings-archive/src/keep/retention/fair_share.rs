@@ -150,7 +150,7 @@ impl Usages {
 }
 
 /// Returns the size to which the largest sizes have to be cut to give a surplus.
-fn level(mut sizes: Vec<u64>, surplus: u64) -> u64 {
+pub(super) fn level(mut sizes: Vec<u64>, surplus: u64) -> u64 {
     if surplus == 0 {
         return u64::MAX;
     }

@@ -12,12 +12,15 @@ mod quarter_tests;
 mod quota;
 #[cfg(test)]
 mod quota_tests;
+mod retaining;
 mod rules;
 #[cfg(test)]
 mod rules_tests;
-
 mod shared_quota;
+
 pub(crate) use expiry::{CHECK_INTERVAL, Expiry, believed_time};
+#[cfg(test)]
+pub(crate) use quota::Quota;
 pub(super) use quota::trimmed;
 pub(crate) use quota::trimmed_of;
 pub(crate) use quota::{Trimmed, segment_bytes_max};

@@ -7,6 +7,8 @@
 //! A step reads everything that is kept once, and up to four times what is kept of a namespace that
 //! loses events. The next step follows when the space has grown by a tenth of the quota.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_api::codec;
@@ -17,9 +19,9 @@ use tidings_store::{
 };
 
 use super::fair_share::{Cut, Excess, Moments, NAMESPACES_MAX, Usages};
+use super::shared_quota::Share;
 use crate::keep::json::{json, parse};
 use crate::keep::keys;
-use super::shared_quota::Share;
 use crate::keep::versions::{KeepError, Keeper, is_of_others};
 use crate::version::record;
 
@@ -142,35 +144,36 @@ pub(crate) async fn trimmed_of(keeper: &Keeper, namespace: &str) -> Result<Trimm
 
 /// Keeps the quota of a cluster.
 pub(crate) struct Quota {
+    /// The cluster's own quota; the greatest number if it has none.
     bytes: u64,
+    share: Option<Share>,
     /// `None` before the first check of the store.
     unreleased: Option<Unreleased>,
 }
-    share: Option<Share>,
 
 impl Quota {
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
+            share: None,
             unreleased: None,
         }
+    }
+
+    /// Adds the cluster's part in a quota of several clusters. The smaller quota counts.
+    pub(crate) fn with(self, share: Option<Share>) -> Self {
+        Self { share, ..self }
     }
 
     /// If the cluster uses more than its quota, not counting what will soon be released, deletes
     /// the events observed first of the namespaces that use most. Returns whether it deleted any.
     pub(crate) async fn keep(&mut self, keeper: &Keeper) -> Result<bool, KeepError> {
         let stats = keeper.store.stats().await?;
-    /// Adds the cluster's part in a quota of several clusters. The smaller quota counts.
-    pub(crate) fn with(self, share: Option<Share>) -> Self {
-        Self { share, ..self }
-    }
-
         if self.unreleased.is_none() {
             let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
             self.unreleased = Some(mark.unreleased);
         }
         let unreleased = self.unreleased.get_or_insert_default();
-        unreleased.look(stats.disk_bytes, self.bytes, keeper.clock.now());
         let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
         let share = self.share.as_ref().map(|share| share.of(taken));
         let bytes = self.bytes.min(share.unwrap_or(u64::MAX));
@@ -185,7 +188,7 @@ impl Quota {
             value_bytes: stats.value_bytes,
             taken,
         };
-        step.trim(keeper, self.bytes, unreleased).await
+        step.trim(keeper, bytes, unreleased).await
     }
 }
 

@@ -31,7 +31,7 @@ const ODD: [i64; 6] = [
     FAR,
 ];
 
-fn month() -> crate::keep::versions::KeepFor {
+fn month() -> crate::keep::coverage::KeepFor {
     days(Arc::new(Mutex::new(30)))
 }
 

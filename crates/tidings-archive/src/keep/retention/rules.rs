@@ -6,20 +6,22 @@
 //! Invariant: the store has the name of the rules only if they were applied to everything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
-use tidings_history::Retention;
+use tidings_history::{Outlook, Retention};
 use tidings_store::{
     Expected, Fault, HOUR_MILLIS, ListRequest, NewRecord, ReadError, Record, Store, UnixMillis,
     Write, WriteError,
 };
 
-use crate::keep::coverage::{Applied, EndedByRules};
+use crate::keep::coverage::{Applied, EndedByRules, RetentionPolicy};
 use crate::keep::index::index;
 use crate::keep::json::{json, parse};
 use crate::keep::keys;
-use crate::keep::versions::{KeepError, Keeper, counts_from, is_of_others};
+use crate::keep::versions::{KeepError, Keeper, counts_from, is_of_others, later};
 use crate::version::record;
 
 /// Number of records that are read per page.
@@ -88,21 +90,77 @@ pub(crate) async fn apply_rules(keeper: &Keeper, rules: &str) -> Result<Outcome,
     Ok(outcome)
 }
 
+/// Returns whether all records have the expiry of these rules.
+async fn is_applied(keeper: &Keeper, rules: &str) -> Result<bool, ReadError> {
+    let found = keeper
+        .store
+        .get(Bytes::from_static(keys::RETENTION))
+        .await?;
+    Ok(found.is_some_and(|found| found.value == rules.as_bytes()))
+}
+
+/// Returns what a policy would end at once; nothing if it is applied already.
+pub(crate) async fn outlook_of(
+    keeper: &Keeper,
+    policy: &RetentionPolicy,
+) -> Result<Outlook, ReadError> {
+    if is_applied(keeper, &policy.text).await? {
+        return Ok(Outlook::default());
+    }
+    outlook(keeper, |_, event| {
+        ((policy.keep_for)(event), (policy.rule_of)(event))
+    })
+    .await
+}
+
+/// Reads all events, and counts those that would end at once by these rules, which get the stored
+/// and the decoded event. An event that cannot be read is left out.
+pub(crate) async fn outlook(
+    keeper: &Keeper,
+    rules: impl Fn(&Bytes, &Event) -> (Duration, Arc<str>),
+) -> Result<Outlook, ReadError> {
+    let now = keeper.clock.now();
+    let mut outlook = Outlook::default();
+    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+    loop {
+        let request = ListRequest::default().limit(PAGE).after(after);
+        let records = keeper.store.list(request).await?.records;
+        let Some(last) = records.last() else {
+            return Ok(outlook);
+        };
+        after = last.key.clone();
+        for found in &records {
+            let Some((record, event)) = read(found) else {
+                continue;
+            };
+            let (keep_for, rule) = rules(&record.newest.event, &event);
+            let end = later(counts_from(&record, &event), keep_for);
+            outlook.add(&rule, end <= now);
+        }
+    }
+}
+
+/// Decodes a record and its newest version; `None` if it is damaged.
+fn read(found: &Record) -> Option<(record::Record, Event)> {
+    let record = record::Record::decode(&found.value).ok()?;
+    let event = codec::decode_stored(&record.newest.event, 0).ok()?;
+    Some((record, event))
+}
+
 /// Returns the rules in force, for coverage; `None` if they are not known, as where nothing is
 /// followed.
 pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, ReadError> {
-    let Some(in_force) = keeper.in_force.get() else {
+    let policy = keeper.policy();
+    let Some(lives) = policy.lives.filter(|_| keeper.is_followed()) else {
         return Ok(None);
     };
     let get = |key| keeper.store.get(Bytes::from_static(key));
-    let rules = get(keys::RETENTION).await?;
-    let is_applied = rules.is_some_and(|found| found.value == in_force.rules.as_bytes());
+    let is_applied = is_applied(keeper, &policy.text).await?;
     let mut since = None;
     if is_applied && let Some(found) = get(keys::RETAINED).await? {
         let applied: Applied = parse(&found.value)?;
         since = Some(UnixMillis(applied.since));
     }
-    let lives = in_force.lives;
     Ok(Some(Retention {
         shortest: lives.shortest,
         longest: lives.longest,
@@ -161,20 +219,17 @@ async fn apply_to(
     let (mut puts, mut deletes) = (Vec::new(), Vec::new());
     for found in records {
         match changed(keeper, found) {
-            Some((write, _)) if write.record.is_some() => puts.push(write),
-            Some(over) => deletes.push(over),
+            Some(Changed::Put(write)) => puts.push(write),
+            // A clock that is ahead deletes nothing for good.
+            Some(Changed::Over { end, .. }) if end > believed => outcome.waits = true,
+            Some(Changed::Over { write, rule, .. }) => deletes.push((write, rule)),
             None => {}
         }
     }
-    // A clock that is ahead deletes nothing for good.
-    let over = deletes.len();
-    deletes.retain(|delete| delete.1 <= believed);
-    outcome.waits |= deletes.len() < over;
     let is_event = |key: &Bytes| !keys::is_own(key);
     outcome.events += records.iter().filter(|found| is_event(&found.key)).count() as u64;
     if !deletes.is_empty() {
-        let deletes = deletes.into_iter().map(|(write, _)| write);
-        outcome.ended += delete(keeper, deletes.collect()).await?;
+        outcome.ended += delete(keeper, deletes).await?;
     }
     if puts.is_empty() || refused.is_some() {
         return Ok(());
@@ -190,44 +245,62 @@ async fn apply_to(
 }
 
 /// Deletes records that have expired by changed rules. Returns the number of events among them.
-async fn delete(keeper: &Keeper, mut deletes: Vec<Write>) -> Result<u64, WriteError> {
-    let events = deletes.iter().filter(|write| !keys::is_own(&write.key));
-    let events = events.count() as u64;
-    if events > 0 {
+async fn delete(
+    keeper: &Keeper,
+    deletes: Vec<(Write, Option<Arc<str>>)>,
+) -> Result<u64, WriteError> {
+    let (mut deletes, rules): (Vec<_>, Vec<_>) = deletes.into_iter().unzip();
+    let rules: Vec<_> = rules.into_iter().flatten().collect();
+    if !rules.is_empty() {
         let mut ended = ended_by_rules(keeper).await.map_err(|error| match error {
             ReadError::Fault(fault) => fault,
             error => Fault::Storage(Arc::new(error)),
         })?;
-        ended += events;
-        let ended = NewRecord::new(json(&EndedByRules { events: ended }));
-        deletes.push(Write::put(keys::ENDED_BY_RULES, ended));
+        for rule in &rules {
+            ended.add(rule);
+        }
+        deletes.push(Write::put(
+            keys::ENDED_BY_RULES,
+            NewRecord::new(json(&ended)),
+        ));
     }
     keeper.store.write_all(deletes).await?;
-    Ok(events)
+    Ok(rules.len() as u64)
 }
 
 /// Reads the number of events that expired at once when rules were changed, since the folder was
 /// made.
-pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<u64, ReadError> {
+pub(crate) async fn ended_by_rules(keeper: &Keeper) -> Result<EndedByRules, ReadError> {
     let found = keeper
         .store
         .get(Bytes::from_static(keys::ENDED_BY_RULES))
         .await?;
     let found = found.map(|found| parse::<EndedByRules>(&found.value));
-    Ok(found.transpose()?.unwrap_or_default().events)
+    Ok(found.transpose()?.unwrap_or_default())
 }
 
-/// Returns the write that gives a record the expiry of the rules, and that expiry; `None` if it has
-/// it already.
-fn changed(keeper: &Keeper, found: &Record) -> Option<(Write, UnixMillis)> {
-    let record = record::Record::decode(&found.value).ok()?;
-    let event = codec::decode_stored(&record.newest.event, 0).ok()?;
+/// What the rules change about a record.
+enum Changed {
+    /// It gets another expiry.
+    Put(Write),
+    /// It has expired and is deleted.
+    Over {
+        write: Write,
+        end: UnixMillis,
+        /// The name of the rule, if the record is that of an event.
+        rule: Option<Arc<str>>,
+    },
+}
+
+/// Returns what gives a record the expiry of the rules; `None` if it has it already.
+fn changed(keeper: &Keeper, found: &Record) -> Option<Changed> {
+    let (record, event) = read(found)?;
     let end = keeper.end_of(&event, counts_from(&record, &event));
     if found.expires_at == Some(end) {
         return None;
     }
+    let is_event = !keys::is_own(&found.key);
     let new = (end > keeper.clock.now()).then(|| {
-        let is_event = !keys::is_own(&found.key);
         let new = NewRecord::new(found.value.clone()).expires_at(end);
         if is_event {
             new.index(index(&event))
@@ -235,10 +308,15 @@ fn changed(keeper: &Keeper, found: &Record) -> Option<(Write, UnixMillis)> {
             new
         }
     });
+    let is_over = new.is_none();
     let write = Write {
         key: found.key.clone(),
         record: new,
         expected: Expected::At(found.revision),
     };
-    Some((write, end))
+    if !is_over {
+        return Some(Changed::Put(write));
+    }
+    let rule = is_event.then(|| (keeper.policy().rule_of)(&event));
+    Some(Changed::Over { write, end, rule })
 }

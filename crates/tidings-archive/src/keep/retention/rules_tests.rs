@@ -17,12 +17,12 @@ use super::quota::Quota;
 use super::rules;
 use crate::keep::consumers::{JournalError, Unsealed};
 use crate::keep::coverage::write_gaps;
-use crate::keep::coverage::{InForce, Lives};
+use crate::keep::coverage::{KeepFor, Lives, RetentionPolicy};
 use crate::keep::coverage::{Position, cluster_gap};
 use crate::keep::feed::Journal;
 use crate::keep::keys;
 use crate::keep::report;
-use crate::keep::versions::{KeepError, KeepFor, Keeper, Observation, With};
+use crate::keep::versions::{KeepError, Keeper, Observation, With};
 
 pub(in crate::keep) const START: i64 = 1_700_000_000_000;
 pub(in crate::keep) const HOUR: i64 = 3_600_000;
@@ -267,11 +267,11 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
     // Nothing is followed: no rules are in force.
     let coverage = report::read(&kept.keeper, "prod").await.unwrap();
     assert_eq!(coverage.retention, None);
-    let in_force = InForce {
-        rules: "30d".into(),
-        lives: Lives::new(&[DAY * 7], false, DAY * 30),
-    };
-    kept.keeper.in_force.set(in_force).unwrap();
+    assert!(kept.keeper.clocks.set(Arc::default()).is_ok());
+    let mut policy = RetentionPolicy::new(days(Arc::new(Mutex::new(30))));
+    policy.text = "30d".into();
+    policy.lives = Some(Lives::new(&[DAY * 7], false, DAY * 30));
+    kept.keeper.set_policy(Arc::new(policy));
     let expected = |since: Option<i64>| Retention {
         shortest: DAY * 7,
         longest: DAY * 30,

@@ -25,8 +25,8 @@ use tokio::sync::Notify;
 use super::lifetime::Lasted;
 use super::slot::Slot;
 use crate::clocks::{Clocks, bounded};
-use crate::keep::coverage::InForce;
 use crate::keep::coverage::write_gaps;
+use crate::keep::coverage::{KeepFor, RetentionPolicy};
 use crate::keep::coverage::{Position, Unswept, cluster_gap};
 pub(crate) use crate::keep::error::KeepError;
 use crate::keep::feed::Cursor;
@@ -50,9 +50,6 @@ const JOURNAL_WRITES_MAX: usize = 64;
 const NOT_KEPT_MAX: usize = 64;
 /// Minimum time for which a deleted event is not kept again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// How long an event is kept after it was last observed.
-pub type KeepFor = Arc<dyn Fn(&Event) -> Duration + Send + Sync>;
 
 /// A version of an event, as a source sent it.
 #[derive(Clone, Debug)]
@@ -85,6 +82,8 @@ pub(crate) struct Counters {
     pub(crate) forgotten: AtomicU64,
     pub(crate) too_large: AtomicU64,
     pub(crate) unreadable: AtomicU64,
+    /// The bytes that the cluster may take now; 0 if it has no quota.
+    pub(crate) quota: AtomicU64,
     /// By how many milliseconds the clock is ahead of the clusters; 0 if it is not.
     pub(crate) clock_ahead: AtomicU64,
 }
@@ -107,9 +106,8 @@ pub(crate) struct Keeper {
     pub(crate) journal: Journal,
     /// What was sealed before the store began.
     sealed_before: RwLock<Option<Arc<SealedBefore>>>,
-    keep_for: KeepFor,
-    /// The rules of `keep_for`, once the cluster is followed, if they are known.
-    pub(crate) in_force: OnceLock<InForce>,
+    /// The policy in force. It has an effect on existing events once the cluster is followed.
+    policy: RwLock<Arc<RetentionPolicy>>,
     pub(in crate::keep) mirror_deletions: bool,
     /// The times of the followed clusters, once the cluster is followed.
     pub(crate) clocks: OnceLock<Arc<Clocks>>,
@@ -185,12 +183,26 @@ impl Keeper {
             unswept: Notify::new(),
             journal: Journal::new(0, Cursor::NONE, 0),
             sealed_before: RwLock::default(),
-            keep_for,
-            in_force: OnceLock::new(),
+            policy: RwLock::new(Arc::new(RetentionPolicy::new(keep_for))),
             mirror_deletions,
             clocks: OnceLock::new(),
             believed: AtomicI64::new(i64::MIN),
         }
+    }
+
+    /// Sets the policy by which events expire that are observed from now on.
+    pub(crate) fn set_policy(&self, policy: Arc<RetentionPolicy>) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// Returns the policy in force.
+    pub(crate) fn policy(&self) -> Arc<RetentionPolicy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns whether the cluster is followed, so that the policy acts on existing events.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.clocks.get().is_some()
     }
 
     /// Notes that the clock is or was believed at this time.
@@ -574,12 +586,12 @@ impl Keeper {
 
     /// Returns the expiry of an event that is observed now.
     pub(in crate::keep) fn end(&self, event: &Event) -> UnixMillis {
-        self.after((self.keep_for)(event))
+        self.after((self.policy().keep_for)(event))
     }
 
     /// Returns the expiry of an event that was observed at this time.
     pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
-        later(observed_at, (self.keep_for)(event))
+        later(observed_at, (self.policy().keep_for)(event))
     }
 
     /// Uses the later of the clock's time and the corrected one, so that nothing expires sooner
@@ -713,7 +725,7 @@ pub(in crate::keep) fn counts_from(record: &Record, event: &Event) -> UnixMillis
 }
 
 /// Returns the time after a duration of at least one millisecond.
-fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
+pub(in crate::keep) fn later(moment: UnixMillis, time: Duration) -> UnixMillis {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     UnixMillis(moment.0.saturating_add(millis.max(1)))
 }

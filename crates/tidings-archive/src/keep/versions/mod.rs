@@ -16,6 +16,5 @@ mod predecessors;
 mod slot;
 
 pub(crate) use end_detection::detect_ends;
-pub use keeper::KeepFor;
-pub(super) use keeper::{Batch, Tries, counts_from, is_of_others};
+pub(super) use keeper::{Batch, Tries, counts_from, is_of_others, later};
 pub(crate) use keeper::{KeepError, Keeper, Observation, Unreadable, With};

@@ -15,6 +15,7 @@ use tidings_history::{
 };
 use tidings_store::{CountsRequest, UnixMillis};
 
+use crate::admission::retention::RetentionRules;
 use crate::api::read::ListWriter;
 use crate::api::request::Call;
 use crate::api::request::{encoded, table_rows};
@@ -160,20 +161,44 @@ pub(crate) async fn coverage(
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let namespace = info.asked_namespace();
-    coverage_of(&server, namespace.filter(|namespace| !namespace.is_empty())).await
+    let namespace = namespace.filter(|namespace| !namespace.is_empty());
+    coverage_of(&server, namespace, info.query.get(params::RULES)).await
 }
 
-/// The coverage of a namespace, or of the whole cluster.
+/// The coverage of a namespace, or of the whole cluster, also with what these rules of retention
+/// would end.
 pub(in crate::api) async fn coverage_of(
     server: &ApiServer,
     namespace: Option<&str>,
+    rules: Option<&str>,
 ) -> Result<Response, Status> {
-    let history = &followed(server)?.history;
-    let coverage = history.coverage(namespace.map(str::to_owned)).await?;
+    let cluster = followed(server)?;
+    let rules = rules.map(|rules| read_rules(rules, &cluster.name));
+    let rules = rules.transpose()?;
+    if rules.is_some() && namespace.is_some() {
+        let why = "rules of retention are examined for a whole cluster, without a namespace";
+        return Err(Status::bad_request(why));
+    }
+    let history = &cluster.history;
+    let mut coverage = history.coverage(namespace.map(str::to_owned)).await?;
+    if let Some(rules) = rules {
+        coverage.would_end = history.outlook(rules).await?;
+    }
     let answer = serde_json::to_value(HistoryAnswer::Coverage(coverage));
     let mut json = format!("{:#}", answer.map_err(Status::internal)?);
     json.push('\n');
     Ok(encoded(StatusCode::OK, Media::Json, json.into_bytes()))
+}
+
+/// Reads rules of retention for a cluster.
+fn read_rules(text: &str, cluster: &str) -> Result<Rules, Status> {
+    let rules = RetentionRules::parse(text);
+    let rules = rules.map_err(|error| Status::bad_request(format!("rules: {error}")))?;
+    let rules = rules.of_cluster(cluster);
+    Ok(Arc::new(move |stored| {
+        let event = codec::decode_stored(stored, 0).ok()?;
+        rules.rule(&event)
+    }))
 }
 
 /// GET /counts: the number of events last seen in each hour for each reason, the latest hour first.
@@ -214,8 +239,8 @@ pub(crate) async fn counts(
     Ok(encoded(StatusCode::OK, Media::Json, json))
 }
 
-/// GET /export: a page of all stored versions, as JSON Lines. Its last line has the place of the
-/// next page, or says that there is none.
+/// GET /export: a page of all stored versions, or of those of a namespace or a time, as JSON Lines.
+/// Its last line has the place of the next page, or says that there is none.
 pub(crate) async fn export(
     State(server): State<Arc<ApiServer>>,
     Extension(info): Extension<Arc<RequestInfo>>,

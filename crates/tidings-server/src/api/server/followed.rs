@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tidings_history::{History, PendingVersions};
 use tidings_store::Store;
 
@@ -44,10 +45,10 @@ pub struct FollowedCluster {
     /// The namespace of the cluster's contexts in the archive's kubeconfig. Default: they name
     /// none, which clients read as `default`.
     pub namespace: Option<String>,
-}
     /// When the client certificate ends by which the cluster is followed. Default: there is none,
     /// or its end is not known.
     pub client_certificate_ends: Option<Timestamp>,
+}
 
 impl FollowedCluster {
     /// Makes a cluster that only users of the archive's own options may read.
@@ -63,8 +64,8 @@ impl FollowedCluster {
             pass_through: None,
             passed_user: None,
             namespace: None,
-        }
             client_certificate_ends: None,
+        }
     }
 }
 
@@ -87,8 +88,8 @@ pub(crate) struct Followed {
     pub(crate) pass_through: Option<PassThrough>,
     pub(crate) passed_user: Option<String>,
     pub(crate) namespace: Option<String>,
-    /// Whether the cluster itself reviews tokens that the archive does not know.
     pub(crate) client_certificate_ends: Option<Timestamp>,
+    /// Whether the cluster itself reviews tokens that the archive does not know.
     pub(crate) reviews_tokens: bool,
     /// Identifies the cluster in shared caches. Never reused.
     pub(crate) number: u64,

@@ -136,8 +136,10 @@ pub(crate) struct Args {
     /// File with retention rules in YAML, as for tidings serve, with the further condition cluster.
     /// The first matching rule decides, otherwise --event-ttl
     ///
-    /// The time counts from when an event was last observed. When the archive is started with other
-    /// rules, they are applied within minutes to everything that is kept.
+    /// The time counts from when an event was last observed. A changed file is read again, and its
+    /// rules are applied within minutes to everything that is kept. If they would end a tenth or
+    /// more of a cluster's events, the log says so ten minutes before. tidings coverage
+    /// --check-retention shows what rules would end.
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
     /// Maximum bytes that each cluster takes on disk, at least 1Mi, with an optional suffix Ki, Mi,
@@ -147,14 +149,14 @@ pub(crate) struct Args {
     /// Space is released some minutes after events were deleted.
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota: Option<usize>,
-    /// Delete an event here when it ends at its source
-    #[arg(long)]
-    mirror_deletions: bool,
     /// Maximum bytes that all clusters together take on disk, as for --quota. Above it, the
     /// clusters that take most are cut to one size: a cluster that takes no more than an equal part
     /// loses nothing [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota_total: Option<usize>,
+    /// Delete an event here when it ends at its source
+    #[arg(long)]
+    mirror_deletions: bool,
     /// Keep what a cluster writes from now on, without first listing the events that it has
     ///
     /// Holds for the first contact with a cluster, or a namespace, only: from then on the archive
@@ -182,7 +184,7 @@ pub(crate) struct Args {
     cluster_access: bool,
     /// Follow nothing, and serve every cluster in the data folder
     ///
-    /// Events keep their present expiry: neither --event-ttl, --retention-file nor --quota has an
+    /// Events keep their present expiry: neither --event-ttl, --retention-file nor a quota has an
     /// effect.
     #[arg(
         long,
@@ -264,14 +266,14 @@ pub(super) fn hint(error: &(dyn Error + 'static)) -> &'static str {
         Some(clusters::ClusterError::PassThrough { .. }) => {
             "leave out --pass-through, or name the clusters in a file (--clusters) with passThrough: false for this one"
         }
-        Some(clusters::ClusterError::Store { source, .. }) => match source {
-            tidings_archive::ClusterError::Open(error) => open_hint(error),
         Some(clusters::ClusterError::Renamed { .. }) => {
             "give the former name with --name, or as the name in the file of --clusters"
         }
         Some(clusters::ClusterError::Unrecognized { .. }) => {
             "start again when the cluster answers, or remove the former ones with --forget"
         }
+        Some(clusters::ClusterError::Store { source, .. }) => match source {
+            tidings_archive::ClusterError::Open(error) => open_hint(error),
             tidings_archive::ClusterError::Write(error) if is_no_space(error) => NO_SPACE,
             _ => DAMAGED,
         },
@@ -317,7 +319,7 @@ fn open_hint(error: &OpenError) -> &'static str {
 async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
     let defaults = Defaults {
         event_ttl: args.event_ttl,
-        retention: clusters::Retention::read(args.retention_file.as_deref())?,
+        retention: clusters::Retention::read(args.retention_file.as_deref())?.into(),
         memory: args.memory,
         ..Defaults::default()
     };
@@ -352,12 +354,14 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         name: name.to_owned(),
         source: error.into(),
     })?;
+    // A closed store writes nothing more. Meanwhile no archive starts on the folder.
+    let _taken = data_dir::take_for_archive(data_dir)?;
+    drop(store);
     // The folder is renamed first: if the process ends during the removal, it would leave a partial
     // store that cannot be opened.
     std::fs::rename(&folder, &doomed)
         .map_err(|error| format!("rename {}: {error}", folder.display()))?;
     remove(&doomed)?;
-    drop(store);
     tell_forgotten(name);
     Ok(())
 }
@@ -478,8 +482,11 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         field_selector: args.field_selector,
         label_selector: args.selector,
         event_ttl: args.event_ttl,
-        retention: clusters::Retention::read(args.retention_file.as_deref())?,
+        retention: clusters::Retention::read(args.retention_file.as_deref())?.into(),
         quota: args.quota,
+        quota_total: args
+            .quota_total
+            .map(|bytes| Arc::new(SharedQuota::new(bytes as u64))),
         mirror_deletions: args.mirror_deletions,
         from_now: args.from_now,
         pass_through: args.pass_through,
@@ -491,9 +498,6 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         seal: args.seal.are_given(),
         #[cfg(not(feature = "objects"))]
         seal: false,
-        quota_total: args
-            .quota_total
-            .map(|bytes| Arc::new(SharedQuota::new(bytes as u64))),
         clocks: Arc::default(),
         feeds: None,
         #[cfg(feature = "objects")]
@@ -606,7 +610,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     }
     tokio::select! {
         () = signals.wait() => {}
-        () = archive.follow_files(args.clusters.as_deref()) => {}
+        () = archive.follow_files(args.clusters.as_deref(), args.retention_file.as_deref()) => {}
     }
     drop(keepers);
     tracing::info!("shutting down; a second signal stops at once");
@@ -673,6 +677,8 @@ impl Archive {
                 #[cfg(feature = "objects")]
                 self.sealing.start(&cluster);
                 self.refused.forget(&setting.name);
+                // The rules may have changed while it was opened.
+                cluster.retain(self.defaults.policy(&setting));
                 self.followed.insert(setting.name, (connected, cluster));
             }
             Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
@@ -690,24 +696,22 @@ impl Archive {
         }
     }
 
-    /// Re-reads the file of clusters and all kubeconfigs at intervals, and applies changes.
-    /// Credentials in kubeconfigs are replaced now and then.
-    async fn follow_files(&mut self, file: Option<&Path>) {
+    /// Re-reads the files of clusters and of retention, and all kubeconfigs, at intervals, and
+    /// applies changes. Credentials in kubeconfigs are replaced now and then.
+    async fn follow_files(&mut self, clusters: Option<&Path>, retention: Option<&Path>) {
         if self.defaults.no_follow {
             return std::future::pending().await;
         }
-        let mut complaint = String::new();
-        let mut reread = Reread::default();
+        let (mut reread, mut reread_rules) = (Reread::default(), Reread::default());
         loop {
             self.take_until_look().await;
             if let Some(feeding) = &mut self.feeding {
                 feeding.look().await;
             }
-            match file.map(|file| reread.read(file)) {
-                // The file is being written, or there is none.
-                None | Some(Ok(None)) => {}
-                Some(Ok(Some(settings))) => {
-                    complaint.clear();
+            if let Some(file) = clusters {
+                let read = reread.clusters(file);
+                let effect = "the clusters of the former file are still followed";
+                if let Some(settings) = reread.tell(read, effect) {
                     let was_empty = self.wanted.is_empty();
                     self.wanted = settings;
                     self.tell_order().await;
@@ -715,18 +719,25 @@ impl Archive {
                         self.tell_if_empty();
                     }
                 }
-                Some(Err(error)) => {
-                    let error = error.to_string();
-                    if complaint != error {
-                        tracing::error!(
-                            error,
-                            "the clusters of the former file are still followed"
-                        );
-                        complaint = error;
-                    }
+            }
+            if let Some(file) = retention {
+                let used = self.defaults.retention().clone();
+                let read = reread_rules.retention(file, &used);
+                let effect = "the rules of retention of the former file are still in force";
+                if let Some(rules) = reread_rules.tell(read, effect) {
+                    self.retain(rules);
                 }
             }
             self.follow_wanted().await;
+        }
+    }
+
+    /// Keeps the events of all clusters by these rules.
+    fn retain(&self, rules: clusters::Retention) {
+        tracing::info!("the file of retention rules has changed");
+        self.defaults.set_retention(rules);
+        for (connected, cluster) in self.followed.values() {
+            cluster.retain(self.defaults.policy(&connected.setting));
         }
     }
 

@@ -1,5 +1,7 @@
 //! Requests to an archive for its clusters, their coverage, and the versions of an event.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use jiff::Timestamp;
 use kube::core::ObjectList;
@@ -35,8 +37,6 @@ async fn get<T: DeserializeOwned>(
     })
 }
 
-/// The names of an archive's clusters, with the flags that select each.
-pub(crate) async fn clusters(
 /// The token of a service account, in the Secret of its name.
 pub(crate) async fn token_of(
     server: &Server,
@@ -60,6 +60,8 @@ pub(crate) async fn token_of(
     })
 }
 
+/// The names of an archive's clusters, with the flags that select each.
+pub(crate) async fn clusters(
     flags: &ClusterFlags,
 ) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
     let root = flags.root().await?;
@@ -215,17 +217,27 @@ pub(crate) async fn coverage(
     coverage_of(&server, namespace.unwrap_or_default()).await
 }
 
+/// The coverage of an archive's cluster, with what rules of retention would end.
+pub(crate) async fn outlook(flags: &ClusterFlags, rules: &str) -> Result<Coverage, CommandError> {
+    let server = flags.server().await?;
+    coverage_by(&server, &[("rules", rules)]).await
+}
+
 /// The coverage that a server returns, of the whole cluster if `namespace` is empty.
 async fn coverage_of(server: &Server, namespace: &str) -> Result<Coverage, CommandError> {
+    match namespace {
+        "" => coverage_by(server, &[]).await,
+        namespace => coverage_by(server, &[("namespace", namespace)]).await,
+    }
+}
+
+async fn coverage_by(server: &Server, query: &[(&str, &str)]) -> Result<Coverage, CommandError> {
     const WHAT: &str = "read the coverage of the archive";
-    let path = match namespace {
-        "" => "/coverage".to_owned(),
-        namespace => {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            query.append_pair("namespace", namespace);
-            format!("/coverage?{}", query.finish())
-        }
-    };
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(query)
+        .finish();
+    let question = if query.is_empty() { "" } else { "?" };
+    let path = format!("/coverage{question}{query}");
     let coverage: Coverage = get(server, &path, WHAT).await?;
     if coverage.cluster.is_empty() {
         return Err(CommandError::Unreadable {

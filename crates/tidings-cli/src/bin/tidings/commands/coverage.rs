@@ -2,10 +2,12 @@
 //! be missing.
 
 mod cells;
+mod outlook;
 mod plan;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use super::past;
 use super::terminal::{self, ColorFlag};
 use crate::clock;
 use cells::{UNKNOWN, bytes, life, number, table, text};
+use outlook::CheckedRules;
 
 /// Age of `complete until` above which a cluster is not followed properly. Normally it advances
 /// within about three minutes.
@@ -45,6 +48,7 @@ const BEHIND: SignedDuration = SignedDuration::from_mins(5);
   tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -o json
   tidings coverage --kubeconfig ./archive/kubeconfig --cluster prod -n shop
   tidings coverage --kubeconfig ./archive/kubeconfig --plan 90d
+  tidings coverage --kubeconfig ./archive/kubeconfig --check-retention new-rules.yaml
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
@@ -58,6 +62,10 @@ pub(crate) struct Args {
     /// Show what each cluster will take if its events are kept for this long, by what was seen
     #[arg(long, value_name = "DURATION", conflicts_with_all = ["output", "namespace"], value_parser = duration_of_seconds)]
     plan: Option<Duration>,
+    /// Show what these rules of retention would end at once, by rule, before they are in force.
+    /// Takes a few seconds for each million events
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "namespace", "plan"])]
+    check_retention: Option<PathBuf>,
     #[command(flatten)]
     color: ColorFlag,
     #[command(flatten)]
@@ -78,16 +86,26 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 }
 
 async fn show(args: Args) -> Result<u8, CommandError> {
+    let rules = args.check_retention.as_deref().map(CheckedRules::read);
+    let rules = rules.transpose();
+    let rules = rules.map_err(|error| CommandError::Failed(format!("read rules: {error}")))?;
     let mut all = Vec::new();
     for (name, cluster) in clusters(&args.cluster).await? {
-        all.push((
-            name,
-            archived::coverage(&cluster, args.namespace.as_deref()).await,
-        ));
+        let coverage = match &rules {
+            Some(rules) => archived::outlook(&cluster, &rules.text).await,
+            None => archived::coverage(&cluster, args.namespace.as_deref()).await,
+        };
+        all.push((name, coverage));
     }
     let (found, notes) = readable(all)?;
     for note in notes {
         tell(&note);
+    }
+    if let Some(rules) = rules {
+        let (screen, mut out) = args.color.output();
+        outlook::print(&found, &rules, screen, &mut out)?;
+        out.flush()?;
+        return Ok(DONE);
     }
     if let Some(kept_for) = args.plan {
         let (screen, mut out) = args.color.output();
@@ -207,14 +225,19 @@ fn print(
         followed(coverage).map(move |followed| {
             let totals = coverage.totals;
             let progress = followed.and_then(|it| it.progress);
+            // A sealed archive counts versions, and no events.
+            let (events, versions) = match coverage.counted() {
+                Counted::Versions => (None, totals.map(|it| it.events)),
+                Counted::Events => (totals.map(|it| it.events), progress.map(|it| it.versions)),
+            };
             let mut row = vec![
                 text(&coverage.cluster),
                 namespace_of(followed.map_or("", |it| &it.namespace)),
                 moment(followed.map(|it| it.since)),
                 moment(followed.map(|it| it.complete_until)),
                 moment(totals.and_then(|it| it.kept_since)),
-                number(totals.map(|it| it.events)),
-                number(progress.map(|it| it.versions)),
+                number(events),
+                number(versions),
                 bytes(totals.map_or(0, |it| it.disk_bytes)),
             ];
             row.truncate(columns);
@@ -402,7 +425,15 @@ fn taken_of(coverage: &Coverage) -> Vec<String> {
     let ended = Some(totals.ended_by_rules).filter(|ended| *ended > 0);
     let ended = ended.map(|ended| {
         let events = were(ended, "event");
-        format!("{events} ended at once by rules of retention that were new then")
+        let by_rule = coverage.ended_by_rule.iter();
+        let by_rule: Vec<_> = by_rule
+            .map(|(rule, number)| format!("{number} by {rule}"))
+            .collect();
+        let by_rule = match by_rule.as_slice() {
+            [] => String::new(),
+            rules => format!(": {}", rules.join(", ")),
+        };
+        format!("{events} ended at once by rules of retention that were new then{by_rule}")
     });
     let said = [("Rules", ended), ("Quota", trimmed), ("Sealing", gone)];
     let said = said.into_iter().filter_map(|(what, said)| {

@@ -37,7 +37,7 @@ use crate::clock;
 ///
 /// With --versions, an archive's cluster is written as a whole: every version of every event, when
 /// each was observed, ends, gaps and coverage. `tidings archive --import` puts such a file into an
-/// archive.
+/// archive. A user who may list the events of a namespace may export its versions with --namespace.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("Examples:
   tidings export -A events.jsonl.gz
@@ -57,8 +57,9 @@ pub(crate) struct Args {
     /// Continue FILE.part of an interrupted export of the same events; JSON Lines only
     #[arg(long)]
     resume: bool,
-    /// Every version of every event, from an archive; JSON Lines only
-    #[arg(long, conflicts_with_all = ["output", "namespace", "SelectionFlags"])]
+    /// Every version of every event, from an archive; JSON Lines only. With --namespace, --since
+    /// and --until only the versions of a namespace that were observed in this time
+    #[arg(long, conflicts_with_all = ["output", "objects", "tree", "types", "filter", "selector", "field_selector"])]
     versions: bool,
     /// Do not show progress
     #[arg(long, short)]
@@ -141,16 +142,31 @@ struct Written {
 /// Exports all versions that an archive has of a cluster.
 async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     let config = args.cluster.config()?;
+    let namespace = args.namespaces.name().unwrap_or_default();
+    let words = args.selection.words(namespace);
     let what = What {
-        words: format!("{} with all versions", config.cluster_url),
+        words: format!("{} with all versions {words}", config.cluster_url),
         as_of: clock::now(),
     };
+    // A misspelt time is reported before anything is written.
+    args.selection.times(what.as_of)?;
     let server = args.cluster.server().await?;
     let (mut target, found) = Target::open(&args.file, Form::JsonLines, args.resume, &what)?;
+    let (since, until) = args.selection.times(found.as_of)?;
+    let namespace = Some(namespace.to_owned()).filter(|name| !name.is_empty());
+    let part = [
+        ("namespace", namespace),
+        ("since", since.map(|since| since.to_string())),
+        ("until", until.map(|until| until.to_string())),
+    ];
+    let part = part.into_iter();
+    let part: Vec<_> = part
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
     let progress = progress(args);
     let lines = found.first.as_ref().zip(found.last.as_ref());
     let is_begun = Cell::new(lines.is_some());
-    let copied = versions::copy(&server, lines, &mut target, |count| {
+    let copied = versions::copy((&server, &part), lines, &mut target, |count| {
         is_begun.set(true);
         progress.set_message(format!("{count} versions and ends"));
     });

@@ -1,5 +1,6 @@
 //! The verbs of the command, one file each.
 
+mod account;
 mod archive;
 mod archived;
 mod capture;

@@ -152,12 +152,14 @@ fn rewritten(target: &str) -> Option<String> {
         ["coverage"] => {
             let mut given = form_urlencoded::parse(query.as_bytes());
             let namespace = given.find(|(name, _)| name == "namespace");
-            let below = namespace.map_or_else(
-                || "coverage".to_owned(),
-                |(_, namespace)| format!("namespaces/{namespace}/coverage"),
-            );
-            query.clear();
-            below
+            match namespace {
+                None => "coverage".to_owned(),
+                Some((_, namespace)) => {
+                    let below = format!("namespaces/{namespace}/coverage");
+                    query.clear();
+                    below
+                }
+            }
         }
         ["counts"] => "counts".to_owned(),
         _ => return None,
@@ -226,6 +228,7 @@ mod tests {
                 Some("namespaces/shop/pastevents/web.1/versions?limit=1"),
             ),
             ("/coverage", Some("coverage")),
+            ("/coverage?rules=x", Some("coverage?rules=x")),
             ("/coverage?namespace=shop", Some("namespaces/shop/coverage")),
             ("/counts?since=x&until=y", Some("counts?since=x&until=y")),
             // The rest is asked of the cluster.

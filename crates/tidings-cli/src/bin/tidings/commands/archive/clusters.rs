@@ -1,9 +1,10 @@
 //! The clusters to follow and their settings, from the command line or from a file.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::config::Context;
 use tidings_archive::{
     Clocks, Cluster, ClusterOptions, EVENT_TTL, Lives, RetentionPolicy, Selection, SharedQuota,
@@ -41,7 +42,6 @@ pub(in crate::commands) enum ClusterError {
         name: String,
         source: tidings_archive::ClusterError,
     },
-    #[error("{}: {why}", path.display())]
     #[error(
         "cluster {name:?}: the data folder has events of the same cluster until {until}, by the name {former:?}: follow it by that name, or remove them (--forget {former}); to begin anew beside them, keep {former:?} in the file of --clusters with follow: false"
     )]
@@ -58,6 +58,7 @@ pub(in crate::commands) enum ClusterError {
         former: String,
         why: String,
     },
+    #[error("{}: {why}", path.display())]
     File { path: PathBuf, why: String },
     #[error("{0}")]
     Name(String),
@@ -74,8 +75,11 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) field_selector: Option<String>,
     pub(in crate::commands) label_selector: Option<String>,
     pub(in crate::commands) event_ttl: Duration,
-    pub(in crate::commands) retention: Retention,
+    /// The rules of retention, which are read again when their file changes.
+    pub(in crate::commands) retention: RwLock<Retention>,
     pub(in crate::commands) quota: Option<usize>,
+    /// The quota of all clusters together.
+    pub(in crate::commands) quota_total: Option<Arc<SharedQuota>>,
     pub(in crate::commands) mirror_deletions: bool,
     pub(in crate::commands) from_now: bool,
     pub(in crate::commands) pass_through: bool,
@@ -94,13 +98,11 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) feeds: Option<Arc<Feeds>>,
     /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
-    /// The quota of all clusters together.
-    pub(in crate::commands) quota_total: Option<Arc<SharedQuota>>,
     pub(in crate::commands) continues: Option<tidings_objects::Place>,
 }
 
 /// Retention rules, and the text they were parsed from.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(in crate::commands) struct Retention {
     rules: RetentionRules,
     text: String,
@@ -117,12 +119,14 @@ impl Retention {
 }
 
 fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
-    let wrong = |why| ClusterError::File {
+    retention_of(path, text_of(path)?)
+}
+
+fn retention_of(path: &Path, text: String) -> Result<Retention, ClusterError> {
+    let rules = RetentionRules::parse(&text).map_err(|error| ClusterError::File {
         path: path.to_owned(),
-        why,
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let rules = RetentionRules::parse(&text).map_err(|error| wrong(error.to_string()))?;
+        why: error.to_string(),
+    })?;
     Ok(Retention { rules, text })
 }
 
@@ -131,25 +135,65 @@ pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, Clus
     of_text(path, &text_of(path)?)
 }
 
-/// A file of clusters that is read repeatedly.
+/// A file of clusters or rules that is read repeatedly.
 ///
 /// The file may be half written when it is read, and its beginning may be a valid file with fewer
-/// clusters or a smaller quota. So a text counts only when it is read twice in a row.
+/// clusters, a smaller quota or fewer rules. So a text counts only when it is read twice in a row.
 #[derive(Debug, Default)]
-pub(super) struct Reread(Option<String>);
+pub(super) struct Reread {
+    text: Option<String>,
+    complaint: String,
+}
 
 impl Reread {
     /// Reads the clusters; `None` if the text differs from that of the previous read.
-    pub(super) fn read(
+    pub(super) fn clusters(
         &mut self,
         path: &Path,
     ) -> Result<Option<Vec<ClusterSetting>>, ClusterError> {
+        let text = self.text(path)?;
+        text.map(|text| of_text(path, &text)).transpose()
+    }
+
+    /// Reads the rules of retention; `None` if the text differs from that of the previous read, or
+    /// is that of the rules in use.
+    pub(super) fn retention(
+        &mut self,
+        path: &Path,
+        used: &Retention,
+    ) -> Result<Option<Retention>, ClusterError> {
+        let text = self.text(path)?;
+        let changed = text.filter(|text| *text != used.text);
+        changed.map(|text| retention_of(path, text)).transpose()
+    }
+
+    fn text(&mut self, path: &Path) -> Result<Option<String>, ClusterError> {
         let text = text_of(path)?;
-        if self.0.as_ref() != Some(&text) {
-            self.0 = Some(text);
-            return Ok(None);
+        let is_same = self.text.as_ref() == Some(&text);
+        self.text = Some(text.clone());
+        Ok(is_same.then_some(text))
+    }
+
+    /// Logs why the file cannot be used, once for each reason.
+    pub(super) fn tell<T>(
+        &mut self,
+        read: Result<Option<T>, ClusterError>,
+        effect: &'static str,
+    ) -> Option<T> {
+        let error = match read {
+            Ok(read) => {
+                if read.is_some() {
+                    self.complaint.clear();
+                }
+                return read;
+            }
+            Err(error) => error.to_string(),
+        };
+        if self.complaint != error {
+            tracing::error!(error, "{effect}");
+            self.complaint = error;
         }
-        of_text(path, &text).map(Some)
+        None
     }
 }
 
@@ -362,48 +406,6 @@ impl Defaults {
         Some(context)
     }
 
-    /// The options for following a cluster, one of `many`.
-    pub(in crate::commands) fn options(
-        &self,
-        setting: &ClusterSetting,
-        clusters: usize,
-    ) -> ClusterOptions {
-        let field_selector = setting.field_selector.clone();
-        let label_selector = setting.label_selector.clone();
-        let selection = Selection {
-            namespace: None,
-            field_selector: field_selector.or(self.field_selector.clone()),
-            label_selector: label_selector.or(self.label_selector.clone()),
-        };
-        let namespaces = self.namespaces_of(setting);
-        let mut options = ClusterOptions::new(&setting.name);
-        options.selections = match namespaces.as_slice() {
-            [] => vec![selection],
-            some => some
-                .iter()
-                .map(|namespace| Selection {
-                    namespace: Some(namespace.clone()),
-                    ..selection.clone()
-                })
-                .collect(),
-        };
-        options.rules = format!("{}s\n{}", event_ttl.as_secs(), self.retention.text);
-        let lives = Lives::new(&rules.times(), rules.match_everything(), event_ttl);
-        options.lives = Some(lives);
-        options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
-        options.shared_quota.clone_from(&self.quota_total);
-        options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
-        options.from_now = setting.from_now.unwrap_or(self.from_now);
-        options.seal = self.seal;
-        options.clocks = Arc::clone(&self.clocks);
-        options.store = store(self.memory / clusters.max(1));
-        options
-    }
-}
-
-/// The options of a store that may use `memory` bytes.
-fn store(memory: usize) -> EmbeddedOptions {
-    let mut options = EmbeddedOptions::default();
     /// The namespaces of a cluster that are followed; empty for all.
     pub(super) fn namespaces_of<'a>(&'a self, setting: &'a ClusterSetting) -> &'a [String] {
         setting.namespaces.as_ref().unwrap_or(&self.namespaces)
@@ -438,6 +440,46 @@ fn store(memory: usize) -> EmbeddedOptions {
         policy
     }
 
+    /// The options for following a cluster, one of `many`.
+    pub(in crate::commands) fn options(
+        &self,
+        setting: &ClusterSetting,
+        clusters: usize,
+    ) -> ClusterOptions {
+        let field_selector = setting.field_selector.clone();
+        let label_selector = setting.label_selector.clone();
+        let selection = Selection {
+            namespace: None,
+            field_selector: field_selector.or(self.field_selector.clone()),
+            label_selector: label_selector.or(self.label_selector.clone()),
+        };
+        let namespaces = self.namespaces_of(setting);
+        let mut options = ClusterOptions::new(&setting.name);
+        options.selections = match namespaces {
+            [] => vec![selection],
+            some => some
+                .iter()
+                .map(|namespace| Selection {
+                    namespace: Some(namespace.clone()),
+                    ..selection.clone()
+                })
+                .collect(),
+        };
+        options.retention = self.policy(setting);
+        options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
+        options.shared_quota.clone_from(&self.quota_total);
+        options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
+        options.from_now = setting.from_now.unwrap_or(self.from_now);
+        options.seal = self.seal;
+        options.clocks = Arc::clone(&self.clocks);
+        options.store = store(self.memory / clusters.max(1));
+        options
+    }
+}
+
+/// The options of a store that may use `memory` bytes.
+fn store(memory: usize) -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
     // While it is flushed, the index takes this much again. Together with the caches that is the
     // whole memory.
     options.index_memory_bytes = (memory / 8).max(INDEX_BYTES_MIN);
@@ -495,7 +537,7 @@ mod tests {
         let mut reread = Reread::default();
         let mut look = |text: &str| {
             std::fs::write(&path, text).unwrap();
-            let found = reread.read(&path);
+            let found = reread.clusters(&path);
             found.map(|found| found.map(|clusters| clusters.len()))
         };
         let whole = "clusters:\n- {name: a, quota: 20Gi}\n- name: b\n";
@@ -508,7 +550,37 @@ mod tests {
         assert!(matches!(look("clusters: {"), Ok(None)));
         assert!(look("clusters: {").is_err());
         std::fs::remove_file(&path).unwrap();
-        assert!(reread.read(&path).is_err());
+        assert!(reread.clusters(&path).is_err());
+    }
+
+    /// A file that is emptied or damaged must not end events.
+    #[test]
+    fn only_whole_rules_that_differ_replace_the_rules_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("retention.yaml");
+        let long = "rules:\n- {type: Warning, ttl: 90d}\n";
+        std::fs::write(&path, long).unwrap();
+        let used = Retention::read(Some(&path)).unwrap();
+        let mut reread = Reread::default();
+        let mut look = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let _ = reread.retention(&path, &used);
+            let found = reread.retention(&path, &used);
+            found.map(|found| found.map(|found| found.rules.times().len()))
+        };
+        for same in [long, long] {
+            assert!(matches!(look(same), Ok(None)));
+        }
+        for wrong in ["", "rules:\n", "rules:\n- {type: Warning, ttl: 9", "{}"] {
+            assert!(look(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(matches!(
+            look("rules:\n- {type: Warning, ttl: 30d}\n"),
+            Ok(Some(1))
+        ));
+        assert!(matches!(look("rules: []\n"), Ok(Some(0))));
+        std::fs::remove_file(&path).unwrap();
+        assert!(reread.retention(&path, &used).is_err());
     }
 
     /// Writes a kubeconfig with a token, and these settings of its cluster.

@@ -2,6 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 use tidings_server::{PassThrough, PassThroughError, PassThroughOptions, certificate_end};
 
@@ -31,10 +33,10 @@ pub(in crate::commands) struct Source {
     pub(super) passed_user: Option<String>,
     /// The namespace of the context by which the cluster is followed, if it names one.
     pub(super) namespace: Option<String>,
-    /// Whether the cluster reviews tokens and permissions.
-    pub(in crate::commands) is_asked: bool,
     /// When the client certificate of the kubeconfig ends, if it has one.
     pub(super) client_certificate_ends: Option<Timestamp>,
+    /// Whether the cluster reviews tokens and permissions.
+    pub(in crate::commands) is_asked: bool,
     /// A hash of the cluster's kubeconfigs, taken before they were read.
     pub(super) said: Option<u64>,
 }
@@ -70,9 +72,9 @@ impl Source {
         let address = config.cluster_url.to_string();
         let verified = verified(&config);
         let authorities = config.root_cert.as_deref().map(authorities);
+        let client_certificate_ends = client_certificate_end(&config.auth_info);
         let client = connection::client(cluster, config).await?;
         Ok(Self {
-        let client_certificate_ends = client_certificate_end(&config.auth_info);
             client,
             authorities: authorities.unwrap_or_default(),
             address,
@@ -80,9 +82,9 @@ impl Source {
             pass_through,
             passed_user: None,
             namespace: None,
+            client_certificate_ends,
             is_asked,
             said,
-            client_certificate_ends,
         })
     }
 
@@ -91,8 +93,6 @@ impl Source {
     }
 }
 
-/// The recognisable parts of certificate authorities; empty if they are many.
-fn authorities(certificates: &[Vec<u8>]) -> Vec<String> {
 /// When the client certificate in a kubeconfig ends. That of a credential program is not known.
 fn client_certificate_end(user: &AuthInfo) -> Option<Timestamp> {
     let pem = match (&user.client_certificate_data, &user.client_certificate) {
@@ -103,6 +103,8 @@ fn client_certificate_end(user: &AuthInfo) -> Option<Timestamp> {
     certificate_end(&pem)
 }
 
+/// The recognisable parts of certificate authorities; empty if they are many.
+fn authorities(certificates: &[Vec<u8>]) -> Vec<String> {
     if certificates.len() > AUTHORITIES_MAX {
         return Vec::new();
     }

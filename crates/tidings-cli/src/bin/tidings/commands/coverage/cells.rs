@@ -27,7 +27,7 @@ pub(super) fn table(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let columns = headings.iter().map(|name| match *name {
-        "CLUSTER" | "NAMESPACE" | "CAUSE" => Column::of_names(name),
+        "CLUSTER" | "NAMESPACE" | "CAUSE" | "RULE" => Column::of_names(name),
         name => Column::new(name),
     });
     Table::new(columns.collect(), screen).print(rows.iter().cloned(), out)
