@@ -53,13 +53,9 @@ pub(in crate::commands) struct Defaults {
     /// The path of the kubeconfig that the archive writes, if it writes one.
     pub(in crate::commands) own_kubeconfig: Option<PathBuf>,
     pub(in crate::commands) namespaces: Vec<String>,
-    pub(in crate::commands) field_selector: Option<String>,
-    pub(in crate::commands) label_selector: Option<String>,
     pub(in crate::commands) event_ttl: Duration,
     pub(in crate::commands) retention: Retention,
     pub(in crate::commands) quota: Option<usize>,
-    pub(in crate::commands) mirror_deletions: bool,
-    pub(in crate::commands) from_now: bool,
     pub(in crate::commands) pass_through: bool,
     pub(in crate::commands) cluster_access: bool,
     /// Memory for all clusters together, in bytes.
@@ -348,12 +344,10 @@ impl Defaults {
         setting: &ClusterSetting,
         clusters: usize,
     ) -> ClusterOptions {
-        let field_selector = setting.field_selector.clone();
-        let label_selector = setting.label_selector.clone();
         let selection = Selection {
             namespace: None,
-            field_selector: field_selector.or(self.field_selector.clone()),
-            label_selector: label_selector.or(self.label_selector.clone()),
+            field_selector: setting.field_selector.clone(),
+            label_selector: setting.label_selector.clone(),
         };
         let namespaces = setting.namespaces.as_ref().unwrap_or(&self.namespaces);
         let event_ttl = setting.event_ttl.unwrap_or(self.event_ttl);
@@ -374,8 +368,8 @@ impl Defaults {
         options.lives = Some(lives);
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.keep_for = Arc::new(move |event| rules.ttl(event).unwrap_or(event_ttl));
-        options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
-        options.from_now = setting.from_now.unwrap_or(self.from_now);
+        options.mirror_deletions = setting.mirror_deletions.unwrap_or_default();
+        options.from_now = setting.from_now.unwrap_or_default();
         options.seal = self.seal;
         options.clocks = Arc::clone(&self.clocks);
         options.store = store(self.memory / clusters.max(1));
