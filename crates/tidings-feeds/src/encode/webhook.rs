@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(found[0]["data"]["metadata"]["resourceVersion"], "7");
         assert_eq!(found[1]["type"], "dev.tidings.skip.v1");
         assert_eq!(found[1]["data"]["versions"], 47);
-        let key = "kube-system-uid/u-1/2/7..skip/0/1000";
+        let key = "kube-system-uid/u-1/2/7..skip/0/1000/47";
         assert_eq!(batch.headers[1].1, key);
         let single = Webhook { is_single: true }.encode(&source, &records[..1]);
         let one: Value = serde_json::from_slice(&single.body).unwrap();
