@@ -11,8 +11,8 @@ use super::duration::parse_go_duration;
 /// The accepted forms, for error messages.
 const ACCEPTED: &str = "a duration before now, such as 90m, 2h30m or 3d, or a time, such as 2026-03-04T05:06:00Z or 2026-03-04 (UTC)";
 
-/// Parses a moment: a [duration](parse_duration) before `now`, an RFC 3339 time, or a date, which means its
-/// beginning in UTC.
+/// Parses a moment: a [duration](parse_duration) before `now`, an RFC 3339 time, or a date, which
+/// means its beginning in UTC.
 ///
 /// # Errors
 /// For other texts; the error says what is accepted.

@@ -13,12 +13,14 @@ mod describe;
 mod events;
 mod export;
 mod feeds;
+mod followed;
 mod gaps;
 mod habits;
 mod hand_out;
 mod import;
 mod kubeconfig;
 mod man;
+mod mcp;
 mod objects;
 mod past;
 mod rbac;
@@ -77,6 +79,7 @@ enum Verb {
     Feeds(Box<feeds::Args>),
     Import(Box<import::Args>),
     Kubeconfig(hand_out::Args),
+    Mcp(Box<mcp::Args>),
     Rbac(rbac::Args),
     Record(Box<record::Args>),
     #[cfg(feature = "objects")]
@@ -144,6 +147,7 @@ pub(crate) async fn run(command: Command) -> ExitCode {
         Verb::Feeds(args) => feeds::run(*args).await,
         Verb::Import(args) => import::run(*args).await,
         Verb::Kubeconfig(args) => hand_out::run(&args),
+        Verb::Mcp(args) => Box::pin(mcp::run(*args)).await,
         Verb::Rbac(args) => rbac::run(&args),
         Verb::Record(args) => record::run(*args).await,
         #[cfg(feature = "objects")]
