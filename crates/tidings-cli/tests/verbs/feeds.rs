@@ -230,3 +230,33 @@ fn a_wrong_file_of_feeds_is_an_error_with_its_line() {
         "{ran:?}"
     );
 }
+
+/// What the converter prints is a file of feeds, and what it cannot take over has its line.
+#[test]
+fn a_configuration_of_another_program_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let configuration = "route:
+  drop: [{namespace: '*test*'}]
+  match: [{receiver: dump}, {type: Warning, receiver: team}]
+receivers:
+- name: dump
+  elasticsearch: {hosts: ['https://es:9200'], indexFormat: 'kube-{2006-01-02}', apiKey: '${KEY}'}
+- name: team
+  loki: {url: 'http://loki:3100/loki/api/v1/push', streamLabels: {env: prod}}
+";
+    std::fs::write(&file, configuration).unwrap();
+    let ran = run(&["feeds", "convert", "--from", "kee", text(&file)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let feeds = tidings_cli::feeds::parse(&ran.stdout, folder.path()).unwrap();
+    let names: Vec<_> = feeds.iter().map(|feed| feed.name.as_str()).collect();
+    assert_eq!(names, ["dump", "team"]);
+    let lines: Vec<_> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.stderr);
+    assert!(lines[0].starts_with("line 2: route.drop[0].namespace: the pattern is invalid"));
+    assert!(lines[1].starts_with("line 6: receivers[0].elasticsearch.apiKey: write the secret"));
+    std::fs::write(&file, "receivers: []").unwrap();
+    let ran = run(&["feeds", "convert", "--from", "kee", text(&file)]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert_eq!(run(&["feeds", "convert", text(&file)]).code, Some(2));
+}
