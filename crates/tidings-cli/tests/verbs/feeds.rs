@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidings_testing::process::Process;
 
-use super::support::{Cluster, Ran, metrics_of_archive, run, tidings};
+use super::support::{Cluster, Ran, metrics_of_archive, page_of_archive, run, tidings};
 
 /// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -133,7 +133,8 @@ async fn receivers_have_every_version_although_the_archive_is_killed() {
     std::fs::write(folder.join("secret"), SECRET).unwrap();
     let hook =
         format!("- name: hook\n  webhook: {{url: 'http://127.0.0.1:{port}', secretFile: secret}}");
-    let lines = "- name: lines\n  filter: -reason:Unwanted\n  file: {path: lines.jsonl}";
+    let lines = "- name: lines\n  filter: -reason:Unwanted\n  file: {path: lines.jsonl}\n\
+                 - name: count\n  metrics: {}";
     std::fs::write(
         folder.join("feeds.yaml"),
         format!("feeds:\n{hook}\n{lines}\n"),
@@ -183,6 +184,14 @@ async fn receivers_have_every_version_although_the_archive_is_killed() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    until("24 versions are counted", || {
+        (status(&kubeconfig, "count")?["delivered"] == 24).then_some(())
+    });
+    let events = page_of_archive(Path::new(&kubeconfig), "prod", "/metrics/events").await;
+    assert!(
+        events.contains("# TYPE kubernetes_events_total counter"),
+        "{events}"
+    );
     let checked = feeds(&kubeconfig, &["check", "lines"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let text = std::fs::read_to_string(folder.join("lines.jsonl")).unwrap();
