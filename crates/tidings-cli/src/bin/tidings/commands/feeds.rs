@@ -14,7 +14,7 @@ use tidings_feeds::{FeedStatus, State};
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, Server, finish, one_line,
 };
-use super::terminal::ColorFlag;
+use super::terminal::{self, ColorFlag};
 
 /// Show the feeds of a running archive, and act on them.
 ///
@@ -118,7 +118,8 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
         return usage("convert a configuration: give convert with --from kee and a file");
     }
     if args.action == Action::Convert {
-        return convert(args.name.as_deref().unwrap_or_default());
+        let (_, mut out) = args.color.output();
+        return convert(args.name.as_deref().unwrap_or_default(), &mut out);
     }
     let server = args.cluster.root().await?.server().await?;
     let name = args.name.as_deref().unwrap_or_default();
@@ -175,13 +176,13 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
 }
 
 /// Prints the feeds of a configuration, and to standard error what is not taken over.
-fn convert(file: &str) -> Result<u8, CommandError> {
+fn convert(file: &str, out: &mut dyn Write) -> Result<u8, CommandError> {
     let failed = |why: &dyn std::fmt::Display| {
         CommandError::Failed(format!("convert {}: {why}", printable(file)))
     };
     let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
     let converted = tidings_feeds::convert::convert(&text).map_err(|error| failed(&error))?;
-    let (mut out, mut errors) = (io::stdout().lock(), io::stderr().lock());
+    let mut errors = terminal::errors();
     out.write_all(converted.feeds.as_bytes())?;
     out.flush()?;
     for finding in &converted.findings {
