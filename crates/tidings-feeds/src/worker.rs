@@ -383,7 +383,8 @@ impl Worker {
         if which != Some(Which::Firsts) {
             totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
             totals.gone += batch.gone;
-            records.extend(batch.skip.map(Record::skip));
+            let feed = &self.post.feed;
+            records.extend(batch.skip.map(|skip| Record::skip(feed, skip)));
             records.extend(batch.gaps.into_iter().map(Record::gap));
         }
         let mut letters = Vec::new();
