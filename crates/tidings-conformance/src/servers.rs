@@ -214,20 +214,24 @@ impl ApiServer {
     /// Starts a `tidings archive` that mirrors a server, and waits until it is ready. The
     /// kubeconfig has the address of the mirrored cluster, the client that of the archive itself.
     pub(crate) async fn start_archive(program: &Path, source: &Self) -> Result<Self, StartError> {
-        let kubeconfig = source.kubeconfig.display().to_string();
-        let arguments = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
-        Self::start_ours(program, "archive", &arguments, true).await
+        let clusters = mirrored(source, &["judge"])?;
+        Self::start_ours(program, "archive", &["--clusters", &clusters], true).await
     }
 
     /// Starts an archive that mirrors a server, and seals what it observes only after a day, so
     /// that it waits during the test.
     pub(crate) async fn start_sealing(program: &Path, source: &Self) -> Result<Self, StartError> {
-        let kubeconfig = source.kubeconfig.display().to_string();
+        let clusters = mirrored(source, &["judge"])?;
         let objects = source.kubeconfig.with_file_name("objects");
         let objects = format!("file://{}", objects.display());
-        let own = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
-        let sealing = ["--objects", &objects, "--seal-after", "24h"];
-        Self::start_ours(program, "archive", &[&own[..], &sealing].concat(), true).await
+        let arguments = [
+            "--clusters",
+            &clusters,
+            "--objects",
+            &objects,
+            "--seal-after=24h",
+        ];
+        Self::start_ours(program, "archive", &arguments, true).await
     }
 
     /// Starts an archive that follows one source as two clusters.
@@ -235,15 +239,8 @@ impl ApiServer {
         program: &Path,
         source: &Self,
     ) -> Result<Self, StartError> {
-        let kubeconfig = source.kubeconfig.with_file_name("twice");
-        let text = std::fs::read_to_string(&source.kubeconfig)?;
-        let again = "contexts: [{name: again, context: {cluster: judge, user: admin}}, ";
-        std::fs::write(&kubeconfig, text.replacen("contexts: [", again, 1))?;
-        let kubeconfig = kubeconfig.display().to_string();
-        let contexts = ["--context", "judge", "--context", "again"];
-        let own = ["--kubeconfig", &kubeconfig, "--mirror-deletions"];
-        let arguments: Vec<&str> = own.into_iter().chain(contexts).collect();
-        Self::start_ours(program, "archive", &arguments, true).await
+        let clusters = mirrored(source, &["judge", "again"])?;
+        Self::start_ours(program, "archive", &["--clusters", &clusters], true).await
     }
 
     /// Starts an archive that asks the followed cluster about users and permissions, and passes
@@ -332,4 +329,19 @@ fn write_kubeconfig(place: &Path, address: &str, certificate: &Path) -> std::io:
     );
     std::fs::write(&path, text)?;
     Ok(path)
+}
+
+/// Writes a file of clusters in which an archive mirrors one source under several names. Returns
+/// its path.
+fn mirrored(source: &ApiServer, names: &[&str]) -> Result<String, StartError> {
+    let kubeconfig = source.kubeconfig.display();
+    let clusters = names.iter().map(|name| {
+        format!("  - {{name: {name}, kubeconfig: {kubeconfig}, mirrorDeletions: true}}\n")
+    });
+    let file = source.kubeconfig.with_file_name("mirrored.yaml");
+    std::fs::write(
+        &file,
+        format!("clusters:\n{}", clusters.collect::<String>()),
+    )?;
+    Ok(file.display().to_string())
 }

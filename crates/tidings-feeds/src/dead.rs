@@ -150,11 +150,14 @@ impl DeadLetter {
                 Record::version(version, *occurrences)?
             }
             Body::Gap(gap) => Record::gap(gap.clone()),
-            Body::Skip { from, to, versions } => Record::skip(Skip {
-                from: UnixMillis(*from),
-                to: UnixMillis(*to),
-                versions: *versions,
-            }),
+            Body::Skip { from, to, versions } => Record {
+                id: self.id.clone(),
+                body: RecordBody::Skip(Skip {
+                    from: UnixMillis(*from),
+                    to: UnixMillis(*to),
+                    versions: *versions,
+                }),
+            },
             Body::Test(text) => Record {
                 id: self.id.clone(),
                 body: RecordBody::Test {

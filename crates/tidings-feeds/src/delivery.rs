@@ -1,7 +1,9 @@
 //! The delivery of one batch: decides what is sent next, and what an answer means for the records.
 //!
-//! It does no I/O and reads no clock. Invariant: each record ends as delivered or dead, exactly
-//! once, and records that are sent again keep their order.
+//! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
+//! once, and records that are sent again keep their order. If the receiver takes no record of a
+//! batch, none is dead before the receiver takes a test record. So neither a wrong configuration
+//! nor an outage makes dead letters, and no record holds up the others forever.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,6 +20,10 @@ const BACKOFF: Backoff = Backoff::Exponential {
 };
 /// Interval at which a receiver is asked that refuses the feed.
 pub(crate) const REFUSED: Duration = Duration::from_secs(60);
+/// Failures of the same records after which a test record is sent: half an hour of retries.
+const RETRIES_MAX: u32 = 30;
+/// Refusals of the same records after which a test record is sent: a minute lies between them.
+const REFUSALS_MAX: u32 = 2;
 /// Maximum of a receiver's `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
@@ -67,6 +73,24 @@ pub(crate) enum Reply {
     Unencodable(Vec<(usize, String)>),
 }
 
+/// What is sent next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request<'a> {
+    Records(&'a [Record]),
+    /// A test record, which shows whether the receiver takes any.
+    Test,
+}
+
+/// Whether the first records or the receiver are at fault, which a test record shows.
+#[derive(Debug)]
+struct Doubt {
+    /// Why each of the records was rejected, if the answer was about each, so that they must not
+    /// be sent again.
+    rejected: Option<Vec<String>>,
+    /// What follows if the receiver does not take the test record.
+    otherwise: Next,
+}
+
 /// What follows an answer.
 #[derive(Debug)]
 pub(crate) struct Step {
@@ -94,6 +118,15 @@ pub(crate) struct Delivery {
     parts: VecDeque<Vec<Record>>,
     /// Failures without any progress in between.
     failures: u32,
+    /// Failures since then, or since the last test record.
+    failures_untested: u32,
+    /// Whether the receiver took a record.
+    is_taking: bool,
+    /// Whether records that fail are sent in halves, because the receiver took a test record.
+    is_halving: bool,
+    /// Whether the first record is dead if it fails once more.
+    is_last_try: bool,
+    doubt: Option<Doubt>,
 }
 
 fn versions(records: &[Record]) -> u64 {
@@ -110,19 +143,30 @@ impl Delivery {
             parts.push_back(std::mem::replace(&mut rest, behind));
         }
         parts.push_back(rest);
-        Self { parts, failures: 0 }
+        Self {
+            parts,
+            failures: 0,
+            failures_untested: 0,
+            is_taking: false,
+            is_halving: false,
+            is_last_try: false,
+            doubt: None,
+        }
     }
 
-    /// The records of the next request; `None` if all are delivered or dead.
-    pub(crate) fn next(&mut self) -> Option<&[Record]> {
+    /// The next request; `None` if all records are delivered or dead.
+    pub(crate) fn next(&mut self) -> Option<Request<'_>> {
         while self.parts.front()?.is_empty() {
             self.parts.pop_front();
         }
-        self.parts.front().map(Vec::as_slice)
+        if self.doubt.is_some() {
+            return Some(Request::Test);
+        }
+        self.parts.front().map(|part| Request::Records(part))
     }
 
-    /// Handles what became of the request with the [`next`](Self::next) records. `random` is
-    /// uniform over all of `u64`.
+    /// Handles what became of the [`next`](Self::next) request. `random` is uniform over all of
+    /// `u64`.
     pub(crate) fn handle(&mut self, reply: Reply, random: u64) -> Step {
         let mut step = Step {
             delivered: 0,
@@ -132,10 +176,15 @@ impl Delivery {
         let Some(mut part) = self.parts.pop_front() else {
             return step;
         };
+        if let Some(doubt) = self.doubt.take() {
+            self.settle(doubt, part, is_taken(&reply), &mut step);
+            return step;
+        }
         let (verdict, retry_after) = match reply {
             Reply::Judged(verdict, retry_after) => (verdict, retry_after),
             Reply::Unencodable(mut which) => {
                 which.dedup_by_key(|(at, _)| *at);
+                self.is_last_try = false;
                 for (at, why) in which.into_iter().rev() {
                     if at < part.len() {
                         let cause = DeadCause::Unencodable;
@@ -146,65 +195,176 @@ impl Delivery {
                 return step;
             }
         };
-        let mut retry = None;
-        let mut left = Vec::new();
         match verdict {
-            Verdict::Delivered => step.delivered = versions(&part),
-            Verdict::Retry(why) => (retry, left) = (Some(why), part),
-            Verdict::Refused(why) => (step.next, left) = (Next::Refused(why), part),
-            // One record may spoil the request for the others.
-            Verdict::TooLarge | Verdict::Rejected(_) if part.len() > 1 => {
-                let behind = part.split_off(part.len().div_ceil(2));
-                self.parts.push_front(behind);
-                left = part;
+            Verdict::Delivered => {
+                step.delivered = versions(&part);
+                self.note_progress();
+                self.is_taking = true;
             }
+            Verdict::Retry(why) => {
+                let wait = self.wait(retry_after, random);
+                self.fail(part, Next::Retry(wait, why), &mut step);
+            }
+            Verdict::Refused(why) => {
+                self.wait(None, random);
+                self.fail(part, Next::Refused(why), &mut step);
+            }
+            // One record may spoil the request for the others.
+            Verdict::TooLarge | Verdict::Rejected(_) if part.len() > 1 => self.halve(part),
             Verdict::TooLarge => {
                 let why = "the receiver does not take a request with this record alone";
-                let dead = part.into_iter();
-                step.dead = dead
-                    .map(|it| (it, DeadCause::TooLarge, why.to_owned()))
-                    .collect();
+                let dead = part.into_iter().map(|record| (record, why.to_owned()));
+                self.bury(dead, DeadCause::TooLarge, &mut step);
             }
-            Verdict::Rejected(why) => {
-                let dead = part.into_iter();
-                step.dead = dead
-                    .map(|it| (it, DeadCause::Rejected, why.clone()))
-                    .collect();
+            Verdict::Rejected(why) if self.is_taking => {
+                let dead = part.into_iter().map(|record| (record, why.clone()));
+                self.bury(dead, DeadCause::Rejected, &mut step);
             }
+            Verdict::Rejected(why) => self.ask(part, None, Next::Refused(why)),
             Verdict::Items(outcomes) => {
-                let mut outcomes = outcomes.into_iter();
-                for record in part {
-                    let missing = || Outcome::Retry("no outcome for each record".to_owned());
-                    match outcomes.next().unwrap_or_else(missing) {
-                        Outcome::Delivered => step.delivered += u64::from(record.is_version()),
-                        Outcome::Rejected(why) => {
-                            step.dead.push((record, DeadCause::Rejected, why));
-                        }
-                        Outcome::Retry(why) => {
-                            retry.get_or_insert(why);
-                            left.push(record);
-                        }
-                    }
+                if let Some((left, why)) = self.take(part, outcomes, &mut step) {
+                    let wait = self.wait(retry_after, random);
+                    self.fail(left, Next::Retry(wait, why), &mut step);
                 }
-                if step.delivered > 0 || !step.dead.is_empty() {
-                    self.failures = 0;
-                }
-            }
-        }
-        self.parts.push_front(left);
-        match retry {
-            None => self.failures = 0,
-            Some(why) => {
-                self.failures = self.failures.saturating_add(1);
-                let wait = BACKOFF.wait(self.failures, random);
-                let asked = retry_after.map_or(Duration::ZERO, |asked| {
-                    let asked = asked.min(RETRY_AFTER_MAX);
-                    asked + asked.mul_f64(random as f64 / u64::MAX as f64 / 4.0)
-                });
-                step.next = Next::Retry(asked.max(wait), why);
             }
         }
         step
+    }
+
+    /// Handles outcomes. Returns the records that can be sent again, and why they were not taken.
+    fn take(
+        &mut self,
+        part: Vec<Record>,
+        outcomes: Vec<Outcome>,
+        step: &mut Step,
+    ) -> Option<(Vec<Record>, String)> {
+        let (mut left, mut why) = (Vec::new(), None);
+        let (mut dead, mut reasons) = (Vec::new(), Vec::new());
+        let number = part.len();
+        let mut outcomes = outcomes.into_iter();
+        for record in part {
+            let missing = || Outcome::Retry("no outcome for each record".to_owned());
+            match outcomes.next().unwrap_or_else(missing) {
+                Outcome::Delivered => {
+                    step.delivered += u64::from(record.is_version());
+                    self.is_taking = true;
+                    self.note_progress();
+                }
+                Outcome::Rejected(reason) => {
+                    dead.push(record);
+                    reasons.push(reason);
+                }
+                Outcome::Retry(reason) => {
+                    why.get_or_insert(reason);
+                    left.push(record);
+                }
+            }
+        }
+        if dead.len() == number && !self.is_taking {
+            let why = reasons.first().cloned().unwrap_or_default();
+            self.ask(dead, Some(reasons), Next::Refused(why));
+        } else if !dead.is_empty() {
+            self.bury(dead.into_iter().zip(reasons), DeadCause::Rejected, step);
+        }
+        why.map(|why| (left, why))
+    }
+
+    /// Has a test record show whether these records or the receiver are at fault.
+    fn ask(&mut self, part: Vec<Record>, rejected: Option<Vec<String>>, otherwise: Next) {
+        self.doubt = Some(Doubt {
+            rejected,
+            otherwise,
+        });
+        self.parts.push_front(part);
+    }
+
+    /// Handles records that were not taken, and can be sent again after `next`.
+    fn fail(&mut self, part: Vec<Record>, next: Next, step: &mut Step) {
+        let (max, why) = match &next {
+            Next::Refused(why) => (REFUSALS_MAX, why),
+            Next::Retry(_, why) => (RETRIES_MAX, why),
+            Next::Now => return self.parts.push_front(part),
+        };
+        if self.is_last_try && part.len() == 1 {
+            let why = why.clone();
+            let dead = part.into_iter().map(|record| (record, why.clone()));
+            self.bury(dead, DeadCause::Rejected, step);
+        } else if self.is_halving && part.len() > 1 {
+            self.halve(part);
+        } else if self.failures_untested >= max {
+            self.ask(part, None, next);
+        } else {
+            step.next = next;
+            self.parts.push_front(part);
+        }
+    }
+
+    /// Settles a doubt about records by whether the receiver took a test record.
+    fn settle(&mut self, doubt: Doubt, part: Vec<Record>, is_taken: bool, step: &mut Step) {
+        self.failures_untested = 0;
+        self.is_taking = is_taken;
+        self.is_halving = is_taken;
+        match doubt.rejected {
+            _ if !is_taken => {
+                step.next = doubt.otherwise;
+                self.parts.push_front(part);
+            }
+            Some(reasons) => {
+                self.bury(part.into_iter().zip(reasons), DeadCause::Rejected, step);
+            }
+            None if part.len() > 1 => self.halve(part),
+            // The receiver may have recovered just before the test record.
+            None => {
+                self.is_last_try = true;
+                self.parts.push_front(part);
+            }
+        }
+    }
+
+    fn halve(&mut self, mut part: Vec<Record>) {
+        let behind = part.split_off(part.len().div_ceil(2));
+        self.parts.push_front(behind);
+        self.parts.push_front(part);
+        (self.failures, self.failures_untested) = (0, 0);
+    }
+
+    fn bury(
+        &mut self,
+        dead: impl IntoIterator<Item = (Record, String)>,
+        cause: DeadCause,
+        step: &mut Step,
+    ) {
+        let dead = dead.into_iter();
+        step.dead
+            .extend(dead.map(|(record, why)| (record, cause, why)));
+        self.note_progress();
+        self.is_halving = false;
+    }
+
+    fn note_progress(&mut self) {
+        (self.failures, self.failures_untested) = (0, 0);
+        self.is_last_try = false;
+    }
+
+    /// Counts a failure. Returns the wait until the records are sent again.
+    fn wait(&mut self, retry_after: Option<Duration>, random: u64) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        self.failures_untested = self.failures_untested.saturating_add(1);
+        let wait = BACKOFF.wait(self.failures, random);
+        let asked = retry_after.map_or(Duration::ZERO, |asked| {
+            let asked = asked.min(RETRY_AFTER_MAX);
+            asked + asked.mul_f64(random as f64 / u64::MAX as f64 / 4.0)
+        });
+        asked.max(wait)
+    }
+}
+
+/// Whether the receiver took the only record of a request.
+fn is_taken(reply: &Reply) -> bool {
+    match reply {
+        Reply::Judged(Verdict::Delivered, _) => true,
+        Reply::Judged(Verdict::Items(outcomes), _) => outcomes[..] == [Outcome::Delivered],
+        _ => false,
     }
 }
 
@@ -227,27 +387,99 @@ mod tests {
         records.collect()
     }
 
+    /// Delivers to a receiver that judges requests by the ids in them; a test record has none.
+    /// Returns the ids of delivered and of dead records, and how many requests there were.
+    fn deliver(
+        delivery: &mut Delivery,
+        mut judge: impl FnMut(&[usize]) -> Verdict,
+    ) -> (Vec<usize>, Vec<usize>, usize) {
+        let (mut delivered, mut dead) = (Vec::new(), Vec::new());
+        for requests in 0..2000 {
+            let ids: Vec<usize> = match delivery.next() {
+                None => return (delivered, dead, requests),
+                Some(Request::Test) => Vec::new(),
+                Some(Request::Records(part)) => {
+                    part.iter().map(|it| it.id.parse().unwrap()).collect()
+                }
+            };
+            let verdict = judge(&ids);
+            if verdict == Verdict::Delivered {
+                delivered.extend(&ids);
+            }
+            let step = delivery.handle(judged(verdict), 0);
+            let ids = step.dead.iter().map(|it| it.0.id.parse::<usize>().unwrap());
+            dead.extend(ids);
+        }
+        panic!("{delivery:?}");
+    }
+
     fn judged(verdict: Verdict) -> Reply {
         Reply::Judged(verdict, None)
     }
 
     #[test]
-    fn a_rejected_request_is_halved_until_the_spoiling_record_is_alone() {
-        let mut delivery = Delivery::new(records(8), usize::MAX);
-        let (mut delivered, mut dead) = (Vec::new(), Vec::new());
-        while let Some(part) = delivery.next() {
-            let ids: Vec<_> = part.iter().map(|it| it.id.clone()).collect();
-            let verdict = if ids.iter().any(|id| id == "5") {
-                Verdict::Rejected("400".to_owned())
-            } else {
-                delivered.extend(ids);
-                Verdict::Delivered
-            };
-            let step = delivery.handle(judged(verdict), 0);
-            dead.extend(step.dead.into_iter().map(|(record, ..)| record.id));
+    fn a_record_that_spoils_each_request_is_dead_and_no_other() {
+        let why = || "no".to_owned();
+        let verdicts = [
+            (Verdict::Rejected(why()), 9),
+            (Verdict::TooLarge, 9),
+            (Verdict::Refused(why()), 20),
+            (Verdict::Retry(why()), 80),
+        ];
+        for (verdict, requests_max) in verdicts {
+            let mut delivery = Delivery::new(records(8), usize::MAX);
+            let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
+                if ids.contains(&5) {
+                    verdict.clone()
+                } else {
+                    Verdict::Delivered
+                }
+            });
+            assert_eq!(delivered, [0, 1, 2, 3, 4, 6, 7], "{verdict:?}");
+            assert_eq!(dead, [5], "{verdict:?}");
+            assert!(requests <= requests_max, "{verdict:?}: {requests} requests");
         }
-        assert_eq!(delivered, ["0", "1", "2", "3", "4", "6", "7"]);
-        assert_eq!(dead, ["5"]);
+    }
+
+    /// A wrong configuration and an outage are no fault of records, however long they last.
+    #[test]
+    fn no_record_is_dead_while_the_receiver_takes_none() {
+        let why = || "no".to_owned();
+        let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
+        for number in 0..4 {
+            let mut delivery = Delivery::new(records(8), usize::MAX);
+            let (mut failures, mut has_recovered) = (0, false);
+            let (delivered, dead, _) = deliver(&mut delivery, |ids| {
+                failures += 1;
+                // Records that were rejected one by one are not sent again after a test record.
+                has_recovered |= failures > 500 && (number != 1 || !ids.is_empty());
+                match number {
+                    _ if has_recovered => Verdict::Delivered,
+                    0 => Verdict::Rejected(why()),
+                    1 => Verdict::Items(rejected(ids)),
+                    2 => Verdict::Refused(why()),
+                    _ => Verdict::Retry(why()),
+                }
+            });
+            assert_eq!(delivered, (0..8).collect::<Vec<_>>(), "{number}");
+            assert!(dead.is_empty(), "{number}: {dead:?}");
+        }
+    }
+
+    /// The receiver may recover between the failure of a record and the test record.
+    #[test]
+    fn a_record_is_sent_once_more_after_a_test_record() {
+        let mut delivery = Delivery::new(records(1), 1);
+        let mut has_recovered = false;
+        let (delivered, dead, _) = deliver(&mut delivery, |ids| {
+            has_recovered |= ids.is_empty();
+            if has_recovered {
+                Verdict::Delivered
+            } else {
+                Verdict::Retry("503".to_owned())
+            }
+        });
+        assert_eq!((delivered, dead), (vec![0], vec![]));
     }
 
     #[test]
@@ -284,8 +516,18 @@ mod tests {
             let mut ended = Vec::new();
             let good = std::iter::repeat((0, 0));
             for (answer, random) in answers.into_iter().chain(good) {
-                let Some(part) = delivery.next() else {
-                    break;
+                let part = match delivery.next() {
+                    None => break,
+                    Some(Request::Records(part)) => part,
+                    Some(Request::Test) => {
+                        let is_taken = judged(Verdict::Delivered);
+                        let is_refused = judged(Verdict::Refused(String::new()));
+                        let reply = if answer == 0 { is_taken } else { is_refused };
+                        let step = delivery.handle(reply, random);
+                        let dead = step.dead.iter().map(|it| it.0.id.parse::<usize>().unwrap());
+                        ended.extend(dead);
+                        continue;
+                    }
                 };
                 let ids: Vec<usize> = part.iter().map(|it| it.id.parse().unwrap()).collect();
                 prop_assert!(ids.is_sorted() && ids.len() <= max);

@@ -234,6 +234,14 @@ impl Feeds {
         Ok(found)
     }
 
+    /// Returns the metrics of events in Prometheus' text format, if a feed counts them.
+    pub async fn event_metrics(&self) -> Option<String> {
+        let all = self.all.lock().await;
+        all.feeds
+            .values()
+            .find_map(|feed| feed.receiver.event_metrics())
+    }
+
     /// Sends a test record to the receiver of each feed, or of one. Returns the receiver's words if
     /// it did not take it.
     ///

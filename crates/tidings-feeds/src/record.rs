@@ -104,10 +104,12 @@ impl Record {
         }
     }
 
-    /// Makes the record of versions that are not delivered.
-    pub fn skip(skip: Skip) -> Self {
+    /// Makes the record of versions that a feed does not deliver. Each feed has its own skips, also
+    /// if feeds share a receiver.
+    pub fn skip(feed: &str, skip: Skip) -> Self {
+        let (from, to) = (skip.from.0, skip.to.0);
         Self {
-            id: format!("skip/{}/{}/{}", skip.from.0, skip.to.0, skip.versions),
+            id: format!("skip/{feed}/{from}/{to}/{}", skip.versions),
             body: RecordBody::Skip(skip),
         }
     }

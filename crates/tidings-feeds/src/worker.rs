@@ -19,7 +19,7 @@ use tidings_store::UnixMillis;
 use tidings_store::clock::Clock;
 
 use crate::dead::{DeadLetter, DeadLetters};
-use crate::delivery::{DeadCause, Delivery, Next, REFUSED, Reply};
+use crate::delivery::{DeadCause, Delivery, Next, REFUSED, Reply, Request};
 use crate::encode::{Outcome, Verdict};
 use crate::options::{From, cursor_name, firsts_name};
 use crate::receiver::Receiver;
@@ -52,7 +52,16 @@ impl Post {
     pub(crate) async fn deliver(&self, source: &Source, records: Vec<Record>, totals: &mut Totals) {
         let mut delivery = Delivery::new(records, self.receiver.records_max());
         let mut is_retry = false;
-        while let Some(part) = delivery.next() {
+        while let Some(request) = delivery.next() {
+            let test;
+            let part = match request {
+                Request::Records(part) => part,
+                Request::Test => {
+                    let why = "of tidings, because the receiver did not take other records";
+                    test = [self.test_record(why)];
+                    &test
+                }
+            };
             if !is_retry {
                 self.shared.set(State::Delivering);
             }
@@ -155,16 +164,14 @@ impl Post {
         self.dead.end_retry()
     }
 
+    fn test_record(&self, why: &str) -> Record {
+        let text = format!("a test record {why}, feed {}", self.feed);
+        Record::test(self.clock.now(), text)
+    }
+
     /// Sends a test record. Returns the receiver's words if it was not taken.
     pub(crate) async fn check(&self, source: &Source) -> Result<(), String> {
-        let now = self.clock.now();
-        let record = Record {
-            id: format!("test/{}", now.0),
-            body: RecordBody::Test {
-                at: now,
-                text: format!("a test record of tidings feeds check, feed {}", self.feed),
-            },
-        };
+        let record = self.test_record("of tidings feeds check");
         match self.receiver.send(source, &[record], self.wall()).await {
             Reply::Unencodable(why) => Err(why.into_iter().map(|(_, why)| why).collect()),
             Reply::Judged(verdict, _) => match verdict {
@@ -376,7 +383,8 @@ impl Worker {
         if which != Some(Which::Firsts) {
             totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
             totals.gone += batch.gone;
-            records.extend(batch.skip.map(Record::skip));
+            let feed = &self.post.feed;
+            records.extend(batch.skip.map(|skip| Record::skip(feed, skip)));
             records.extend(batch.gaps.into_iter().map(Record::gap));
         }
         let mut letters = Vec::new();

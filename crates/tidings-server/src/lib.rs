@@ -86,6 +86,7 @@ mod flow;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
+pub mod mcp;
 mod metrics;
 mod start;
 mod timeline;
@@ -109,8 +110,10 @@ pub use auth::{
 };
 pub use flow::pass_through::{PassThrough, PassThroughError, PassThroughOptions};
 pub use http::duration::parse_go_duration;
+pub use http::moment::{parse_duration, parse_moment};
 pub use start::clusters::{RunningClusters, start_clusters};
 pub use start::error::StartError;
+pub use start::inside::{source_of_clusters, source_of_server};
 pub use start::loopback::{RunningTimeline, start_timeline, start_timeline_of_server};
 pub use start::security::{AggregatedOptions, AuthorizationMode, SecurityOptions};
 pub use start::serve::serve;

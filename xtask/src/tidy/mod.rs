@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: rules that the compiler does not check: dependencies of crates ([`layers`]),
 //! rooms ([`rooms`]) and files ([`circles`]), rules for files ([`files`]), the one file that writes
-//! to a terminal ([`outputs`]), the width of prose ([`columns`]), and existing targets of documents
-//! ([`documents`], [`named_tests`]).
+//! to a terminal ([`outputs`]), rooms that only read ([`readers`]), the width of prose
+//! ([`columns`]), and existing targets of documents ([`documents`], [`named_tests`]).
 
 mod circles;
 mod columns;
@@ -10,6 +10,7 @@ mod files;
 mod layers;
 mod named_tests;
 mod outputs;
+mod readers;
 mod rooms;
 mod source;
 mod uses;
@@ -34,6 +35,7 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     problems.extend(rooms::check(&files));
     problems.extend(files::check(&files));
     problems.extend(outputs::check(&files));
+    problems.extend(readers::check(&files));
     problems.extend(columns::check(&files));
     problems.extend(named_tests::check(&files));
     problems.extend(documents::check(root, &files, &metadata, tasks));

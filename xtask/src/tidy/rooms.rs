@@ -149,6 +149,7 @@ const ROOMS: [House; 15] = [
         "crates/tidings-server/src",
         &[
             &[("start", &["start/", "fuzzing.rs"])],
+            &[("mcp", &["mcp/"])],
             &[("timeline", &["timeline/"])],
             &[("archive", &["archive/"])],
             &[("api", &["api/"])],
@@ -198,6 +199,7 @@ const ROOMS: [House; 15] = [
         &[
             &[("verbs", &["commands/mod.rs"])],
             &[
+                ("mcp", &["commands/mcp.rs"]),
                 ("timeline", &["commands/timeline.rs"]),
                 ("demo", &["commands/demo/"]),
             ],
@@ -208,6 +210,7 @@ const ROOMS: [House; 15] = [
                         "commands/archive.rs",
                         "commands/archive/",
                         "commands/data_dir.rs",
+                        "commands/followed.rs",
                         "commands/serve.rs",
                         "commands/serve/",
                     ],

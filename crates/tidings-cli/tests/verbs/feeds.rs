@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tidings_testing::process::Process;
 
-use super::support::{Cluster, Ran, metrics_of_archive, run, tidings};
+use super::support::{Cluster, Ran, metrics_of_archive, page_of_archive, run, tidings};
 
 /// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -133,7 +133,8 @@ async fn receivers_have_every_version_although_the_archive_is_killed() {
     std::fs::write(folder.join("secret"), SECRET).unwrap();
     let hook =
         format!("- name: hook\n  webhook: {{url: 'http://127.0.0.1:{port}', secretFile: secret}}");
-    let lines = "- name: lines\n  filter: -reason:Unwanted\n  file: {path: lines.jsonl}";
+    let lines = "- name: lines\n  filter: -reason:Unwanted\n  file: {path: lines.jsonl}\n\
+                 - name: count\n  metrics: {}";
     std::fs::write(
         folder.join("feeds.yaml"),
         format!("feeds:\n{hook}\n{lines}\n"),
@@ -183,6 +184,14 @@ async fn receivers_have_every_version_although_the_archive_is_killed() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    until("24 versions are counted", || {
+        (status(&kubeconfig, "count")?["delivered"] == 24).then_some(())
+    });
+    let events = page_of_archive(Path::new(&kubeconfig), "prod", "/metrics/events").await;
+    assert!(
+        events.contains("# TYPE kubernetes_events_total counter"),
+        "{events}"
+    );
     let checked = feeds(&kubeconfig, &["check", "lines"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let text = std::fs::read_to_string(folder.join("lines.jsonl")).unwrap();
@@ -229,4 +238,34 @@ fn a_wrong_file_of_feeds_is_an_error_with_its_line() {
         ran.stderr.contains("line 3") && ran.stderr.contains("stdot"),
         "{ran:?}"
     );
+}
+
+/// What the converter prints is a file of feeds, and what it cannot take over has its line.
+#[test]
+fn a_configuration_of_another_program_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    let configuration = "route:
+  drop: [{namespace: '*test*'}]
+  match: [{receiver: dump}, {type: Warning, receiver: team}]
+receivers:
+- name: dump
+  elasticsearch: {hosts: ['https://es:9200'], indexFormat: 'kube-{2006-01-02}', apiKey: '${KEY}'}
+- name: team
+  loki: {url: 'http://loki:3100/loki/api/v1/push', streamLabels: {env: prod}}
+";
+    std::fs::write(&file, configuration).unwrap();
+    let ran = run(&["feeds", "convert", "--from", "kee", text(&file)]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let feeds = tidings_cli::feeds::parse(&ran.stdout, folder.path()).unwrap();
+    let names: Vec<_> = feeds.iter().map(|feed| feed.name.as_str()).collect();
+    assert_eq!(names, ["dump", "team"]);
+    let lines: Vec<_> = ran.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ran.stderr);
+    assert!(lines[0].starts_with("line 2: route.drop[0].namespace: the pattern is invalid"));
+    assert!(lines[1].starts_with("line 6: receivers[0].elasticsearch.apiKey: write the secret"));
+    std::fs::write(&file, "receivers: []").unwrap();
+    let ran = run(&["feeds", "convert", "--from", "kee", text(&file)]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert_eq!(run(&["feeds", "convert", text(&file)]).code, Some(2));
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::support::run;
 
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 19] = [
     "archive",
     "completions",
     "coverage",
@@ -17,6 +17,7 @@ const VERBS: [&str; 18] = [
     "import",
     "kubeconfig",
     "man",
+    "mcp",
     "rbac",
     "record",
     "sealed",

@@ -20,7 +20,9 @@ mod hour;
 mod import;
 #[cfg(unix)]
 mod installed;
+mod judges;
 mod kube_apiserver;
+mod mcp;
 mod pictures;
 mod rbac;
 mod record;

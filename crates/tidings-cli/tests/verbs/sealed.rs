@@ -357,7 +357,7 @@ async fn what_waits_to_be_sealed_is_served_too() {
     let (hot, hot_kubeconfig) = following();
     let mut serve = tidings(&["serve", "--secure-port=0", "--archive-refresh=1s"]);
     serve
-        .args(["--archive", &url, "--archive-waiting-refresh=1s"])
+        .args(["--archive", &url])
         .args(["--archive-waiting-from", &hot_kubeconfig])
         .args(["--data-dir", text(&folder.path().join("reader"))])
         .stderr(Stdio::null());

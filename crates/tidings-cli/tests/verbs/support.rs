@@ -124,18 +124,27 @@ impl Cluster {
 
 /// The text of a server's `/metrics`.
 pub(crate) async fn metrics(kubeconfig: &Path) -> String {
+    page(kubeconfig, "/metrics").await
+}
+
+async fn page(kubeconfig: &Path, path: &str) -> String {
     let client = client(kubeconfig).await;
-    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
     client.request_text(request).await.unwrap()
 }
 
 /// The text of an archive's `/metrics`, which is at the root and not below a cluster's name.
 pub(crate) async fn metrics_of_archive(kubeconfig: &Path, cluster: &str) -> String {
+    page_of_archive(kubeconfig, cluster, "/metrics").await
+}
+
+/// The text of a page of metrics at the root of an archive.
+pub(crate) async fn page_of_archive(kubeconfig: &Path, cluster: &str, path: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let below = std::fs::read_to_string(kubeconfig).unwrap();
     let root = folder.path().join("root");
     std::fs::write(&root, below.replace(&format!("/clusters/{cluster}"), "")).unwrap();
-    metrics(&root).await
+    page(&root, path).await
 }
 
 /// A tar, compressed with gzip, of files with these names.

@@ -158,7 +158,10 @@ mod tests {
             to: UnixMillis(1000),
             versions: 47,
         };
-        let records = [Record::version(version, 2).unwrap(), Record::skip(skip)];
+        let records = [
+            Record::version(version, 2).unwrap(),
+            Record::skip("hook", skip),
+        ];
         let batch = Webhook::default().encode(&source, &records);
         let found: Value = serde_json::from_slice(&batch.body).unwrap();
         assert_eq!(found[0]["id"], "u-1/2/7");
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(found[0]["data"]["metadata"]["resourceVersion"], "7");
         assert_eq!(found[1]["type"], "dev.tidings.skip.v1");
         assert_eq!(found[1]["data"]["versions"], 47);
-        let key = "kube-system-uid/u-1/2/7..skip/0/1000";
+        let key = "kube-system-uid/u-1/2/7..skip/hook/0/1000/47";
         assert_eq!(batch.headers[1].1, key);
         let single = Webhook { is_single: true }.encode(&source, &records[..1]);
         let one: Value = serde_json::from_slice(&single.body).unwrap();

@@ -42,7 +42,7 @@ fn rows_have_the_columns_of_an_archives_files() {
         (&rows[1]["count"], &rows[1]["action"]),
         (&json!(26), &json!("Scheduling"))
     );
-    assert_eq!(rows[2]["uid"], "skip/1767384000000/1767384600000/47");
+    assert_eq!(rows[2]["uid"], "skip/shop/1767384000000/1767384600000/47");
     assert_eq!(rows[2]["reason"], "VersionsNotDelivered");
 }
 

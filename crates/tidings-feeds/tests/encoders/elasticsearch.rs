@@ -57,7 +57,7 @@ fn each_version_is_created_under_its_key_in_the_index_of_its_day() {
             ),
             &created(
                 "kubernetes-events-2026.01.02-a",
-                "prod:skip:1767384000000:1767384600000:47"
+                "prod:skip:shop:1767384000000:1767384600000:47"
             ),
             &created("kubernetes-events-2026.01.02-a", "prod:test:1767384600000"),
         ]
@@ -99,7 +99,7 @@ fn documents_have_the_fields_of_ecs_and_metricbeat() {
     );
     assert_eq!(
         lines[3]["event"]["id"],
-        "skip/1767384000000/1767384600000/47"
+        "skip/shop/1767384000000/1767384600000/47"
     );
 }
 

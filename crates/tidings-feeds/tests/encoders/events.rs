@@ -50,11 +50,14 @@ pub(crate) fn records() -> Vec<Record> {
         record(SERIES),
         record(NODE),
         Record::gap(Gap::new(from, to, Cause::Compacted)),
-        Record::skip(Skip {
-            from,
-            to,
-            versions: 47,
-        }),
+        Record::skip(
+            "shop",
+            Skip {
+                from,
+                to,
+                versions: 47,
+            },
+        ),
         Record::test(to, "a test of the feed".into()),
     ]
 }

@@ -178,7 +178,7 @@ fn records_of_each_kind_are_lines_with_time_level_and_key() {
             "1767384600000000000",
             "Warning",
             "VersionsNotDelivered",
-            "skip/1767384000000/1767384600000/47",
+            "skip/shop/1767384000000/1767384600000/47",
         ),
     ];
     assert_eq!(lines, expected);

@@ -192,7 +192,7 @@ fn gaps_skips_and_test_records_have_keys_of_their_cluster_and_a_level() {
     assert_eq!(attributes["k8s.event.reason"], "VersionsNotDelivered");
     assert_eq!(
         attributes["log.record.uid"],
-        "prod/skip/1767384000000/1767384600000/47"
+        "prod/skip/shop/1767384000000/1767384600000/47"
     );
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use http::{StatusCode, Uri};
@@ -20,6 +20,7 @@ use crate::auth::User;
 use crate::http::negotiate::Media;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
+use crate::metrics::Text;
 
 /// The root's routes, wrapped in the same chain of steps as a cluster's.
 pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
@@ -30,6 +31,7 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .route("/version", get(documents::version))
         .route("/version/", get(documents::version))
         .route("/metrics", get(measure))
+        .route("/metrics/events", get(measure_events))
         .route(feeds::PATH, any(feeds::answer))
         .route("/feeds/{*rest}", any(feeds::answer));
     for path in ["/healthz", "/livez", "/readyz"] {
@@ -105,6 +107,21 @@ async fn measure(
     if let Some(feeds) = &clusters.feeds {
         text.append(&feeds.metrics().await);
     }
+    metrics::answer(text)
+}
+
+/// GET /metrics/events
+async fn measure_events(Extension(clusters): Extension<Arc<Clusters>>) -> Response {
+    let page = match &clusters.feeds {
+        Some(feeds) => feeds.event_metrics().await,
+        None => None,
+    };
+    let Some(page) = page else {
+        let why = "no feed counts events: the file of feeds has none with metrics";
+        return Status::of_feeds(StatusCode::NOT_FOUND, why).into_response();
+    };
+    let mut text = Text::default();
+    text.append(&page);
     metrics::answer(text)
 }
 

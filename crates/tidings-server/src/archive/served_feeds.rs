@@ -15,4 +15,7 @@ pub trait ServedFeeds: std::fmt::Debug + Send + Sync + 'static {
 
     /// Returns the metrics of all feeds in Prometheus' text format.
     fn metrics(&self) -> BoxFuture<'_, String>;
+
+    /// Returns the metrics of events in Prometheus' text format, if a feed counts them.
+    fn event_metrics(&self) -> BoxFuture<'_, Option<String>>;
 }

@@ -31,7 +31,7 @@ pub struct AuditOptions {
     /// opened and at each rotation. In kube-apiserver this is `--audit-log-maxage`, in days.
     pub age_max: Option<Duration>,
     /// Maximum bytes of an entry with the request's body, and of the body. Default: 100 KiB. An
-    /// entry beyond either is written without the body (`--audit-log-truncate-max-event-size`).
+    /// entry beyond either is written without the body.
     pub event_bytes_max: usize,
     /// Bytes at which the file of requests without a known user is rotated. Default: 10 MiB.
     ///

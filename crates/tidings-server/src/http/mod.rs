@@ -8,6 +8,7 @@ pub(crate) mod compress;
 pub(crate) mod continuation;
 pub(crate) mod duration;
 pub(crate) mod list_options;
+pub(crate) mod moment;
 pub(crate) mod negotiate;
 pub(crate) mod params;
 pub(crate) mod present;

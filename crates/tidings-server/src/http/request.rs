@@ -56,7 +56,7 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not of a resource. Their label is the path.
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 17] = [
     "/api",
     "/apis",
     "/clusters",
@@ -65,6 +65,7 @@ const PATHS: [&str; 16] = [
     "/export",
     "/healthz",
     "/livez",
+    MCP,
     "/metrics",
     "/openapi",
     "/readyz",
@@ -84,6 +85,8 @@ const ABOUT_EVENTS: [&str; 2] = ["/coverage", "/export"];
 pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 /// The path of the timeline's logins.
 pub(crate) const TIMELINE_LOGIN: &str = "/timeline/login";
+/// The path of the Model Context Protocol.
+pub(crate) const MCP: &str = "/mcp";
 /// Prefix of the timeline's paths that need credentials.
 pub(crate) const TIMELINE_API: &str = "/timeline/api/";
 /// Resources other than events.
@@ -320,6 +323,11 @@ impl RequestInfo {
     /// Whether the request is a login to the timeline.
     pub(crate) fn is_login(&self) -> bool {
         self.uri.path() == TIMELINE_LOGIN
+    }
+
+    /// Whether the request is one of the Model Context Protocol, whose tools only read.
+    pub(crate) fn is_mcp(&self) -> bool {
+        self.uri.path() == MCP
     }
 
     /// Whether the request is for the timeline's page and its files, not for the data shown there.

@@ -15,7 +15,7 @@ use super::{Aggregation, Prepared, Running, StartOptions};
 use crate::api::server::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
-use crate::timeline::{self, Entrance, Timeline};
+use crate::timeline::{Entrance, Timeline};
 
 /// A running server of an archive. Dropping it also ends the server, but without waiting for
 /// anything; see [`shutdown`](RunningClusters::shutdown).
@@ -197,7 +197,7 @@ pub async fn start_clusters(
     written.write()?;
     let timeline = prepared.has_timeline().then(|| {
         let timeline = Timeline::of_archive(Arc::clone(&all), Entrance::Login);
-        timeline::router(Arc::new(timeline))
+        super::timeline_router(timeline)
     });
     let mut served = Served::new(archive::router(Arc::clone(&all)), timeline);
     if home.is_some() {

@@ -11,23 +11,16 @@ use axum::Router;
 use http::HeaderValue;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tidings_store::memory::MemoryStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::StartError;
-use crate::api::random;
+use super::inside::{bearer, closed};
 use crate::api::server::ApiOptions;
 use crate::api::server::ApiServer;
 use crate::api::server::FollowedCluster;
-use crate::archive::Clusters;
-use crate::auth::{self, Authenticator, MASTERS, Token, User};
-use crate::clock::SystemClock;
 use crate::timeline::{self, Entrance, PREFIX, Timeline};
-
-/// The user of the link's session.
-const USER: &str = "timeline";
 
 /// A timeline that is served on the loopback interface. Dropping it without
 /// [`shutdown`](RunningTimeline::shutdown) also ends it, but without waiting for anything.
@@ -81,20 +74,7 @@ pub async fn start_timeline(
     clusters: Vec<FollowedCluster>,
     options: ApiOptions,
 ) -> Result<RunningTimeline, StartError> {
-    // Only this process knows the token.
-    let token = random::token()?;
-    let user = User::new(USER, "", [MASTERS.to_owned()]);
-    let credentials = bearer(&token)?;
-    let authenticator = Authenticator::new(vec![Token { token, user }]);
-    // The root has no events of its own.
-    let store = Arc::new(MemoryStore::default());
-    let server = ApiServer::new(store, Arc::new(SystemClock), authenticator, options);
-    let all = Arc::new(Clusters::new(Arc::new(server), None, None));
-    let names = clusters.iter().map(|cluster| cluster.name.clone());
-    all.set_order(names.collect());
-    for cluster in clusters {
-        all.add(cluster)?;
-    }
+    let (all, credentials) = closed(clusters, options)?;
     let root = Arc::clone(&all.root);
     let make = |entrance| Timeline::of_archive(all, entrance);
     start(port, root, credentials, make).await
@@ -137,12 +117,6 @@ async fn start(
         code,
         stop: Some(stop),
         task,
-    })
-}
-
-fn bearer(token: &str) -> Result<HeaderValue, StartError> {
-    auth::bearer(token).map_err(|_| StartError::Options {
-        why: "the token has characters that no header can have",
     })
 }
 

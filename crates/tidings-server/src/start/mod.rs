@@ -2,6 +2,7 @@
 
 pub(crate) mod clusters;
 pub(crate) mod error;
+pub(crate) mod inside;
 mod intake;
 mod kubeconfig;
 mod lingering;
@@ -18,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Router;
 use parking_lot::RwLock;
 use tidings_store::Store;
 use tokio::net::TcpListener;
@@ -32,6 +34,7 @@ use crate::archive::ServedFeeds;
 use crate::audit::{AuditLog, AuditOptions};
 use crate::auth::{RequestHeader, RequestHeaderError, Token, User, parse_token_file};
 use crate::clock::{Clock, SystemClock};
+use crate::mcp;
 use crate::start::error::StartError;
 use crate::start::kubeconfig::{Credentials, kubeconfig_text};
 use crate::start::loopback::RunningTimeline;
@@ -42,6 +45,7 @@ use crate::start::security::{
 };
 use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
+use crate::timeline::{self, Entrance, Timeline};
 use tls::Identity;
 
 /// Options of a server.
@@ -244,11 +248,18 @@ pub async fn start_with_store(
     let path = &prepared.kubeconfig;
     write_private(path, kubeconfig.as_bytes()).map_err(StartError::file(path))?;
     let api = router(Arc::clone(&prepared.server));
-    let timeline = prepared
-        .has_timeline()
-        .then(|| crate::timeline::timeline(Arc::clone(&prepared.server)));
+    let timeline = prepared.has_timeline().then(|| {
+        let server = Arc::clone(&prepared.server);
+        timeline_router(Timeline::of_server(server, Entrance::Login))
+    });
     let served = Served::new(api, timeline);
     Ok(prepared.run(served, async move { store.close().await }))
+}
+
+/// The routes of a timeline, and of the Model Context Protocol over its answers.
+pub(crate) fn timeline_router(timeline: Timeline) -> Router {
+    let timeline = Arc::new(timeline);
+    timeline::router(Arc::clone(&timeline)).merge(mcp::router(timeline))
 }
 
 /// A server that listens, but does not serve yet.

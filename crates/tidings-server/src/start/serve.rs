@@ -41,7 +41,7 @@ use crate::flow::activity::{Activity, Open, Prepared};
 use crate::flow::connection_counters::Ending;
 use crate::flow::connections::Visitor;
 use crate::flow::paced::Lasting;
-use crate::http::request::is_at_or_below;
+use crate::http::request::{MCP, is_at_or_below};
 use crate::router;
 use crate::start::intake::{Intake, Received};
 use crate::start::lingering::Lingering;
@@ -114,7 +114,7 @@ impl Served {
             return aggregated;
         }
         let path = request.uri().path();
-        let is_timeline = is_at_or_below(path, timeline::PREFIX);
+        let is_timeline = is_at_or_below(path, timeline::PREFIX) || path == MCP;
         let timeline = self.timeline.as_ref();
         timeline.filter(|_| is_timeline).unwrap_or(&self.api)
     }

@@ -2,11 +2,11 @@
 //! request gets its place in flight, because a cluster may have to be asked. Meanwhile its head
 //! counts towards the bound for requests whose credentials are being checked.
 //!
-//! The page itself is open to everyone. Paths below `/timeline/api` accept the credentials of any
-//! request of the server, or the cookie of a session, which stands for such credentials.
-//! Credentials are shown to the server or archive itself and to at most one followed cluster: the
-//! one for which the session was begun, or the only one that is requested. A user known only to a
-//! cluster sees only that cluster.
+//! The page itself is open to everyone. Paths below `/timeline/api`, and `/mcp`, accept the
+//! credentials of any request of the server. Those below `/timeline/api` also accept the cookie of
+//! a session, which stands for such credentials. Credentials are shown to the server or archive
+//! itself and to at most one followed cluster: the one for which the session was begun, or the only
+//! one that is requested. A user known only to a cluster sees only that cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ pub(super) async fn enter(
     // The original head: with the session's credentials added, the request would look as if it had
     // sent them itself, but they are only for the session's own cluster.
     let answer = parts.uri.path().strip_prefix(TIMELINE_API);
-    let again = matches!(answer, Some("live" | "export")).then(|| {
-        Arc::new(Again {
+    let again = (info.is_mcp() || matches!(answer, Some("live" | "export"))).then(|| {
+        Arc::new(Entry {
             timeline: Arc::clone(&timeline),
             info: Arc::clone(&info),
             parts: parts.clone(),
@@ -93,14 +93,15 @@ pub(super) async fn enter(
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// Request parts kept to re-authenticate a live stream or export.
-pub(super) struct Again {
-    timeline: Arc<Timeline>,
+/// Request parts kept to authenticate a live stream or export again, and each read of a request of
+/// the Model Context Protocol.
+pub(crate) struct Entry {
+    pub(super) timeline: Arc<Timeline>,
     info: Arc<RequestInfo>,
-    parts: Parts,
+    pub(super) parts: Parts,
 }
 
-impl Again {
+impl Entry {
     /// Whether the caller may still see the same.
     pub(super) async fn is_same(&self, caller: &Caller) -> bool {
         let mut parts = self.parts.clone();
@@ -170,7 +171,13 @@ async fn entered(
         }
         parts.headers.remove(header::AUTHORIZATION);
     }
-    if !parts.uri.path().starts_with(TIMELINE_API) {
+    if info.is_mcp() {
+        let is_of_page = parts.headers.contains_key(header::ORIGIN);
+        let scheme = timeline.entrance.scheme();
+        if is_of_page && !doors::is_of_own_page(&parts.headers, scheme, &host) {
+            return Err(Status::of_foreign_page());
+        }
+    } else if !parts.uri.path().starts_with(TIMELINE_API) {
         return Ok(None);
     }
     if impersonation::count_of(&parts.headers) > 0 {
@@ -179,7 +186,7 @@ async fn entered(
         ));
     }
     let filter = query::filter(&info.query)?;
-    let session = if parts.headers.contains_key(header::AUTHORIZATION) {
+    let session = if info.is_mcp() || parts.headers.contains_key(header::AUTHORIZATION) {
         None
     } else {
         session(timeline, parts, &host)

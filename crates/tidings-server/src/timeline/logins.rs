@@ -37,7 +37,7 @@ struct Login {
 }
 
 impl Entrance {
-    fn scheme(&self) -> &'static str {
+    pub(super) fn scheme(&self) -> &'static str {
         match self {
             Self::Login => "https",
             Self::Link { .. } => "http",

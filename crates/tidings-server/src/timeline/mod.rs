@@ -9,6 +9,7 @@
 //! - [`page`]: the files of the page.
 //! - [`apart`]: threads for long calculations.
 //! - [`read`] and [`merged`]: read the events of a time range from the stores.
+//! - [`reads`]: reads these answers within the process, for the Model Context Protocol.
 //! - [`rules`]: calculate what is shown, without input or output.
 //! - [`answers`]: answer the page's requests.
 
@@ -24,6 +25,7 @@ mod merged;
 mod page;
 mod query;
 mod read;
+mod reads;
 mod rules;
 mod sessions;
 mod sources;
@@ -41,6 +43,8 @@ use crate::api::documents::not_found;
 use crate::api::server::ApiServer;
 use crate::http::request::TIMELINE_LOGIN;
 use crate::http::status::Status;
+pub(crate) use enter::Entry;
+pub(crate) use reads::Reads;
 pub(crate) use state::{Entrance, PREFIX, Timeline};
 
 /// The timeline of a server's events as a service, in addition to its [`router`](crate::router):
@@ -51,7 +55,6 @@ pub fn timeline(server: Arc<ApiServer>) -> Router {
 
 /// The routes below `/timeline`.
 pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
-    let root = Arc::clone(timeline.sources.root());
     let routes = Router::new()
         .route("/timeline", get(page::index))
         .route("/timeline/", get(page::index))
@@ -61,16 +64,34 @@ pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
         .route("/timeline/enter", any(logins::enter))
         .route("/timeline/api/overview", get(answers::overview::overview))
         .route("/timeline/api/view", get(answers::view::view))
-        .route("/timeline/api/events", get(answers::events::events))
         .route("/timeline/api/filter", get(answers::filter::filter))
-        .route("/timeline/api/object", get(answers::object::object))
-        .route("/timeline/api/event", get(answers::event::event))
-        .route("/timeline/api/top", get(answers::top::top))
+        .merge(texts())
         .route("/timeline/api/live", get(answers::live::live))
         .route("/timeline/api/export", get(answers::export::export))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
-    chain::around(routes, &root)
+    around(routes, timeline)
+}
+
+/// Wraps routes in the steps of every request, with the caller known.
+pub(crate) fn around(routes: Router<Arc<ApiServer>>, timeline: Arc<Timeline>) -> Router {
+    entered(chain::around(routes, timeline.sources.root()), timeline)
+}
+
+/// The routes of answers that can be shown as text. They need nothing of the [chain](chain).
+fn texts() -> Router<Arc<ApiServer>> {
+    Router::new()
+        .route("/timeline/api/coverage", get(answers::coverage::coverage))
+        .route("/timeline/api/events", get(answers::events::events))
+        .route("/timeline/api/object", get(answers::object::object))
+        .route("/timeline/api/event", get(answers::event::event))
+        .route("/timeline/api/top", get(answers::top::top))
+}
+
+/// Makes routes that know their caller.
+fn entered(routes: Router<Arc<ApiServer>>, timeline: Arc<Timeline>) -> Router {
+    let root = Arc::clone(timeline.sources.root());
+    routes
         .layer(middleware::from_fn_with_state(
             Arc::clone(&timeline),
             enter::enter,

@@ -9,6 +9,7 @@ mod clusters;
 mod connections;
 mod kept;
 mod matrix;
+mod mcp;
 mod passing;
 mod queueing;
 mod refused;

@@ -12,6 +12,7 @@ mod content;
 mod failures;
 mod fanout;
 mod lists;
+mod mcp;
 mod months;
 mod newest;
 mod observing;

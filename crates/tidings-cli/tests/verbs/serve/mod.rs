@@ -268,17 +268,10 @@ async fn two_servers_share_one_etcd() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let override_for_events = format!("/events#{}", cluster.endpoints().join(";"));
+    let endpoints = format!("--etcd-servers={}", cluster.endpoints().join(","));
     let start = |name: &str| {
         let data = folder.path().join(name);
-        Server::start(&[
-            "--secure-port=0",
-            "--data-dir",
-            text(&data),
-            "--etcd-servers=http://127.0.0.1:1",
-            "--etcd-servers-overrides",
-            &override_for_events,
-        ])
+        Server::start(&["--secure-port=0", "--data-dir", text(&data), &endpoints])
     };
     let (one, other) = (start("one"), start("other"));
     let (here, there) = (one.events().await, other.events().await);

@@ -261,7 +261,9 @@ impl Limits {
             Some(&self.reviews)
         } else if info.is_login() {
             Some(&self.logins)
-        } else if matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        } else if info.is_mcp()
+            || matches!(info.method, Method::GET | Method::HEAD | Method::OPTIONS)
+        {
             Some(&self.reads)
         } else {
             Some(&self.writes)

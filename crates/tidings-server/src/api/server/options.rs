@@ -12,42 +12,42 @@ use crate::http::body::BODY_BYTES_MAX;
 pub struct ApiOptions {
     /// Retention of an event after the last write to it (`--event-ttl`). Default: one hour.
     pub event_ttl: Duration,
-    /// Maximum concurrent reads (`--max-requests-inflight`), including watches while they send the
+    /// Maximum concurrent reads, including watches while they send the
     /// existing events; 0 means no limit. Default: 400.
     pub max_requests_inflight: usize,
-    /// Maximum concurrent writes (`--max-mutating-requests-inflight`) and, counted separately,
+    /// Maximum concurrent writes and, counted separately,
     /// maximum concurrent reviews of oneself; 0 means no limit. Default: 200.
     pub max_mutating_requests_inflight: usize,
-    /// Maximum waiting requests of each of these kinds (`--max-requests-inqueue`); of logins to the
+    /// Maximum waiting requests of each of these kinds; of logins to the
     /// timeline, at most 100 wait. They are served in order of arrival; further ones get 429 at
     /// once. With 0, no request waits. Default: 6,400, as many as a priority level of
     /// kube-apiserver holds.
     pub max_requests_inqueue: usize,
-    /// Maximum wait of a request for its turn (`--request-wait-limit`), and at most a quarter of
+    /// Maximum wait of a request for its turn, and at most a quarter of
     /// the request's time; after it the request gets 429. Default: one minute, as in
     /// kube-apiserver, so that the quarter is the effective limit.
     pub request_wait_limit: Duration,
-    /// Maximum bytes of a request's body (`--max-request-bytes`); longer ones get 413. Default: 3
+    /// Maximum bytes of a request's body; longer ones get 413. Default: 3
     /// MiB, which is kube-apiserver's limit.
     pub request_bytes_max: usize,
-    /// Maximum bytes of a request's first line and headers (`--max-header-bytes`), and 4 KiB more
+    /// Maximum bytes of a request's first line and headers, and 4 KiB more
     /// as in Go; longer ones get 431. From 8 KiB to 1 MiB. Each connection may hold this much
     /// memory before its client has shown credentials. Default: 64 KiB; kube-apiserver accepts 1
     /// MiB.
     pub header_bytes_max: usize,
     /// Minimum rows of each page after the first, for a Table without a selector that is requested
-    /// in pages of 500 rows or more (`--table-continuation-rows`). kubectl sends at most five
+    /// in pages of 500 rows or more. kubectl sends at most five
     /// requests a second. With 0, a page has the requested rows. Default: 10,000.
     pub table_continuation_rows: usize,
-    /// Maximum time of a request other than a watch (`--request-timeout`). Default: one minute.
+    /// Maximum time of a request other than a watch. Default: one minute.
     pub request_timeout: Duration,
     /// Minimum time of a watch that requests no timeout; it ends after this to twice this
-    /// (`--min-request-timeout`). Default: 30 minutes.
+    ///. Default: 30 minutes.
     pub min_request_timeout: Duration,
     /// Interval of the bookmarks of a watch that allows them, also on a quiet watch. Default: one
     /// minute.
     pub bookmark_interval: Duration,
-    /// Maximum open connections (`--max-connections`). A further connection replaces the oldest one
+    /// Maximum open connections. A further connection replaces the oldest one
     /// without credentials, preferably an idle one, of the peer that has most of these. A tenth of
     /// the places is reserved for connections with valid credentials, and a tenth for those
     /// without, such as probes. Default: 10,000.
@@ -58,7 +58,7 @@ pub struct ApiOptions {
     /// behind a proxy. Default: 2,000.
     pub max_connections_per_peer: usize,
     /// Maximum time of a connection on which no request had valid credentials
-    /// (`--unauthenticated-connection-timeout`). It then ends once it has no open request. Default:
+    ///. It then ends once it has no open request. Default:
     /// 30 seconds.
     pub unauthenticated_connection_timeout: Duration,
     /// Maximum time of the TLS handshake. Default: ten seconds.
@@ -82,7 +82,7 @@ pub struct ApiOptions {
     pub namespaces: Namespaces,
     /// Rate limits of events (`--event-rate-limit-config`). Default: no limits.
     pub event_rate_limit: EventRateLimitOptions,
-    /// Maximum size of an event (`--event-size-limit`). Default: 1.5 MiB, and larger events are
+    /// Maximum size of an event. Default: 1.5 MiB, and larger events are
     /// refused.
     pub event_size_limit: EventSizeLimit,
     /// Maximum followed clusters that one archive serves. Default: 100.
@@ -104,12 +104,12 @@ pub struct ApiOptions {
 pub struct TimelineOptions {
     /// Whether it is served (`--no-timeline`). Default: yes.
     pub enabled: bool,
-    /// How long a browser stays logged in (`--timeline-session-duration`). Default: 12 hours.
+    /// How long a browser stays logged in. Default: 12 hours.
     pub session_time: Duration,
     /// Maximum browsers that are logged in. One more ends the session that would expire first, of
     /// the user who has the most. Default: 1,000.
     pub max_sessions: usize,
-    /// Maximum events read for one view (`--timeline-read-limit`). Of a range with more events,
+    /// Maximum events read for one view. Of a range with more events,
     /// evenly distributed parts are read, warnings first. Default: 8,000.
     pub read_limit: usize,
     /// Interval at which the permissions of a live stream's user are checked again. Default: one

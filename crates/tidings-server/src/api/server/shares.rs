@@ -56,6 +56,9 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     if let Some(answer) = info.uri.path().strip_prefix(TIMELINE_API) {
         return of_timeline(answer, info.query.get(crate::http::params::FORMAT));
     }
+    if info.is_mcp() {
+        return of_timeline("event", None);
+    }
     if info.is_versions() {
         return (Pool::Small, 2 * PAGE);
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 use tidings_api::codec::Api;
 use tidings_api::codec::stored::StoredEvent;
 
-use super::super::enter::Again;
+use super::super::enter::Entry;
 use super::super::merged::{Found, Merged};
 use super::super::query::range_with_ahead;
 use super::super::read::brief;
@@ -39,7 +39,7 @@ enum Form {
 pub(in super::super) async fn export(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(caller): Extension<Arc<Caller>>,
-    Extension(again): Extension<Arc<Again>>,
+    Extension(again): Extension<Arc<Entry>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();

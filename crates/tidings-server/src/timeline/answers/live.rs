@@ -22,7 +22,7 @@ use http::{StatusCode, header};
 use serde::Serialize;
 use tidings_store::{BoxFuture, Change, Record, Revision, Watch, WatchError};
 
-use super::super::enter::Again;
+use super::super::enter::Entry;
 use super::super::query::selects;
 use super::super::read::{brief, plain};
 use super::super::state::Timeline;
@@ -67,7 +67,7 @@ struct Message<'a> {
 pub(in super::super) async fn live(
     Extension(timeline): Extension<Arc<Timeline>>,
     Extension(caller): Extension<Arc<Caller>>,
-    Extension(again): Extension<Arc<Again>>,
+    Extension(again): Extension<Arc<Entry>>,
     Extension(info): Extension<Arc<RequestInfo>>,
 ) -> Result<Response, Status> {
     let root = timeline.sources.root();

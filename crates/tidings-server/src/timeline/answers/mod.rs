@@ -1,6 +1,7 @@
 //! The answers to the page's requests, one file for each path.
 
 mod bounds;
+pub(super) mod coverage;
 pub(super) mod event;
 pub(super) mod events;
 pub(super) mod export;

@@ -24,7 +24,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::{Cluster, ImportError, SharedQuota};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
@@ -91,8 +90,11 @@ Examples:
 
   # Remove a cluster and all that was kept of it, while the archive does not run
   tidings archive --data-dir ./archive --forget staging")]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 pub(crate) struct Args {
+    /// YAML file with a setting for each flag, named like the flag without dashes; flags on the
+    /// command line take precedence
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Folder for events, certificates, tokens and the kubeconfig; created if missing
     #[arg(long, value_name = "DIR")]
     data_dir: PathBuf,
@@ -121,15 +123,6 @@ pub(crate) struct Args {
     /// settings, and tidings feeds shows the feeds
     #[arg(long, value_name = "FILE")]
     feeds: Option<PathBuf>,
-    /// Namespace to follow; may be repeated [default: all]
-    #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    namespace: Vec<String>,
-    /// Field selector of the events to follow
-    #[arg(long, value_name = "SELECTOR")]
-    field_selector: Option<String>,
-    /// Label selector of the events to follow
-    #[arg(long, short = 'l', value_name = "SELECTOR")]
-    selector: Option<String>,
     /// Retention time of an event after it was last observed, such as 90d or 36h
     #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = times::duration_of_seconds)]
     event_ttl: Duration,
@@ -154,15 +147,6 @@ pub(crate) struct Args {
     /// loses nothing [default: no limit]
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota_total: Option<usize>,
-    /// Delete an event here when it ends at its source
-    #[arg(long)]
-    mirror_deletions: bool,
-    /// Keep what a cluster writes from now on, without first listing the events that it has
-    ///
-    /// Holds for the first contact with a cluster, or a namespace, only: from then on the archive
-    /// continues where it was, and lists everything after a gap.
-    #[arg(long)]
-    from_now: bool,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
     /// Mi, k or M
     #[arg(long, value_name = "BYTES", default_value = "12Mi", value_parser = values::bytes)]
@@ -470,6 +454,9 @@ impl Begun {
 async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     // Signals are handled from here on, so that an early one is not lost.
     let mut signals = Signals::new()?;
+    if let Some(file) = &args.config {
+        tracing::info!(file = %file.display(), "settings read");
+    }
     #[cfg(feature = "objects")]
     let mut sealing = args
         .seal
@@ -478,17 +465,13 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut defaults = Defaults {
         kubeconfig: args.kubeconfig,
         own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
-        namespaces: args.namespace,
-        field_selector: args.field_selector,
-        label_selector: args.selector,
+        namespaces: Vec::new(),
         event_ttl: args.event_ttl,
         retention: clusters::Retention::read(args.retention_file.as_deref())?.into(),
         quota: args.quota,
         quota_total: args
             .quota_total
             .map(|bytes| Arc::new(SharedQuota::new(bytes as u64))),
-        mirror_deletions: args.mirror_deletions,
-        from_now: args.from_now,
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,
         memory: args.memory,
@@ -526,15 +509,12 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     options.feeds = feeding.as_ref().map(Feeding::served);
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
-    options.api.max_connections = files::connections(10_000);
+    options.api.max_connections = files::connections();
     options
         .token_auth_file
         .clone_from(&args.security.token_auth_file);
     options.admin_token = !args.security.no_admin_token;
-    let files_of_flags = args.security.files().with(
-        "requestheader-client-ca-file",
-        args.aggregated.requestheader_client_ca_file.as_ref(),
-    );
+    let files_of_flags = args.security.files();
     options.security = args.security.options().await?;
     options.security.tls_names.extend(args.aggregated.names());
     args.limits.apply(&mut options.api);

@@ -127,6 +127,13 @@ impl Capture {
         Event::new(list.pointer("/items/0")?.clone()).last_seen()
     }
 
+    /// The captures, for the Model Context Protocol.
+    pub(crate) fn source(
+        &self,
+    ) -> Result<Arc<dyn tidings_server::mcp::Source>, tidings_server::StartError> {
+        tidings_server::source_of_server(&self.server, TOKEN)
+    }
+
     /// Serves the timeline of the captures.
     pub(crate) async fn start_timeline(
         &self,

@@ -184,7 +184,7 @@ impl Server {
     }
 
     /// Whether the server is a tidings server or archive.
-    async fn is_ours(&self) -> Result<bool, CommandError> {
+    pub(crate) async fn is_ours(&self) -> Result<bool, CommandError> {
         match self.ask(|| self.client.apiserver_version()).await {
             Ok(version) => Ok(version.git_version.contains("+tidings-")),
             Err(kube::Error::Api(status)) if status.code != 401 => Ok(false),
@@ -481,6 +481,14 @@ impl ClusterFlags {
             root.address = Some(address);
         }
         Ok(root)
+    }
+
+    /// The name of the archive's cluster that the address names, if it names one.
+    pub(crate) fn cluster_of_archive(&self) -> Result<Option<String>, CommandError> {
+        let address = self.config()?.cluster_url.to_string();
+        let address = address.trim_end_matches('/');
+        let name = root_of(address).and_then(|_| address.rsplit('/').next());
+        Ok(name.map(str::to_owned))
     }
 
     /// The flags for one cluster of the selected archive.

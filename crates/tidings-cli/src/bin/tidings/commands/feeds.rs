@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidings_cli::table::{Cell, Column, Look, Screen, Table};
+use tidings_core::printable;
 use tidings_feeds::{FeedStatus, State};
 
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, Server, finish, one_line,
 };
-use super::terminal::ColorFlag;
+use super::terminal::{self, ColorFlag};
 
 /// Show the feeds of a running archive, and act on them.
 ///
@@ -28,14 +29,18 @@ use super::terminal::ColorFlag;
   tidings feeds dead-letters loki --retry --kubeconfig ./archive/kubeconfig
   tidings feeds skip loki --to now --kubeconfig ./archive/kubeconfig
   tidings feeds template es --kubeconfig ./archive/kubeconfig > template.json
+  tidings feeds convert --from kee config.yaml > feeds.yaml
 
 {EXIT_CODES}"))]
 pub(crate) struct Args {
     /// What is done
     #[arg(value_enum, default_value = "status")]
     action: Action,
-    /// Name of the feed [default for status and check: all]
+    /// Name of the feed [default for status and check: all]; the file to convert
     name: Option<String>,
+    /// Which program's configuration is converted: kee is kubernetes-event-exporter
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    from: Option<Origin>,
     /// Send the feed's dead letters again
     #[arg(long, conflicts_with = "drop")]
     retry: bool,
@@ -68,6 +73,14 @@ enum Action {
     Template,
     /// Remove the cursors of a feed that is not in the file of feeds any more
     Remove,
+    /// Print a configuration of another program as a file of feeds, and what is not taken over
+    Convert,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Origin {
+    /// kubernetes-event-exporter
+    Kee,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -100,6 +113,13 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
     }
     if (args.retry || args.drop) && args.action != Action::DeadLetters {
         return usage("use --retry or --drop: they are for dead-letters");
+    }
+    if args.from.is_some() != (args.action == Action::Convert) {
+        return usage("convert a configuration: give convert with --from kee and a file");
+    }
+    if args.action == Action::Convert {
+        let (_, mut out) = args.color.output();
+        return convert(args.name.as_deref().unwrap_or_default(), &mut out);
     }
     let server = args.cluster.root().await?.server().await?;
     let name = args.name.as_deref().unwrap_or_default();
@@ -136,6 +156,8 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
             ask::<Value>(&server, Method::POST, &[name, "skip"]).await?;
             writeln!(out, "{name} is at the end of its backlog")?;
         }
+        // It needs no server.
+        Action::Convert => {}
         Action::Remove => {
             ask::<Value>(&server, Method::POST, &[name, "remove"]).await?;
             writeln!(out, "{name} is removed")?;
@@ -150,6 +172,22 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
         }
     }
     out.flush()?;
+    Ok(DONE)
+}
+
+/// Prints the feeds of a configuration, and to standard error what is not taken over.
+fn convert(file: &str, out: &mut dyn Write) -> Result<u8, CommandError> {
+    let failed = |why: &dyn std::fmt::Display| {
+        CommandError::Failed(format!("convert {}: {why}", printable(file)))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    let converted = tidings_feeds::convert::convert(&text).map_err(|error| failed(&error))?;
+    let mut errors = terminal::errors();
+    out.write_all(converted.feeds.as_bytes())?;
+    out.flush()?;
+    for finding in &converted.findings {
+        writeln!(errors, "{}", printable(&finding.to_string()))?;
+    }
     Ok(DONE)
 }
 

@@ -5,6 +5,8 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, Error};
 
+use super::removed;
+
 /// Flags of kubectl that are not accepted, and what to use instead.
 const FLAGS: [(&str, &str); 18] = [
     (
@@ -111,8 +113,9 @@ pub(super) fn with_advice(mut error: Error) -> Error {
     let advice = match error.kind() {
         ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).and_then(|given| {
             let known = FLAGS.iter().find(|(flag, _)| *flag == given);
-            match known {
-                Some((_, advice)) => Some((*advice).to_owned()),
+            let known = known.map(|(_, advice)| *advice);
+            match known.or_else(|| removed::advice(&given)) {
+                Some(advice) => Some(advice.to_owned()),
                 None if !given.starts_with('-') => Some(
                     "an object is named with --for KIND/NAME, such as --for pod/web-0".to_owned(),
                 ),
@@ -186,6 +189,8 @@ mod tests {
             ("tidings describe pod/a --tail 3", "--limit"),
             ("tidings events --reason=A", "--filter reason:"),
             ("tidings top -g oom", "--filter TEXT"),
+            ("tidings serve --max-request-bytes=1Mi", "at most 3Mi"),
+            ("tidings archive -l app=web", "labelSelector in the file"),
         ] {
             let error = parsed(words).unwrap_err();
             assert_eq!(error.exit_code(), 2);

@@ -7,5 +7,5 @@ mod page;
 pub(crate) mod tests;
 mod watch;
 
-pub(crate) use self::page::{EVENTS_MAX, Group, Listed, Reader};
+pub(crate) use self::page::{EVENTS_MAX, Group, Listed, Reader, refusal};
 pub(crate) use self::watch::{Notice, Watched};

@@ -93,11 +93,6 @@ pub(crate) struct Args {
         default_value = "text"
     )]
     log_format: LogFormat,
-    /// Maximum open connections. Beyond it, a new connection replaces the oldest one without
-    /// credentials, preferably an idle one. A tenth is reserved for connections with accepted
-    /// credentials, and a tenth for the others
-    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
-    max_connections: u32,
     #[command(flatten)]
     security: security::SecurityFlags,
     /// When to start keeping managedFields: with the first server-side apply of an event, or
@@ -202,7 +197,7 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     options.bind_address = args.bind_address;
     options.secure_port = args.secure_port;
     options.api.event_ttl = args.event_ttl;
-    options.api.max_connections = files::connections(args.max_connections);
+    options.api.max_connections = files::connections();
     options
         .token_auth_file
         .clone_from(&args.security.token_auth_file);

@@ -7,7 +7,6 @@
 //! Service write theirs side by side.
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,55 +58,6 @@ pub(crate) struct AggregatedFlags {
     /// --cluster-access for that cluster.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service, conflicts_with = "no_follow")]
     api_service: Option<Service>,
-    /// Certificate authorities of the API server's client certificate, in PEM. Reloaded when
-    /// replaced [default: from the ConfigMap kube-system/extension-apiserver-authentication, which
-    /// is watched]
-    #[arg(long, value_name = "FILE", requires = "api_service")]
-    pub(super) requestheader_client_ca_file: Option<PathBuf>,
-    /// Common names that the API server's client certificate may have [default: any]
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        requires = "requestheader_client_ca_file"
-    )]
-    requestheader_allowed_names: Vec<String>,
-    /// Headers with the user's name
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-User",
-        requires = "requestheader_client_ca_file"
-    )]
-    requestheader_username_headers: Vec<String>,
-    /// Headers with the user's uid, such as X-Remote-Uid, if the API server removes them from the
-    /// requests of clients [default: none]
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        requires = "requestheader_client_ca_file"
-    )]
-    requestheader_uid_headers: Vec<String>,
-    /// Headers with the user's groups
-    #[arg(
-        long,
-        value_name = "NAMES",
-        value_delimiter = ',',
-        default_value = "X-Remote-Group",
-        requires = "requestheader_client_ca_file"
-    )]
-    requestheader_group_headers: Vec<String>,
-    /// Prefixes of headers with further attributes of the user
-    #[arg(
-        long,
-        value_name = "PREFIXES",
-        value_delimiter = ',',
-        default_value = "X-Remote-Extra-",
-        requires = "requestheader_client_ca_file"
-    )]
-    requestheader_extra_headers_prefix: Vec<String>,
 }
 
 /// A Service.
@@ -152,33 +102,7 @@ impl AggregatedFlags {
             return Ok(None);
         }
         let home = home.ok_or("--api-service: no cluster is named that this archive runs in")?;
-        let mut options = AggregatedOptions::new(home);
-        options
-            .requestheader_client_ca_file
-            .clone_from(&self.requestheader_client_ca_file);
-        let settings = &mut options.requestheader;
-        for (setting, flag) in [
-            (
-                &mut settings.allowed_names,
-                &self.requestheader_allowed_names,
-            ),
-            (
-                &mut settings.username_headers,
-                &self.requestheader_username_headers,
-            ),
-            (&mut settings.uid_headers, &self.requestheader_uid_headers),
-            (
-                &mut settings.group_headers,
-                &self.requestheader_group_headers,
-            ),
-            (
-                &mut settings.extra_headers_prefix,
-                &self.requestheader_extra_headers_prefix,
-            ),
-        ] {
-            setting.clone_from(flag);
-        }
-        Ok(Some(options))
+        Ok(Some(AggregatedOptions::new(home)))
     }
 
     /// The names of the Service, for the archive's own certificate.
@@ -197,7 +121,6 @@ impl AggregatedFlags {
     ) -> Option<Keeper> {
         Some(Keeper {
             service: self.api_service.clone()?,
-            reads_config_map: self.requestheader_client_ca_file.is_none(),
             home,
             defaults,
             aggregation,
@@ -208,7 +131,6 @@ impl AggregatedFlags {
 /// Keeps the API server and the archive known to each other.
 pub(super) struct Keeper {
     service: Service,
-    reads_config_map: bool,
     home: ClusterSetting,
     defaults: Arc<Defaults>,
     aggregation: Aggregation,
@@ -236,9 +158,6 @@ impl Keeper {
     pub(super) async fn run(self) {
         let config_map = async {
             let mut told = Told::default();
-            if !self.reads_config_map {
-                return;
-            }
             loop {
                 let followed = timeout(FOLLOW_MAX, self.follow_config_map(&mut told)).await;
                 let pause = match followed.unwrap_or_else(|_| Err(SILENT.to_owned())) {

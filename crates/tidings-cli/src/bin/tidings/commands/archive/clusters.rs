@@ -72,16 +72,12 @@ pub(in crate::commands) struct Defaults {
     /// The path of the kubeconfig that the archive writes, if it writes one.
     pub(in crate::commands) own_kubeconfig: Option<PathBuf>,
     pub(in crate::commands) namespaces: Vec<String>,
-    pub(in crate::commands) field_selector: Option<String>,
-    pub(in crate::commands) label_selector: Option<String>,
     pub(in crate::commands) event_ttl: Duration,
     /// The rules of retention, which are read again when their file changes.
     pub(in crate::commands) retention: RwLock<Retention>,
     pub(in crate::commands) quota: Option<usize>,
     /// The quota of all clusters together.
     pub(in crate::commands) quota_total: Option<Arc<SharedQuota>>,
-    pub(in crate::commands) mirror_deletions: bool,
-    pub(in crate::commands) from_now: bool,
     pub(in crate::commands) pass_through: bool,
     pub(in crate::commands) cluster_access: bool,
     /// Memory for all clusters together, in bytes.
@@ -446,12 +442,10 @@ impl Defaults {
         setting: &ClusterSetting,
         clusters: usize,
     ) -> ClusterOptions {
-        let field_selector = setting.field_selector.clone();
-        let label_selector = setting.label_selector.clone();
         let selection = Selection {
             namespace: None,
-            field_selector: field_selector.or(self.field_selector.clone()),
-            label_selector: label_selector.or(self.label_selector.clone()),
+            field_selector: setting.field_selector.clone(),
+            label_selector: setting.label_selector.clone(),
         };
         let namespaces = self.namespaces_of(setting);
         let mut options = ClusterOptions::new(&setting.name);
@@ -468,8 +462,8 @@ impl Defaults {
         options.retention = self.policy(setting);
         options.quota = setting.quota.or(self.quota).map(|bytes| bytes as u64);
         options.shared_quota.clone_from(&self.quota_total);
-        options.mirror_deletions = setting.mirror_deletions.unwrap_or(self.mirror_deletions);
-        options.from_now = setting.from_now.unwrap_or(self.from_now);
+        options.mirror_deletions = setting.mirror_deletions.unwrap_or_default();
+        options.from_now = setting.from_now.unwrap_or_default();
         options.seal = self.seal;
         options.clocks = Arc::clone(&self.clocks);
         options.store = store(self.memory / clusters.max(1));

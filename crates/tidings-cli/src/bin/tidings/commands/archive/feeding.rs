@@ -109,6 +109,10 @@ impl ServedFeeds for Served {
         Box::pin(self.0.answer(method, path))
     }
 
+    fn event_metrics(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(self.0.event_metrics())
+    }
+
     fn metrics(&self) -> BoxFuture<'_, String> {
         Box::pin(async move {
             let metrics = self.0.metrics().await;

@@ -47,14 +47,10 @@ pub(super) struct SealFlags {
     /// Ti, k, M, G or T. Above it, the files are deleted whose last version was observed longest
     /// ago [default: no limit]
     ///
-    /// Files that are kept for their readers (--objects-grace) are not counted, so that for a while
+    /// Files that are kept for their readers, for 24 hours, are not counted, so that for a while
     /// the bucket has more.
     #[arg(long, value_name = "BYTES", requires = "objects", value_parser = quota)]
     objects_quota: Option<usize>,
-    /// Time for which a file is kept for its readers after it was merged, its retention time is
-    /// over, or it is beyond the quota
-    #[arg(long, value_name = "DURATION", default_value = "24h", requires = "objects", value_parser = duration_of_seconds)]
-    objects_grace: Duration,
 }
 
 /// Parses a number of bytes that is enough for some files.
@@ -75,7 +71,6 @@ impl SealFlags {
         options.interval = self.seal_after;
         options.keep_for = self.objects_ttl;
         options.quota = self.objects_quota.map(|bytes| bytes as u64);
-        options.grace = self.objects_grace;
         Ok(Sealing {
             place: self.objects.as_deref().map(Place::create).transpose()?,
             options,

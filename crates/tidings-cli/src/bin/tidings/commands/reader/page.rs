@@ -226,7 +226,7 @@ impl Reader {
 }
 
 /// The Status of an answer, or one made of it.
-fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
+pub(crate) fn refusal(code: http::StatusCode, body: &[u8]) -> Status {
     let status: Option<Status> = serde_json::from_slice(body).ok();
     let status = status.filter(|status| status.code > 0);
     status.unwrap_or_else(|| {

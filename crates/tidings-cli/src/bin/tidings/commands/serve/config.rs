@@ -11,13 +11,17 @@ use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-/// The verb that accepts the settings.
-pub(crate) const VERB: &str = "serve";
+use crate::commands::removed;
+
+/// The verbs that accept the settings.
+const VERBS: [&str; 2] = ["serve", "archive"];
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {message}", path.display())]
 pub(crate) struct ConfigError {
+    /// The verb that was given.
+    pub(crate) verb: &'static str,
     path: PathBuf,
     message: String,
 }
@@ -35,19 +39,23 @@ pub(crate) fn expand(
     let Ok(matches) = matches.try_get_matches_from(&args) else {
         return Ok(args);
     };
-    let Some((VERB, given)) = matches.subcommand() else {
+    let Some((name, given)) = matches.subcommand() else {
+        return Ok(args);
+    };
+    let Some(name) = VERBS.into_iter().find(|verb| *verb == name) else {
         return Ok(args);
     };
     let Ok(Some(path)) = given.try_get_one::<PathBuf>("config") else {
         return Ok(args);
     };
     let (Some(verb), Some(at)) = (
-        command.find_subcommand(VERB),
-        args.iter().position(|arg| arg == VERB),
+        command.find_subcommand(name),
+        args.iter().position(|arg| arg == name),
     ) else {
         return Ok(args);
     };
     let settings = read(path, verb, given).map_err(|message| ConfigError {
+        verb: name,
         path: path.clone(),
         message,
     })?;
@@ -93,6 +101,9 @@ fn find<'a>(verb: &'a clap::Command, name: &str) -> Option<&'a Arg> {
 }
 
 fn unknown(verb: &clap::Command, name: &str) -> String {
+    if let Some(advice) = removed::advice(&format!("--{name}")) {
+        return format!("there is no setting {name:?}: {advice}");
+    }
     let nearest = flags(verb)
         .filter_map(Arg::get_long)
         .map(|flag| (strsim::jaro_winkler(flag, name), flag))
@@ -144,7 +155,7 @@ fn scalar(value: &Value) -> Option<String> {
 
 /// Checks that the command accepts these arguments; others may still be missing.
 fn check(verb: &clap::Command, arguments: &[OsString]) -> Result<(), String> {
-    let name = OsString::from(VERB);
+    let name = OsString::from(verb.get_name());
     let parsed = verb
         .clone()
         .try_get_matches_from([&name].into_iter().chain(arguments));
@@ -198,8 +209,8 @@ data-dir: ./events
 secure-port: 6444
 event-ttl: 2h
 namespaces: [a, b]
-event-rate-limit-dry-run: true
-event-rate-limit-core-only: false
+no-timeline: true
+anonymous-auth: false
 logging-format: json
 ";
         assert_eq!(
@@ -208,7 +219,7 @@ logging-format: json
                 "--data-dir=./events",
                 "--secure-port=6444",
                 "--namespaces=a,b",
-                "--event-rate-limit-dry-run",
+                "--no-timeline",
                 "--logging-format=json",
                 "--event-ttl",
                 "3h"
@@ -236,15 +247,19 @@ logging-format: json
             ),
             ("secure-port: 99999\n", "line 1: invalid value '99999'"),
             (
-                "event-size-policy: maybe\n",
+                "authorization-mode: maybe\n",
                 "line 1: invalid value 'maybe'",
+            ),
+            (
+                "bookmark-interval: 1m\n",
+                "line 1: there is no setting \"bookmark-interval\": bookmarks are sent every minute",
             ),
             (
                 "event-ttl: [1h, 2h]\n",
                 "line 1: event-ttl must be one value",
             ),
             ("event-ttl:\n", "line 1: event-ttl must be a plain value"),
-            ("event-rate-limit-dry-run: 1\n", "must be true or false"),
+            ("no-timeline: 1\n", "must be true or false"),
             ("event-ttl: 1h\nevent-ttl: 2h\n", "event-ttl"),
             ("- a\n", "FILE: "),
         ] {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use tidings_cli::times::duration_of_seconds;
-use tidings_cli::values::bytes;
 use tidings_objects::{
     LookError, Place, PlaceError, ReadOptions, Reader, SealedHistory, WaitingSource,
 };
@@ -23,6 +22,8 @@ use super::waiting::Source;
 const WAITING_FROM: &str = "--archive-waiting-from";
 /// Maximum wait for the first pending versions.
 const FIRST: Duration = Duration::from_secs(5);
+/// Maximum interval of requests for pending versions.
+const PENDING_EVERY: Duration = Duration::from_secs(5);
 /// Polls for manifests between two polls for new clusters.
 const CLUSTERS_EVERY: u32 = 4;
 
@@ -40,9 +41,6 @@ pub(super) struct SealedFlags {
     #[cfg_attr(feature = "etcd", arg(conflicts_with = "etcd_servers"))]
     #[arg(long, value_name = "URL")]
     archive: Option<String>,
-    /// Maximum memory of the cache of files and events
-    #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive", value_parser = bytes)]
-    archive_cache: usize,
     /// Interval of checks for new manifests
     #[arg(long, value_name = "DURATION", default_value = "1m", requires = "archive", value_parser = duration_of_seconds)]
     archive_refresh: Duration,
@@ -50,17 +48,11 @@ pub(super) struct SealedFlags {
     /// its pending versions are shown, too
     ///
     /// That archive is asked for its pending versions, and watches are served from the first answer
-    /// on. While it does not answer, the last answer is shown. The kubeconfig's token has to be
-    /// allowed to list the events of all namespaces.
+    /// on. It is asked every 5s, or as often as for manifests. While it does not answer, the last
+    /// answer is shown. The kubeconfig's token has to be allowed to list the events of all
+    /// namespaces.
     #[arg(long, value_name = "FILE", requires = "archive")]
     archive_waiting_from: Option<PathBuf>,
-    /// Interval of requests to that archive
-    #[arg(long, value_name = "DURATION", default_value = "5s", requires = "archive_waiting_from", value_parser = duration_of_seconds)]
-    archive_waiting_refresh: Duration,
-    /// Maximum memory for the pending versions of each cluster; further versions are shown when
-    /// they are sealed
-    #[arg(long, value_name = "BYTES", default_value = "32Mi", requires = "archive_waiting_from", value_parser = bytes)]
-    archive_waiting_memory: usize,
 }
 
 /// The served archive.
@@ -97,17 +89,14 @@ impl SealedFlags {
         };
         let place = Place::open(url)?;
         let url = place.url().to_owned();
-        let mut options = ReadOptions::default();
-        options.cache_bytes = self.archive_cache as u64;
-        options.waiting_bytes = self.archive_waiting_memory as u64;
         let mut sealed = Sealed {
-            reader: Reader::new(place, options),
+            reader: Reader::new(place, ReadOptions::default()),
             url,
             interval: self.archive_refresh,
             waiting: self
                 .archive_waiting_from
                 .clone()
-                .map(|kubeconfig| (kubeconfig, self.archive_waiting_refresh)),
+                .map(|kubeconfig| (kubeconfig, self.archive_refresh.min(PENDING_EVERY))),
             clusters: BTreeMap::new(),
             missing: BTreeMap::new(),
         };

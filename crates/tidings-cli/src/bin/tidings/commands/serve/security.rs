@@ -91,12 +91,6 @@ pub(crate) struct FileError {
 }
 
 impl NamedFiles {
-    /// The same files, and one more of this flag, if it is given.
-    pub(crate) fn with(mut self, flag: &'static str, path: Option<&PathBuf>) -> Self {
-        self.0.extend(path.map(|path| (flag, path.clone())));
-        self
-    }
-
     /// Adds the flag of the affected file to the error.
     pub(crate) fn explain(&self, error: StartError) -> Box<dyn Error> {
         let path = match &error {

@@ -1,10 +1,10 @@
 //! The flags of the storage: the data folder, or etcd by kube-apiserver's flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidings_server::Storage;
-use tidings_store::etcd::{Credentials, EtcdOptions, TlsFiles};
+use tidings_store::etcd::{EtcdOptions, TlsFiles};
 
 use tidings_cli::times::duration;
 
@@ -21,11 +21,6 @@ pub(super) struct StorageFlags {
     /// kubeconfig
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd_servers: Vec<String>,
-    /// Overrides as for kube-apiserver, separated by commas, such as
-    /// `/events#https://a:2379;https://b:2379`. The one for events takes precedence over
-    /// --etcd-servers; others are ignored
-    #[arg(long, value_name = "OVERRIDE", value_delimiter = ',')]
-    etcd_servers_overrides: Vec<String>,
     /// Certificate authorities for etcd's certificate, in PEM. Without it the system's authorities
     /// are trusted
     #[arg(long, value_name = "FILE")]
@@ -39,12 +34,6 @@ pub(super) struct StorageFlags {
     /// Prefix of all keys in etcd
     #[arg(long, value_name = "PATH", default_value = "/registry")]
     etcd_prefix: String,
-    /// User for etcd's authentication
-    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
-    etcd_username: Option<String>,
-    /// File with the user's password on its first line
-    #[arg(long, value_name = "FILE", requires = "etcd_username")]
-    etcd_password_file: Option<PathBuf>,
     /// Interval at which old revisions in etcd are compacted, coordinated with every kube-apiserver
     /// that uses it. 0 means no compaction
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
@@ -54,40 +43,24 @@ pub(super) struct StorageFlags {
 /// Why the flags define no usable storage.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StorageError {
-    #[error(
-        "--etcd-servers-overrides: {0:?} is not of the form group/resource#URL;URL, such as /events#https://10.0.0.1:2379"
-    )]
-    Override(String),
-    #[error("--{0} is given, but neither --etcd-servers nor an override for /events is")]
+    #[error("--{0} is given, but --etcd-servers is not")]
     NoServers(&'static str),
-    #[error("--etcd-password-file: {}: {source}", path.display())]
-    Password {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("--etcd-password-file: the first line of {} is empty", .0.display())]
-    EmptyPassword(PathBuf),
 }
 
 impl StorageFlags {
     /// The storage that the flags define.
     pub(super) fn storage(self) -> Result<Storage, StorageError> {
-        let servers = match events_override(&self.etcd_servers_overrides)? {
-            Some(servers) => servers,
-            None => self.etcd_servers,
-        };
         let files = [
             ("etcd-cafile", &self.etcd_cafile),
             ("etcd-certfile", &self.etcd_certfile),
-            ("etcd-password-file", &self.etcd_password_file),
         ];
-        if servers.is_empty() {
+        if self.etcd_servers.is_empty() {
             return match files.iter().find(|(_, file)| file.is_some()) {
                 Some((name, _)) => Err(StorageError::NoServers(name)),
                 None => Ok(Storage::default()),
             };
         }
-        let mut options = EtcdOptions::new(servers);
+        let mut options = EtcdOptions::new(self.etcd_servers);
         options.prefix = format!("/{}/events/", self.etcd_prefix.trim_matches('/'));
         if options.prefix.starts_with("//") {
             options.prefix.remove(0);
@@ -99,46 +72,9 @@ impl StorageFlags {
                 key_file: self.etcd_keyfile,
             });
         }
-        options.credentials = match (self.etcd_username, self.etcd_password_file) {
-            (Some(user), Some(file)) => Some(Credentials {
-                user,
-                password: first_line(&file)?,
-            }),
-            _ => None,
-        };
         options.compaction_interval =
             Some(self.etcd_compaction_interval).filter(|every| !every.is_zero());
         Ok(Storage::Etcd(options))
-    }
-}
-
-/// The members in the override for events, if there is one; the last one counts.
-fn events_override(overrides: &[String]) -> Result<Option<Vec<String>>, StorageError> {
-    let mut found = None;
-    for text in overrides {
-        let parsed = text.split_once('#').and_then(|(resource, servers)| {
-            let (group, resource) = resource.split_once('/')?;
-            let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
-            let whole = !resource.is_empty() && servers.iter().all(|server| !server.is_empty());
-            whole.then_some((group, resource, servers))
-        });
-        match parsed {
-            Some(("", "events", servers)) => found = Some(servers),
-            Some(_) => {}
-            None => return Err(StorageError::Override(text.clone())),
-        }
-    }
-    Ok(found)
-}
-
-fn first_line(path: &Path) -> Result<String, StorageError> {
-    let text = std::fs::read_to_string(path).map_err(|source| StorageError::Password {
-        path: path.to_owned(),
-        source,
-    })?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err(StorageError::EmptyPassword(path.to_owned())),
     }
 }
 
@@ -182,17 +118,6 @@ mod tests {
             (
                 &[
                     "--etcd-servers=http://a:1",
-                    "--etcd-servers-overrides=/pods#http://c:3,/events#http://d:4;http://e:5",
-                ],
-                format!("http://d:4 http://e:5 /registry/events/ {five_minutes}"),
-            ),
-            (
-                &["--etcd-servers-overrides=/pods#http://c:3"],
-                "embedded".to_owned(),
-            ),
-            (
-                &[
-                    "--etcd-servers=http://a:1",
                     "--etcd-prefix=kubernetes.io/",
                     "--etcd-compaction-interval=0",
                 ],
@@ -214,23 +139,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (args, said) in [
-            (&["--etcd-cafile=ca.pem"][..], "neither --etcd-servers"),
-            (
-                &["--etcd-servers-overrides=events#http://a:1"],
-                "group/resource#URL;URL",
-            ),
-            (&["--etcd-servers-overrides=/events#"], "group/resource#URL"),
+            (&["--etcd-cafile=ca.pem"][..], "--etcd-servers is not"),
             (
                 &["--etcd-servers=http://a:1", "--etcd-certfile=c"],
                 "--etcd-keyfile",
-            ),
-            (
-                &[
-                    "--etcd-servers=http://a:1",
-                    "--etcd-username=u",
-                    "--etcd-password-file=/nowhere",
-                ],
-                "/nowhere",
             ),
             (
                 &[

@@ -1,0 +1,188 @@
+//! `tidings mcp`: lets an agent read events, by the Model Context Protocol on standard input and
+//! output.
+//!
+//! A tidings server or archive is asked for its own answers. Any other cluster is followed, as
+//! `tidings timeline` does it, and read within this process. Either way nothing is written.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use kube::client::Body;
+use tidings_server::ApiOptions;
+use tidings_server::mcp::{Refused, Source, serve_stdio};
+use tidings_store::BoxFuture;
+
+use super::archive::hint;
+use super::capture::Capture;
+use super::cluster::{ClusterFlags, CommandError, Server, one_line, tell, with_sources};
+use super::followed::FollowFlags;
+use super::past;
+use super::serve::{Signals, start_logging_of};
+
+/// Exit code: the client closed the input, or a signal ended it.
+const ENDED: u8 = 0;
+/// Exit code: it could not start, or the client spoke another protocol.
+const FAILED: u8 = 1;
+/// Maximum time of a request to a server.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum bytes of a server's answer.
+const ANSWER_MAX: usize = 32 << 20;
+
+/// Let an agent read events: what happened, and what is not known.
+///
+/// Speaks the Model Context Protocol on standard input and output, for an agent that starts this
+/// command. Of a tidings server or archive, the agent reads what this user may read. Any other
+/// cluster is followed as tidings timeline does it, in a temporary folder unless --keep names one:
+/// what happened before is known as far as the cluster still has it. Nothing is changed anywhere.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes:
+  0    the client has closed the input, or a signal ended it
+  1    could not start
+  2    wrong arguments
+
+Examples:
+  tidings mcp                                   # the cluster of the current context
+  tidings mcp --context prod --context staging
+  tidings mcp --kubeconfig ./archive/kubeconfig # months of events
+  tidings mcp --file must-gather.tar.gz         # a bundle as it was sent")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    follow: FollowFlags,
+}
+
+/// Serves until the input ends.
+pub(crate) async fn run(args: Args) -> ExitCode {
+    // Standard output is the client's. Problems of clusters are told in every answer.
+    start_logging_of("error,kube_client=off,tidings_archive=off,rmcp=off");
+    let code = match Box::pin(mcp(args)).await {
+        Ok(()) => ENDED,
+        Err(error) => {
+            tell(&format!("error: cannot serve the agent: {error}"));
+            if !error.is::<CommandError>() {
+                tell(&format!("hint: {}", hint(&*error)));
+            }
+            FAILED
+        }
+    };
+    // A read of standard input cannot be cancelled: the runtime would wait for it after a signal.
+    std::process::exit(code.into());
+}
+
+async fn mcp(args: Args) -> Result<(), Box<dyn Error>> {
+    let mut signals = Signals::new()?;
+    let mut serve = async |source: Arc<dyn Source>| -> Result<(), Box<dyn Error>> {
+        tokio::select! {
+            served = serve_stdio(source) => served.map_err(Box::from),
+            () = signals.wait() => Ok(()),
+        }
+    };
+    let follow = &args.follow;
+    if !follow.file.is_empty() {
+        return serve(Capture::load(&follow.file).await?.source()?).await;
+    }
+    if let [] | [_] = follow.context.as_slice() {
+        let context = follow.context.first().cloned();
+        let flags = ClusterFlags::of_context(follow.kubeconfig.clone(), context);
+        if let Some(server) = Answering::find(&flags).await? {
+            return serve(Arc::new(server)).await;
+        }
+        if past::archive_of(&flags).await?.is_some() {
+            tell(
+                "hint: this cluster has an archive with earlier events: name its kubeconfig with --kubeconfig to read them",
+            );
+        }
+    }
+    let temporary = tempfile::Builder::new().prefix("tidings-mcp-").tempdir()?;
+    let (followed, served) = follow.follow(temporary.path()).await?;
+    let source = tidings_server::source_of_clusters(served, ApiOptions::default())?;
+    let served = tokio::select! {
+        served = serve(source) => served,
+        () = followed.complain() => Ok(()),
+    };
+    followed.close().await;
+    served
+}
+
+/// A tidings server or archive, as the source of its own answers.
+struct Answering {
+    server: Server,
+    /// The cluster that the context names.
+    cluster: Option<String>,
+}
+
+impl Answering {
+    /// The server that these flags select, if it has such answers.
+    async fn find(flags: &ClusterFlags) -> Result<Option<Self>, CommandError> {
+        let server = Server {
+            timeout: Some(TIMEOUT),
+            ..flags.server().await?
+        };
+        if !server.is_ours().await? {
+            return Ok(None);
+        }
+        let cluster = flags.cluster_of_archive()?;
+        let root = flags.root().await?.server().await?;
+        let found = Self {
+            server: Server {
+                timeout: Some(TIMEOUT),
+                ..root
+            },
+            cluster,
+        };
+        match found.ask("coverage", String::new()).await {
+            Ok(_) => Ok(Some(found)),
+            // Without a timeline, or of an earlier version.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(CommandError::request("read the coverage", "events", error)),
+        }
+    }
+
+    async fn ask(&self, answer: &str, query: String) -> kube::Result<Bytes> {
+        let mut query = query;
+        let cluster = self.cluster.as_deref();
+        if let Some(cluster) = cluster.filter(|_| !query.contains("cluster=")) {
+            let cluster = form_urlencoded::Serializer::new(String::new())
+                .append_pair("cluster", cluster)
+                .finish();
+            query = format!("{cluster}&{query}");
+        }
+        let path = format!("/timeline/api/{answer}?{query}");
+        let ask = || async {
+            let request = Request::get(&path).body(Body::empty());
+            let request = request.map_err(kube::Error::HttpError)?;
+            let answer = self.server.client.send(request).await?;
+            let status = answer.status();
+            let body = http_body_util::Limited::new(answer.into_body(), ANSWER_MAX);
+            let body = http_body_util::BodyExt::collect(body).await;
+            let body = body.map_err(kube::Error::Service)?.to_bytes();
+            if !status.is_success() {
+                let refusal = super::reader::refusal(status, &body);
+                return Err(kube::Error::Api(Box::new(refusal)));
+            }
+            Ok(body)
+        };
+        self.server.in_time(ask()).await
+    }
+}
+
+impl Source for Answering {
+    fn get(&self, answer: &'static str, query: String) -> BoxFuture<'_, Result<Bytes, Refused>> {
+        Box::pin(async move {
+            let answer = self.ask(answer, query).await;
+            answer.map_err(|error| match error {
+                kube::Error::Api(status) => Refused {
+                    code: status.code,
+                    message: one_line(&status.message),
+                },
+                error => Refused {
+                    code: 502,
+                    message: with_sources(&error),
+                },
+            })
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! Lines of text about events. Programs in a cluster chose most of the words: a line never contains
+//! a line break, or characters that hide or reorder text.
+
+use jiff::Timestamp;
+use tidings_api::table::human_duration;
+use tidings_core::floor_char_boundary;
+
+use super::answers::Item;
+
+/// Maximum bytes of a message in a list.
+const MESSAGE_MAX: usize = 240;
+/// Maximum bytes of a name in a line. Kubernetes has no longer ones.
+const NAME_MAX: usize = 253;
+
+/// Text as one line without control and format characters, at most `max` bytes; an ellipsis says
+/// that it was cut.
+pub(super) fn clean(text: &str, max: usize) -> String {
+    let plain = |character: char| match character {
+        '\u{ad}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{e0000}'..='\u{e0fff}' => None,
+        _ if character.is_control() => Some(' '),
+        _ => Some(character),
+    };
+    // A tenth of a long text suffices, and it may be long.
+    let begin = text.get(..floor_char_boundary(text, max.saturating_mul(4)));
+    let begin = begin.unwrap_or_default();
+    let line: String = begin.chars().filter_map(plain).collect();
+    let line = line.trim();
+    if line.len() <= max && begin.len() == text.len() {
+        return line.to_owned();
+    }
+    let end = floor_char_boundary(line, max.saturating_sub('…'.len_utf8()));
+    format!("{}…", line.get(..end).unwrap_or_default())
+}
+
+/// A name as one short line.
+pub(super) fn name(text: &str) -> String {
+    clean(text, NAME_MAX)
+}
+
+/// A time, absolute and relative: `2026-03-04T12:00:00Z (3m ago)`.
+pub(super) fn time(millis: i64, now: i64) -> String {
+    let distance = i128::from(now) - i128::from(millis);
+    let relative = match distance {
+        0.. => format!("{} ago", human_duration(distance)),
+        _ => format!("in {}", human_duration(-distance)),
+    };
+    format!("{} ({relative})", moment(millis))
+}
+
+/// A time in seconds of UTC.
+pub(super) fn moment(millis: i64) -> String {
+    let seconds = millis.div_euclid(1000);
+    Timestamp::from_second(seconds).map_or_else(|_| format!("{seconds} s"), |it| it.to_string())
+}
+
+/// The name by which tools address an event: `CLUSTER/NAMESPACE/NAME`, with `-` for the cluster of
+/// a server that stores its own events.
+pub(super) fn id(item: &Item) -> String {
+    let cluster = match item.cluster.as_str() {
+        "" => "-",
+        cluster => cluster,
+    };
+    format!(
+        "{}/{}/{}",
+        name(cluster),
+        name(&item.namespace),
+        name(&item.name)
+    )
+}
+
+/// An event in one line.
+pub(super) fn line(item: &Item, now: i64) -> String {
+    line_of(item, now, MESSAGE_MAX)
+}
+
+/// An event in one line, with at most `max` bytes of its message.
+pub(super) fn line_of(item: &Item, now: i64, max: usize) -> String {
+    let subject = format!(
+        "{} {}/{}",
+        name(&item.namespace),
+        name(&item.object.kind),
+        name(&item.object.name)
+    );
+    with_subject(item, &subject, now, max)
+}
+
+/// An event in one line, without the object that it is about.
+pub(super) fn line_of_known(item: &Item, now: i64) -> String {
+    with_subject(item, "", now, MESSAGE_MAX)
+}
+
+fn with_subject(item: &Item, subject: &str, now: i64, max: usize) -> String {
+    let count = match item.count {
+        0 | 1 => String::new(),
+        count => format!(" ×{count} since {}", moment(item.first)),
+    };
+    let by = match item.source.as_str() {
+        "" => String::new(),
+        source => format!(" [{}]", name(source)),
+    };
+    let before = if subject.is_empty() { "" } else { " " };
+    format!(
+        "{}{count} {} {}{before}{subject}: {}{by} id={}",
+        time(item.last, now),
+        name(&item.event_type),
+        name(&item.reason),
+        clean(&item.message, max),
+        id(item),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_nothing_that_hides_or_breaks_it() {
+        for (text, max, expected) in [
+            ("two\nlines\r\n", 99, "two lines"),
+            ("\u{1b}[31mred\u{7}", 99, "[31mred"),
+            ("left\u{202e}thgir", 99, "leftthgir"),
+            ("hidden\u{e0041}\u{200b}", 99, "hidden"),
+            ("exactly", 7, "exactly"),
+            ("too long", 7, "too …"),
+            ("größer", 6, "gr…"),
+            ("", 3, ""),
+        ] {
+            assert_eq!(clean(text, max), expected, "{text:?}");
+        }
+        assert!(clean(&"é\n".repeat(5000), 240).len() <= 240);
+    }
+
+    #[test]
+    fn times_are_absolute_and_relative() {
+        let now = 1_772_625_600_000;
+        for (millis, expected) in [
+            (now - 185_000, "2026-03-04T11:56:55Z (3m5s ago)"),
+            (now, "2026-03-04T12:00:00Z (0s ago)"),
+            (now + 60_000, "2026-03-04T12:01:00Z (in 60s)"),
+            (i64::MIN, "-9223372036854776 s (292471264y ago)"),
+        ] {
+            assert_eq!(time(millis, now), expected);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Reads answers of the source, for the tools.
+
+use serde::de::DeserializeOwned;
+
+use super::super::answers::Coverage;
+use super::super::arguments::Query;
+use super::super::errors::CallError;
+use super::super::source::Source;
+use super::super::text::name;
+
+/// The coverage of what a query selects, with all gaps.
+pub(super) async fn coverage(source: &dyn Source, place: &Query) -> Result<Coverage, CallError> {
+    let query = place.clone().with("from", "0");
+    get(source, "coverage", &query).await
+}
+
+/// Reads an answer.
+pub(super) async fn get<T: DeserializeOwned>(
+    source: &dyn Source,
+    answer: &'static str,
+    query: &Query,
+) -> Result<T, CallError> {
+    let bytes = source.get(answer, query.encoded()).await?;
+    serde_json::from_slice(&bytes).map_err(|why| CallError::Unreadable(why.to_string()))
+}
+
+/// The cluster of a query, if there is only one.
+///
+/// # Errors
+/// An argument is missing.
+pub(super) fn only(coverage: &Coverage) -> Result<&str, CallError> {
+    match coverage.clusters.as_slice() {
+        [only] => Ok(&only.cluster),
+        several => {
+            let names = several.iter().take(20).map(|it| name(&it.cluster));
+            let names: Vec<_> = names.collect();
+            let why = format!(
+                "is required, because there are several: {}",
+                names.join(", ")
+            );
+            Err(CallError::argument("cluster", why))
+        }
+    }
+}

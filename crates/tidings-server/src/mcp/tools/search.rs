@@ -1,0 +1,59 @@
+//! The tool `search`: events of a selection, the last seen first.
+
+use super::super::answers::Events;
+use super::super::arguments::{Arguments, HOUR};
+use super::super::errors::CallError;
+use super::super::page::{Answer, Page};
+use super::super::source::Source;
+use super::super::text::{line, moment};
+use super::reading::{coverage, get};
+
+pub(super) async fn search(
+    source: &dyn Source,
+    arguments: &Arguments,
+    max: usize,
+) -> Result<Answer, CallError> {
+    let limit = arguments.limit()?;
+    let selection = arguments.selection()?;
+    let coverage = coverage(source, &arguments.place()?).await?;
+    let now = coverage.now;
+    let range = arguments.range(("since", "until"), now, 24 * HOUR)?;
+    let query = selection
+        .within(range)
+        .with("continue", arguments.text("cursor")?.unwrap_or_default());
+    let read = async |limit: usize| -> Result<Events, CallError> {
+        let query = query.clone().with("limit", &limit.to_string());
+        get(source, "events", &query).await
+    };
+    let mut found = read(limit).await?;
+    let page = |found: &Events| {
+        let mut notes = Vec::new();
+        let end = range.1.map_or_else(|| "now".to_owned(), moment);
+        if found.items.is_empty() {
+            let since = moment(range.0);
+            notes.push(format!(
+                "No event matches from {since} to {end}. An earlier `since` or fewer conditions find more."
+            ));
+        }
+        if !found.complete {
+            notes.push(
+                "Not all events of this time were searched: narrow `since` and `until`, or read on."
+                    .to_owned(),
+            );
+        }
+        Page {
+            coverage: coverage.line(range),
+            notes,
+            lines: found.items.iter().map(|item| line(item, now)).collect(),
+        }
+    };
+    let mut more = 0;
+    let fitting = page(&found).fitting(max);
+    if fitting < found.items.len() {
+        more = found.items.len() - fitting;
+        // The cursor for the rest is that of a shorter page.
+        found = read(fitting).await?;
+    }
+    let next = found.r#continue.clone();
+    Ok(page(&found).fitted(max, more, next))
+}

@@ -1,0 +1,192 @@
+//! The tools `top` and `compare`: what happened most, and what is different between two ranges.
+
+use std::collections::HashMap;
+
+use super::super::answers::{Row, Top};
+use super::super::arguments::{Arguments, HOUR, Query};
+use super::super::errors::CallError;
+use super::super::page::{Answer, Page};
+use super::super::source::Source;
+use super::super::text::{moment, name, time};
+use super::reading::{coverage, get};
+
+/// A range whose end is now if it is missing.
+type Range = (i64, Option<i64>);
+
+pub(super) async fn top(
+    source: &dyn Source,
+    arguments: &Arguments,
+    max: usize,
+) -> Result<Answer, CallError> {
+    let by = arguments.word("by", &["reason", "object", "namespace", "controller"])?;
+    let selection = arguments.selection()?;
+    let coverage = coverage(source, &arguments.place()?).await?;
+    let range = arguments.range(("since", "until"), coverage.now, HOUR)?;
+    let by = if by == "controller" { "source" } else { by };
+    let found = table(source, &selection, range, by).await?;
+    let page = Page {
+        coverage: coverage.line(range),
+        notes: vec![summary(&found, range)],
+        lines: found
+            .rows
+            .iter()
+            .map(|row| line(row, coverage.now))
+            .collect(),
+    };
+    Ok(page.starting_at(arguments.skip()?, arguments.limit()?, max))
+}
+
+/// The table of a range.
+async fn table(
+    source: &dyn Source,
+    selection: &Query,
+    range: Range,
+    by: &str,
+) -> Result<Top, CallError> {
+    let query = selection.clone().within(range).with("by", by);
+    get(source, "top", &query.with("parts", "1")).await
+}
+
+/// What a table is about.
+fn summary(found: &Top, (from, to): Range) -> String {
+    let to = to.map_or_else(|| "now".to_owned(), moment);
+    let more = match found.more {
+        0 => String::new(),
+        more => format!(" {more} rows with fewer are left out."),
+    };
+    let read = if found.complete && found.later_complete {
+        ""
+    } else {
+        " Not all events were read: the numbers are of those that were seen last."
+    };
+    format!(
+        "From {} to {to}: {} occurrences in {} events; the unit is {}.{read}{more}",
+        moment(from),
+        found.occurrences,
+        found.events,
+        match found.counted.as_str() {
+            "events" => "events, each counted once in the hour in which it was last seen",
+            "versions" => "versions of events",
+            _ => "occurrences",
+        },
+    )
+}
+
+/// A row of a table.
+fn line(row: &Row, now: i64) -> String {
+    let objects = row.objects.map(|objects| format!(", {objects} objects"));
+    let warnings = match row.warnings {
+        0 => String::new(),
+        warnings => format!(", {warnings} of warnings"),
+    };
+    let about = if row.estimated { "about " } else { "" };
+    let first = row
+        .first
+        .map(|first| format!(", first {}", time(first, now)));
+    let last = row.last.map(|last| format!(", last {}", time(last, now)));
+    format!(
+        "{}: {about}{}{warnings}{}{}{}{}",
+        key(row),
+        row.occurrences,
+        objects.unwrap_or_default(),
+        first.unwrap_or_default(),
+        last.unwrap_or_default(),
+        if row.going { ", still going" } else { "" },
+    )
+}
+
+/// What a row is about.
+fn key(row: &Row) -> String {
+    let parts = [&row.cluster, &row.namespace, &row.kind, &row.name];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    let parts: Vec<String> = parts.map(|part| name(part)).collect();
+    if parts.is_empty() {
+        "<none>".to_owned()
+    } else {
+        parts.join("/")
+    }
+}
+
+pub(super) async fn compare(
+    source: &dyn Source,
+    arguments: &Arguments,
+    max: usize,
+) -> Result<Answer, CallError> {
+    let selection = arguments.selection()?;
+    let coverage = coverage(source, &arguments.place()?).await?;
+    let now = coverage.now;
+    let range = arguments.range(("since", "until"), now, HOUR)?;
+    let day = 24 * HOUR;
+    let until = arguments.moment("againstUntil", now)?;
+    let until = until.unwrap_or_else(|| range.1.unwrap_or(now).saturating_sub(day));
+    let since = arguments.moment("againstSince", now)?;
+    let since = since.unwrap_or_else(|| range.0.saturating_sub(day));
+    if since >= until {
+        return Err(CallError::argument(
+            "againstSince",
+            "is not before againstUntil",
+        ));
+    }
+    let against = (since, Some(until));
+    let later = table(source, &selection, range, "reason").await?;
+    let earlier = table(source, &selection, against, "reason").await?;
+    let notes = vec![
+        summary(&later, range),
+        format!("Compared with: {}", summary(&earlier, against)),
+    ];
+    let whole = (range.0.min(since), range.1.map(|to| to.max(until)));
+    let scale = length(range, now) / length(against, now);
+    let page = Page {
+        coverage: coverage.line(whole),
+        notes,
+        lines: differences(&later, &earlier, scale, now),
+    };
+    Ok(page.starting_at(arguments.skip()?, arguments.limit()?, max))
+}
+
+fn length((from, to): Range, now: i64) -> f64 {
+    to.unwrap_or(now).saturating_sub(from).max(1) as f64
+}
+
+/// A line for each reason whose rate differs: new ones first, then by how much it differs.
+/// `scale` is by how much the later range is longer.
+fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> {
+    /// A reason happens more or less often if its rate is so many times higher or lower.
+    const FACTOR: f64 = 1.5;
+    let of = |top: &Top| -> HashMap<String, u64> {
+        let rows = top.rows.iter();
+        rows.map(|row| (row.name.clone(), row.occurrences))
+            .collect()
+    };
+    let (was, is) = (of(earlier), of(later));
+    let is_whole = |top: &Top| top.complete && top.later_complete && top.more == 0;
+    // What was not read is not known to be new or gone.
+    let may = |top: &Top| if is_whole(top) { "" } else { "perhaps " };
+    let mut found: Vec<(f64, u64, String)> = Vec::new();
+    for row in &later.rows {
+        let Some(before) = was.get(&row.name) else {
+            let line = format!("{}new: {}", may(earlier), line(row, now));
+            found.push((f64::INFINITY, row.occurrences, line));
+            continue;
+        };
+        let factor = row.occurrences as f64 / (*before as f64 * scale).max(f64::MIN_POSITIVE);
+        if factor >= FACTOR || factor <= 1.0 / FACTOR {
+            let line = format!("×{factor:.1} (was {before}): {}", line(row, now));
+            found.push((factor.max(1.0 / factor), row.occurrences, line));
+        }
+    }
+    for row in earlier
+        .rows
+        .iter()
+        .filter(|row| !is.contains_key(&row.name))
+    {
+        let line = format!("{}gone: {}", may(later), line(row, now));
+        found.push((0.0, row.occurrences, line));
+    }
+    found.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
+    if found.is_empty() {
+        let same = "no reason happens half as often again, or less; none is new or gone";
+        return vec![same.to_owned()];
+    }
+    found.into_iter().map(|(_, _, line)| line).collect()
+}

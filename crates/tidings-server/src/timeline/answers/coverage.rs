@@ -1,0 +1,87 @@
+//! The coverage of what the caller may see: from when to when each cluster is covered, the gaps of
+//! a time range, and how long events are kept.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::response::Response;
+use serde::Serialize;
+use tidings_history::Following;
+
+use super::super::gaps::Gap;
+use super::super::query::range;
+use super::super::state::Timeline;
+use super::super::visible::{Caller, Visible};
+use super::json::json;
+use crate::http::request::RequestInfo;
+use crate::http::status::Status;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    now: i64,
+    clusters: Vec<Covered<'a>>,
+    /// The latest gaps of the range.
+    gaps: Vec<Gap>,
+}
+
+/// The coverage of one cluster. Times are in milliseconds since 1970.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Covered<'a> {
+    cluster: &'a str,
+    /// What following does now; `None` for a server's own events, none of which can be missing.
+    state: Option<&'static str>,
+    /// What is wrong. Only users who may see all of the cluster are told.
+    why: Option<String>,
+    /// When following began.
+    since: Option<i64>,
+    /// The time up to which nothing is missing, except in gaps.
+    complete_until: Option<i64>,
+    /// When the oldest event was last seen, about. Only users who may see all of the cluster are
+    /// told.
+    oldest: Option<i64>,
+    /// How long events are kept, in milliseconds.
+    retention: Option<i64>,
+    /// The visible namespaces; `None` for all.
+    namespaces: Option<&'a [String]>,
+}
+
+/// GET /timeline/api/coverage
+pub(in super::super) async fn coverage(
+    Extension(timeline): Extension<Arc<Timeline>>,
+    Extension(caller): Extension<Arc<Caller>>,
+    Extension(info): Extension<Arc<RequestInfo>>,
+) -> Result<Response, Status> {
+    let now = timeline.sources.root().clock.now().as_millisecond();
+    let range = range(&info.query, now)?;
+    let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
+    let mut clusters = Vec::with_capacity(caller.clusters.len());
+    for visible in &caller.clusters {
+        let retention = timeline.gaps.retention(visible, now).await?;
+        clusters.push(covered(visible, retention));
+    }
+    json(&Answer {
+        now,
+        clusters,
+        gaps,
+    })
+}
+
+fn covered(visible: &Visible, retention: Option<i64>) -> Covered<'_> {
+    let server = &visible.source.server;
+    let following = server.followed.as_ref();
+    let following = following.map(|followed| followed.history.following());
+    let following = following.as_ref();
+    let is_whole = visible.namespaces.is_none();
+    let time = |of: fn(&Following) -> Option<i64>| following.and_then(of);
+    Covered {
+        cluster: &visible.source.name,
+        state: following.map(|it| it.state),
+        why: following.and_then(|it| it.why.clone()).filter(|_| is_whole),
+        since: time(|it| it.covered_since.map(|since| since.0)),
+        complete_until: time(|it| it.complete_until.map(|until| until.0)),
+        oldest: time(|it| it.kept_since.map(|since| since.0)).filter(|_| is_whole),
+        retention,
+        namespaces: visible.namespaces.as_deref(),
+    }
+}
