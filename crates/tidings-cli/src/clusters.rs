@@ -52,10 +52,15 @@ pub struct ClusterSetting {
     pub follow: Option<bool>,
 }
 
-#[derive(Deserialize)]
+/// A file of clusters.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    clusters: Vec<ClusterSetting>,
+pub struct ClusterFile {
+    /// The clusters. Their names differ.
+    pub clusters: Vec<ClusterSetting>,
+    /// Maximum bytes of all clusters' events together on disk.
+    #[serde(default, deserialize_with = "quota")]
+    pub quota: Option<usize>,
 }
 
 fn event_ttl<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
@@ -100,8 +105,8 @@ impl ClusterSetting {
 ///
 /// # Errors
 /// The error, with its place in the file.
-pub fn parse(text: &str) -> Result<Vec<ClusterSetting>, String> {
-    let file: File =
+pub fn parse(text: &str) -> Result<ClusterFile, String> {
+    let file: ClusterFile =
         serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
     let mut names = BTreeSet::new();
     for ClusterSetting { name, .. } in &file.clusters {
@@ -110,7 +115,7 @@ pub fn parse(text: &str) -> Result<Vec<ClusterSetting>, String> {
             return Err(format!("there are two clusters {name:?}"));
         }
     }
-    Ok(file.clusters)
+    Ok(file)
 }
 
 /// Checks a cluster's name, which is part of paths and URLs: a DNS label.
@@ -156,7 +161,7 @@ mod tests {
     #[test]
     fn a_file_is_read_and_its_mistakes_are_named() {
         let found = parse(
-            "clusters:\n- name: prod\n  kubeconfig: prod.yaml\n  eventTTL: 30d\n  quota: 2Gi\n- {name: test, quota: null}",
+            "clusters:\n- name: prod\n  kubeconfig: prod.yaml\n  eventTTL: 30d\n  quota: 2Gi\n- {name: test, quota: null}\nquota: 3Gi",
         );
         let prod = ClusterSetting {
             name: "prod".into(),
@@ -169,7 +174,11 @@ mod tests {
             name: "test".into(),
             ..ClusterSetting::default()
         };
-        assert_eq!(found, Ok(vec![prod, test]));
+        let file = ClusterFile {
+            clusters: vec![prod, test],
+            quota: Some(3 << 30),
+        };
+        assert_eq!(found, Ok(file));
         for (text, why) in [
             ("clusters:\n- name: prod\n- name: prod", "two clusters"),
             ("clusters:\n- name: Prod", "cannot be a cluster's name"),
@@ -181,6 +190,7 @@ mod tests {
                 "clusters:\n- name: prod\n  quota: 40",
                 "quota: expected at least 1Mi",
             ),
+            ("clusters: []\nquota: 40", "quota: expected at least 1Mi"),
             ("clusters: {}", "line 1"),
         ] {
             let error = parse(text).unwrap_err();

@@ -56,13 +56,14 @@ pub(crate) struct RequestLabels {
 }
 
 /// Paths that are not of a resource. Their label is the path.
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 18] = [
     "/api",
     "/apis",
     "/clusters",
     "/counts",
     "/coverage",
     "/export",
+    "/feeds",
     "/healthz",
     "/livez",
     MCP,

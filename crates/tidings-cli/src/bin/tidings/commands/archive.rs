@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::{Cluster, ImportError, SharedQuota};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
@@ -123,6 +124,9 @@ pub(crate) struct Args {
     /// settings, and tidings feeds shows the feeds
     #[arg(long, value_name = "FILE")]
     feeds: Option<PathBuf>,
+    /// Namespaces to follow, separated by commas [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    namespaces: Vec<String>,
     /// Retention time of an event after it was last observed, such as 90d or 36h
     #[arg(long, default_value = "90d", value_name = "DURATION", value_parser = times::duration_of_seconds)]
     event_ttl: Duration,
@@ -142,11 +146,6 @@ pub(crate) struct Args {
     /// Space is released some minutes after events were deleted.
     #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
     quota: Option<usize>,
-    /// Maximum bytes that all clusters together take on disk, as for --quota. Above it, the
-    /// clusters that take most are cut to one size: a cluster that takes no more than an equal part
-    /// loses nothing [default: no limit]
-    #[arg(long, value_name = "BYTES", value_parser = parse_quota)]
-    quota_total: Option<usize>,
     /// Memory for all clusters' indexes and caches together, in bytes, with an optional suffix Ki,
     /// Mi, k or M
     #[arg(long, value_name = "BYTES", default_value = "12Mi", value_parser = values::bytes)]
@@ -465,13 +464,11 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let mut defaults = Defaults {
         kubeconfig: args.kubeconfig,
         own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
-        namespaces: Vec::new(),
+        namespaces: args.namespaces,
         event_ttl: args.event_ttl,
         retention: clusters::Retention::read(args.retention_file.as_deref())?.into(),
         quota: args.quota,
-        quota_total: args
-            .quota_total
-            .map(|bytes| Arc::new(SharedQuota::new(bytes as u64))),
+        quota_total: None,
         pass_through: args.pass_through,
         cluster_access: args.cluster_access,
         memory: args.memory,
@@ -487,7 +484,12 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         continues: sealing.to_continue(),
     };
     let settings = match &args.clusters {
-        Some(file) => clusters::read(file)?,
+        Some(file) => {
+            let read = clusters::read(file)?;
+            let quota = read.quota.map(|bytes| SharedQuota::new(bytes as u64));
+            defaults.quota_total = quota.map(Arc::new);
+            read.clusters
+        }
         None if args.no_follow => {
             data_dir::check_for_kept(&args.data_dir)?;
             clusters::kept(&args.data_dir)?

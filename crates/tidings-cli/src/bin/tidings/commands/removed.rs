@@ -82,14 +82,8 @@ const REMOVED: [(&str, &str); 45] = [
         "--mirror-deletions",
         "mirrorDeletions: true in the file of --clusters deletes what ended",
     ),
-    (
-        "--namespace",
-        "namespaces in the file of --clusters says what is followed",
-    ),
-    (
-        "-n",
-        "namespaces in the file of --clusters says what is followed",
-    ),
+    ("--namespace", "--namespaces says what is followed"),
+    ("-n", "--namespaces says what is followed"),
     (
         "--namespaces-file",
         "--namespaces takes the names of namespaces",

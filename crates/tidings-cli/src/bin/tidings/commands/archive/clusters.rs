@@ -9,7 +9,7 @@ use kube::config::Context;
 use tidings_archive::{
     Clocks, Cluster, ClusterOptions, EVENT_TTL, Lives, RetentionPolicy, Selection, SharedQuota,
 };
-use tidings_cli::clusters::{ClusterSetting, NAME_LEN_MAX, check_name};
+use tidings_cli::clusters::{ClusterFile, ClusterSetting, NAME_LEN_MAX, check_name};
 use tidings_feeds::Feeds;
 use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
@@ -127,7 +127,7 @@ fn retention_of(path: &Path, text: String) -> Result<Retention, ClusterError> {
 }
 
 /// Reads a file of clusters.
-pub(in crate::commands) fn read(path: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
+pub(in crate::commands) fn read(path: &Path) -> Result<ClusterFile, ClusterError> {
     of_text(path, &text_of(path)?)
 }
 
@@ -142,13 +142,15 @@ pub(super) struct Reread {
 }
 
 impl Reread {
-    /// Reads the clusters; `None` if the text differs from that of the previous read.
+    /// Reads the clusters; `None` if the text differs from that of the previous read. A quota of
+    /// all clusters is in force from the start on.
     pub(super) fn clusters(
         &mut self,
         path: &Path,
     ) -> Result<Option<Vec<ClusterSetting>>, ClusterError> {
         let text = self.text(path)?;
-        text.map(|text| of_text(path, &text)).transpose()
+        let file = text.map(|text| of_text(path, &text)).transpose()?;
+        Ok(file.map(|file| file.clusters))
     }
 
     /// Reads the rules of retention; `None` if the text differs from that of the previous read, or
@@ -200,16 +202,16 @@ fn text_of(path: &Path) -> Result<String, ClusterError> {
     })
 }
 
-fn of_text(path: &Path, text: &str) -> Result<Vec<ClusterSetting>, ClusterError> {
-    let mut clusters = tidings_cli::clusters::parse(text).map_err(|why| ClusterError::File {
+fn of_text(path: &Path, text: &str) -> Result<ClusterFile, ClusterError> {
+    let mut file = tidings_cli::clusters::parse(text).map_err(|why| ClusterError::File {
         path: path.to_owned(),
         why,
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    for cluster in &mut clusters {
+    for cluster in &mut file.clusters {
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| folder.join(path));
     }
-    Ok(clusters)
+    Ok(file)
 }
 
 /// The clusters that have a folder in the data folder.
@@ -516,7 +518,10 @@ mod tests {
             read(&path).map_err(|error| error.to_string())
         };
         let found = read("clusters:\n- name: prod\n  kubeconfig: prod.yaml").unwrap();
-        assert_eq!(found[0].kubeconfig, Some(folder.path().join("prod.yaml")));
+        assert_eq!(
+            found.clusters[0].kubeconfig,
+            Some(folder.path().join("prod.yaml"))
+        );
         let error = read("clusters: {}").unwrap_err();
         for part in ["clusters.yaml: ", "line 1"] {
             assert!(error.contains(part), "{error}");
