@@ -272,6 +272,11 @@ impl Feed {
             http.push((otlp.url, true, Form::Otlp(Otlp::new(otlp.names))));
         }
         if let Some(ElasticsearchSetting { url, index, mode }) = self.elasticsearch {
+            if mode == Mode::Latest && index.is_dated() {
+                let why = "mode: latest needs an index without a date: an event that is seen on two \
+                           days would have a document for each";
+                return Err(why.to_owned());
+            }
             let encoder = Elasticsearch::new(ElasticsearchOptions { index, mode });
             http.push((url, true, Form::Elasticsearch(encoder)));
         }
@@ -495,6 +500,13 @@ mod tests {
                 ),
                 "line 2",
                 "headerFiles",
+            ),
+            (
+                &format!(
+                    "- name: a\n  elasticsearch: {{{url}, index: 'a-{{yyyy}}', mode: latest}}"
+                ),
+                "line 2",
+                "without a date",
             ),
             (
                 &format!("- name: a\n  loki: {{{url}, labels: grafana}}"),

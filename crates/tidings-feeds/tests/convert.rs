@@ -64,7 +64,6 @@ receivers:
 - name: "dump"
   elasticsearch:
     index: "kube-events-{yyyy-MM-dd}"
-    mode: "latest"
     url: "http://localhost:9200"
   connection:
     apiKeyFile: "dump-apikey"
@@ -85,6 +84,7 @@ receivers:
             "13 route.routes[2].match[0]",
             "15 route.routes[2].match[0].labels",
             "22 receivers[0].elasticsearch.apiKey",
+            "23 receivers[0].elasticsearch.useEventID",
             "24 receivers[0].elasticsearch.deDot",
             "27 receivers[2]",
         ]

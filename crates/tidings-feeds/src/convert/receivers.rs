@@ -121,7 +121,7 @@ impl Reader<'_> {
                      the event"
                 }
                 "deDot" if !node.is_true() => continue,
-                "deDot" => "not needed: labels are not indexed",
+                "deDot" => "not needed: labels are no fields of their own",
                 name if read.contains(&name) => continue,
                 _ => "not taken over",
             };
@@ -205,8 +205,10 @@ impl Reader<'_> {
             .text("indexFormat")
             .map(|text| (date_of(&text), "indexFormat"));
         let index = format.or(self.text("index").map(|text| (text, "index")));
+        let mut is_dated = false;
         if let Some((index, name)) = index {
-            if Index::parse(&index).is_ok() {
+            if let Ok(parsed) = Index::parse(&index) {
+                is_dated = parsed.is_dated();
                 receiver.insert("index".to_owned(), index.into());
             } else {
                 let why = format!("{index:?} is no index of a feed: kubernetes-events is used");
@@ -214,7 +216,12 @@ impl Reader<'_> {
             }
         }
         if self.node.get("useEventID").is_some_and(Node::is_true) {
-            receiver.insert("mode".to_owned(), "latest".into());
+            if is_dated {
+                let why = "not taken over: an event would have a document in the index of each day";
+                self.note("useEventID", why);
+            } else {
+                receiver.insert("mode".to_owned(), "latest".into());
+            }
         }
         let mut connection = self.tls(&url);
         if let Some(file) = self.secret("apiKey") {

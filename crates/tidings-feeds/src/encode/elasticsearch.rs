@@ -46,7 +46,8 @@ pub enum Mode {
     /// `versions`: each version has a document, which never changes.
     #[default]
     Versions,
-    /// `latest`: each event has one document with its latest version.
+    /// `latest`: each event has one document with its latest version. The index must have no date,
+    /// or an event has a document for each day, and must be no data stream, which takes none.
     Latest,
 }
 

@@ -131,12 +131,24 @@ impl Otlp {
         LogRecord {
             time_unix_nano: at(record.at()),
             observed_time_unix_nano: at(record.observed()),
-            severity_number: severity(event_type),
+            severity_number: self.severity(event_type),
             severity_text: event_type.to_owned(),
             body: Some(AnyValue {
                 value: Some(Value::Text(text)),
             }),
             attributes,
+        }
+    }
+
+    /// Returns the severity of a type; 0 if it is unknown. Kubernetes has two types, and the
+    /// collector's receiver knows two more.
+    fn severity(self, event_type: &str) -> i32 {
+        match event_type.to_ascii_lowercase().as_str() {
+            "normal" => 9,
+            "warning" => 13,
+            "error" if self.names == Names::K8sEvents => 17,
+            "critical" if self.names == Names::K8sEvents => 21,
+            _ => 0,
         }
     }
 
@@ -229,17 +241,6 @@ impl Encoder for Otlp {
 
     fn judge(&self, answer: &Answer<'_>, records: &[Record]) -> Verdict {
         answer::judge(answer, records.len())
-    }
-}
-
-/// Returns the severity of a type, as the collector's receiver does; 0 if it is unknown.
-fn severity(event_type: &str) -> i32 {
-    match event_type.to_ascii_lowercase().as_str() {
-        "normal" => 9,
-        "warning" => 13,
-        "error" => 17,
-        "critical" => 21,
-        _ => 0,
     }
 }
 

@@ -182,6 +182,25 @@ fn versions_of_an_object_share_a_resource_and_stay_in_order() {
 }
 
 #[test]
+fn types_have_the_severities_of_their_names() {
+    for (of, ours, receivers) in [
+        ("Normal", 9, 9),
+        ("Warning", 13, 13),
+        ("Error", 0, 17),
+        ("Critical", 0, 21),
+        ("Other", 0, 0),
+    ] {
+        let record = record(&BACK_OFF.replace("Warning", of));
+        for (names, expected) in [(Names::Tidings, ours), (Names::K8sEvents, receivers)] {
+            let exported = exported(names, std::slice::from_ref(&record));
+            let log = &exported.resource_logs[0].scope_logs[0].log_records[0];
+            assert_eq!(log.severity_number, expected, "{of}");
+            assert_eq!(log.severity_text, of);
+        }
+    }
+}
+
+#[test]
 fn gaps_skips_and_test_records_have_keys_of_their_cluster_and_a_level() {
     let exported = exported(Names::Tidings, &records()[3..]);
     assert_eq!(exported.resource_logs.len(), 1);

@@ -60,9 +60,14 @@ impl Index {
         is_name.then_some(index).ok_or_else(refused)
     }
 
+    /// Whether the name has a date.
+    pub fn is_dated(&self) -> bool {
+        !self.date.is_empty()
+    }
+
     /// Returns a pattern of the names on all days.
     pub(super) fn pattern(&self) -> String {
-        let star = if self.date.is_empty() { "" } else { "*" };
+        let star = if self.is_dated() { "*" } else { "" };
         format!("{}{star}{}", self.before, self.after)
     }
 

@@ -1,0 +1,192 @@
+//! Deliveries to receivers that reject, refuse, fail and recover.
+
+use proptest::prelude::*;
+use tidings_store::UnixMillis;
+
+use super::*;
+use crate::record::RecordBody;
+
+fn records(number: usize) -> Vec<Record> {
+    let records = (0..number).map(|id| Record {
+        id: id.to_string(),
+        body: RecordBody::Test {
+            at: UnixMillis(0),
+            text: String::new(),
+        },
+    });
+    records.collect()
+}
+
+/// Delivers to a receiver that judges requests by the ids in them; a test record has none.
+/// Returns the ids of delivered and of dead records, and how many requests there were.
+fn deliver(
+    delivery: &mut Delivery,
+    mut judge: impl FnMut(&[usize]) -> Verdict,
+) -> (Vec<usize>, Vec<usize>, usize) {
+    let (mut delivered, mut dead) = (Vec::new(), Vec::new());
+    for requests in 0..2000 {
+        let ids: Vec<usize> = match delivery.next() {
+            None => return (delivered, dead, requests),
+            Some(Request::Test) => Vec::new(),
+            Some(Request::Records(part)) => part.iter().map(|it| it.id.parse().unwrap()).collect(),
+        };
+        let verdict = judge(&ids);
+        if verdict == Verdict::Delivered {
+            delivered.extend(&ids);
+        }
+        let step = delivery.handle(judged(verdict), 0);
+        let ids = step.dead.iter().map(|it| it.0.id.parse::<usize>().unwrap());
+        dead.extend(ids);
+    }
+    panic!("{delivery:?}");
+}
+
+fn judged(verdict: Verdict) -> Reply {
+    Reply::Judged(verdict, None)
+}
+
+#[test]
+fn a_record_that_spoils_each_request_is_dead_and_no_other() {
+    let why = || "no".to_owned();
+    let verdicts = [
+        (Verdict::Rejected(why()), 9),
+        (Verdict::TooLarge, 9),
+        (Verdict::Refused(why()), 20),
+        (Verdict::Retry(why()), 80),
+    ];
+    for (verdict, requests_max) in verdicts {
+        let mut delivery = Delivery::new(records(8), usize::MAX);
+        let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
+            if ids.contains(&5) {
+                verdict.clone()
+            } else {
+                Verdict::Delivered
+            }
+        });
+        assert_eq!(delivered, [0, 1, 2, 3, 4, 6, 7], "{verdict:?}");
+        assert_eq!(dead, [5], "{verdict:?}");
+        assert!(requests <= requests_max, "{verdict:?}: {requests} requests");
+    }
+}
+
+/// A wrong configuration and an outage are no fault of records, however long they last.
+#[test]
+fn no_record_is_dead_while_the_receiver_takes_none() {
+    let why = || "no".to_owned();
+    let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
+    for number in 0..4 {
+        let mut delivery = Delivery::new(records(8), usize::MAX);
+        let (mut failures, mut has_recovered) = (0, false);
+        let (delivered, dead, _) = deliver(&mut delivery, |ids| {
+            failures += 1;
+            // Records that were rejected one by one are not sent again after a test record.
+            has_recovered |= failures > 500 && (number != 1 || !ids.is_empty());
+            match number {
+                _ if has_recovered => Verdict::Delivered,
+                0 => Verdict::Rejected(why()),
+                1 => Verdict::Items(rejected(ids)),
+                2 => Verdict::Refused(why()),
+                _ => Verdict::Retry(why()),
+            }
+        });
+        assert_eq!(delivered, (0..8).collect::<Vec<_>>(), "{number}");
+        assert!(dead.is_empty(), "{number}: {dead:?}");
+    }
+}
+
+/// The receiver may recover between the failure of a record and the test record.
+#[test]
+fn a_record_is_sent_once_more_after_a_test_record() {
+    let mut delivery = Delivery::new(records(1), 1);
+    let mut has_recovered = false;
+    let (delivered, dead, _) = deliver(&mut delivery, |ids| {
+        has_recovered |= ids.is_empty();
+        if has_recovered {
+            Verdict::Delivered
+        } else {
+            Verdict::Retry("503".to_owned())
+        }
+    });
+    assert_eq!((delivered, dead), (vec![0], vec![]));
+}
+
+#[test]
+fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
+    let mut delivery = Delivery::new(records(1), 1);
+    let retry = || Verdict::Retry("503".to_owned());
+    let waits = |delivery: &mut Delivery, asked: Option<u64>| {
+        let reply = Reply::Judged(retry(), asked.map(Duration::from_secs));
+        match delivery.handle(reply, 0).next {
+            Next::Retry(wait, _) => wait.as_millis(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let found: Vec<_> = [None, None, Some(7), Some(9000)]
+        .into_iter()
+        .map(|asked| waits(&mut delivery, asked))
+        .collect();
+    assert_eq!(found, [500, 1000, 7000, 300_000]);
+    for _ in 0..20 {
+        assert!(waits(&mut delivery, None) <= 60_000);
+    }
+}
+
+proptest! {
+    /// Whatever the receiver answers, each record ends once, and those of one request that are
+    /// sent again are sent in their order.
+    #[test]
+    fn each_record_ends_once(
+        number in 0_usize..20,
+        max in 1_usize..9,
+        answers in prop::collection::vec((0_u8..7, any::<u64>()), 0..60),
+    ) {
+        let mut delivery = Delivery::new(records(number), max);
+        let mut ended = Vec::new();
+        let good = std::iter::repeat((0, 0));
+        for (answer, random) in answers.into_iter().chain(good) {
+            let part = match delivery.next() {
+                None => break,
+                Some(Request::Records(part)) => part,
+                Some(Request::Test) => {
+                    let is_taken = judged(Verdict::Delivered);
+                    let is_refused = judged(Verdict::Refused(String::new()));
+                    let reply = if answer == 0 { is_taken } else { is_refused };
+                    let step = delivery.handle(reply, random);
+                    let dead = step.dead.iter().map(|it| it.0.id.parse::<usize>().unwrap());
+                    ended.extend(dead);
+                    continue;
+                }
+            };
+            let ids: Vec<usize> = part.iter().map(|it| it.id.parse().unwrap()).collect();
+            prop_assert!(ids.is_sorted() && ids.len() <= max);
+            let why = || "no".to_owned();
+            let outcome = |at: usize| match (random >> (at % 32 * 2)) & 3 {
+                0 => Outcome::Rejected(why()),
+                1 => Outcome::Retry(why()),
+                _ => Outcome::Delivered,
+            };
+            let reply = match answer {
+                0 => judged(Verdict::Delivered),
+                1 => judged(Verdict::Retry(why())),
+                2 => judged(Verdict::Refused(why())),
+                3 => judged(Verdict::TooLarge),
+                4 => judged(Verdict::Rejected(why())),
+                5 => judged(Verdict::Items((0..ids.len()).map(outcome).collect())),
+                _ => Reply::Unencodable(vec![(0, why()), (ids.len() - 1, why())]),
+            };
+            match &reply {
+                Reply::Judged(Verdict::Delivered, _) => ended.extend(&ids),
+                Reply::Judged(Verdict::Items(outcomes), _) => {
+                    let all = ids.iter().zip(outcomes);
+                    ended.extend(all.filter(|it| *it.1 == Outcome::Delivered).map(|it| it.0));
+                }
+                _ => {}
+            }
+            let step = delivery.handle(reply, random);
+            let dead = step.dead.iter().map(|(record, ..)| record.id.parse::<usize>().unwrap());
+            ended.extend(dead);
+        }
+        ended.sort_unstable();
+        prop_assert_eq!(ended, (0..number).collect::<Vec<_>>());
+    }
+}
