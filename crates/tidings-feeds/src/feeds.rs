@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::dead::{DeadLetter, DeadLetters};
-use crate::options::{FEEDS_MAX, FeedOptions, cursor_name, firsts_name};
+use crate::options::{FEEDS_MAX, FeedOptions, cursor_name};
 use crate::receiver::{Receiver, ReceiverOptions};
 use crate::record::Source;
 use crate::status::{FeedStatus, Shared, State};
@@ -99,11 +99,9 @@ impl Feeds {
     }
 
     /// Makes these the feeds. Changed feeds continue where they were; the cursors of feeds that are
-    /// not among them stay until [`remove`](Self::remove).
-    ///
-    /// # Errors
-    /// The errors of cursors, by cluster and feed. All others are delivered.
-    pub async fn configure(&self, feeds: Vec<FeedOptions>) -> Vec<(String, String, FeedError)> {
+    /// not among them stay until [`remove`](Self::remove). A feed whose cursor fails is tried
+    /// again.
+    pub async fn configure(&self, feeds: Vec<FeedOptions>) {
         let mut all = self.all.lock().await;
         let all = &mut *all;
         let names: BTreeSet<_> = feeds.iter().map(|feed| feed.name.clone()).collect();
@@ -111,7 +109,6 @@ impl Feeds {
         for name in unwanted.cloned().collect::<Vec<_>>() {
             all.end(&name).await;
         }
-        let mut failed = Vec::new();
         for options in feeds.into_iter().take(FEEDS_MAX) {
             let name = options.name.clone();
             let former = all.feeds.get(&name).map(|it| format!("{:?}", it.options));
@@ -126,9 +123,7 @@ impl Feeds {
                 all.feeds.insert(name.clone(), configured);
             }
             for cluster in all.clusters.keys().cloned().collect::<Vec<_>>() {
-                if let Err(error) = all.begin(&cluster, &name, &self.clock).await {
-                    failed.push((cluster, name.clone(), error));
-                }
+                all.begin(&cluster, &name, &self.clock).await;
             }
             if let Some(feed) = all.feeds.get_mut(&name)
                 && feed.retry.is_none()
@@ -137,20 +132,12 @@ impl Feeds {
                 feed.begin_retry(&self.clock);
             }
         }
-        failed
     }
 
     /// Begins to deliver a cluster's events. When this returns, all cursors exist, so nothing that
-    /// is observed from then on is missed. A cluster with this name is replaced.
-    ///
-    /// # Errors
-    /// Errors of a cursor; the feeds before it are delivered.
-    pub async fn start(
-        &self,
-        cluster: &str,
-        feed: Arc<dyn Feed>,
-        history: Arc<dyn History>,
-    ) -> Result<(), FeedError> {
+    /// is observed from then on is missed. A feed whose cursor fails is tried again, and its status
+    /// says why. A cluster with this name is replaced.
+    pub async fn start(&self, cluster: &str, feed: Arc<dyn Feed>, history: Arc<dyn History>) {
         let mut all = self.all.lock().await;
         all.stop(cluster).await;
         let open = Open {
@@ -160,9 +147,8 @@ impl Feeds {
         };
         all.clusters.insert(cluster.to_owned(), open);
         for name in all.feeds.keys().cloned().collect::<Vec<_>>() {
-            all.begin(cluster, &name, &self.clock).await?;
+            all.begin(cluster, &name, &self.clock).await;
         }
-        Ok(())
     }
 
     /// Ends the delivery of a cluster's events, before its store is closed.
@@ -316,6 +302,7 @@ impl Feeds {
     pub async fn skip(&self, name: &str) -> Result<(), FeedsError> {
         let mut all = self.all.lock().await;
         all.feed(name)?;
+        let mut skipped = Ok(());
         for cluster in all.clusters.keys().cloned().collect::<Vec<_>>() {
             let Some(open) = all.clusters.get_mut(&cluster) else {
                 continue;
@@ -323,15 +310,12 @@ impl Feeds {
             if let Some((_, task)) = open.tasks.remove(name) {
                 task.end().await;
             }
-            let mut skipped = Ok(true);
-            for cursor in [firsts_name(name), cursor_name(name)] {
-                skipped = skipped.and(open.feed.skip(cursor.parse()?).await);
-            }
+            let moved = open.feed.skip(cursor_name(name).parse()?).await;
             // It is delivered further, whatever failed.
-            all.begin(&cluster, name, &self.clock).await?;
-            skipped?;
+            all.begin(&cluster, name, &self.clock).await;
+            skipped = skipped.and(moved.map(drop));
         }
-        Ok(())
+        Ok(skipped?)
     }
 
     /// Returns the text that prepares the receiver of a feed, if its form has one.
@@ -357,9 +341,7 @@ impl Feeds {
         }
         let mut is_found = false;
         for open in all.clusters.values() {
-            for cursor in [cursor_name(name), firsts_name(name)] {
-                is_found |= open.feed.remove(cursor.parse()?).await?;
-            }
+            is_found |= open.feed.remove(cursor_name(name).parse()?).await?;
         }
         if !is_found {
             return Err(FeedsError::NotFound(name.to_owned()));
@@ -408,29 +390,22 @@ impl All {
     }
 
     /// Starts the task of a feed in a cluster, unless it runs.
-    async fn begin(
-        &mut self,
-        cluster: &str,
-        name: &str,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<(), FeedError> {
+    async fn begin(&mut self, cluster: &str, name: &str, clock: &Arc<dyn Clock>) {
         let (Some(open), Some(feed)) = (self.clusters.get_mut(cluster), self.feeds.get(name))
         else {
-            return Ok(());
+            return;
         };
         let is_running = |task: &(Arc<Shared>, Task)| !task.1.0.is_finished();
         if open.tasks.get(name).is_some_and(is_running) {
-            return Ok(());
+            return;
         }
         let shared = Arc::<Shared>::default();
         let post = feed.post(clock, Arc::clone(&shared));
-        let what = (&*open.feed, Arc::clone(&open.history));
-        let options = &feed.options;
-        let how = (options.from, options.filter.clone(), options.every);
-        let worker = Worker::open(post, cluster, what, how).await?;
+        let what = (Arc::clone(&open.feed), Arc::clone(&open.history));
+        let mut worker = Worker::new(post, cluster, what, feed.options.clone());
+        worker.open().await;
         let task = Task(tokio::spawn(worker.run()));
         open.tasks.insert(name.to_owned(), (shared, task));
-        Ok(())
     }
 
     /// Ends a feed in all clusters.

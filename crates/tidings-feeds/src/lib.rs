@@ -21,7 +21,7 @@
 //! let feeds = Feeds::new("archive/feeds".into(), Arc::new(SystemClock));
 //! feeds.configure(vec![lines]).await;
 //! // The cursor exists before the cluster is followed, so nothing is missed.
-//! feeds.start("prod", feed, history).await?;
+//! feeds.start("prod", feed, history).await;
 //! for status in feeds.status().await? {
 //!     println!("{} {:?} {}", status.feed, status.state, status.totals.delivered);
 //! }

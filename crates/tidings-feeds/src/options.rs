@@ -1,4 +1,4 @@
-//! The options of a feed, and the names of its cursors.
+//! The options of a feed, and the name of its cursor.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tidings_core::filter::Filter;
 
 use crate::receiver::ReceiverOptions;
 
-/// Maximum number of feeds: each takes up to two of a cluster's cursors.
+/// Maximum number of feeds: each has a cursor in each cluster.
 pub const FEEDS_MAX: usize = 24;
 /// Maximum length of a feed's name.
 pub const NAME_LEN_MAX: usize = 56;
@@ -55,9 +55,4 @@ impl FeedOptions {
 /// The name of a feed's cursor.
 pub(crate) fn cursor_name(feed: &str) -> String {
     format!("feed-{feed}")
-}
-
-/// The name of a feed's cursor of first versions.
-pub(crate) fn firsts_name(feed: &str) -> String {
-    format!("first-{feed}")
 }

@@ -74,19 +74,6 @@ pub struct Totals {
     pub replaced: u64,
 }
 
-impl Totals {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.delivered += other.delivered;
-        self.skipped += other.skipped;
-        self.gone += other.gone;
-        self.filtered += other.filtered;
-        self.replaced += other.replaced;
-        for (cause, number) in &other.dead {
-            *self.dead.entry(*cause).or_default() += number;
-        }
-    }
-}
-
 /// The state of a feed in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,8 +112,7 @@ pub struct FeedStatus {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     state: Mutex<(State, Option<i64>, String)>,
-    /// The totals of each cursor.
-    totals: Mutex<[Totals; 2]>,
+    totals: Mutex<Totals>,
     retried: AtomicU64,
     seconds: Mutex<Seconds>,
 }
@@ -145,11 +131,13 @@ impl Shared {
         (now.0, now.1) = (state, None);
     }
 
-    /// Notes that nothing was taken, and why.
-    pub(crate) fn fail(&self, state: State, words: &str, now: UnixMillis) {
+    /// Notes that nothing was taken, and why. Returns whether that is new.
+    pub(crate) fn fail(&self, state: State, words: &str, now: UnixMillis) -> bool {
         let mut shown = self.state.lock();
+        let is_new = shown.0 != state || shown.2 != words;
         let since = shown.1.filter(|_| shown.0 == state).unwrap_or(now.0);
         *shown = (state, Some(since), words.to_owned());
+        is_new
     }
 
     /// Notes what the receiver said of a record.
@@ -157,10 +145,8 @@ impl Shared {
         words.clone_into(&mut self.state.lock().2);
     }
 
-    pub(crate) fn set_totals(&self, cursor: usize, totals: Totals) {
-        if let Some(shown) = self.totals.lock().get_mut(cursor) {
-            *shown = totals;
-        }
+    pub(crate) fn set_totals(&self, totals: Totals) {
+        *self.totals.lock() = totals;
     }
 
     pub(crate) fn observe(&self, took: Duration, is_retry: bool) {
@@ -182,9 +168,7 @@ impl Shared {
     pub(crate) fn show(&self, status: &mut FeedStatus) {
         let (state, since, words) = self.state.lock().clone();
         (status.state, status.since, status.words) = (state, since, words);
-        for totals in &*self.totals.lock() {
-            status.totals.add(totals);
-        }
+        status.totals.clone_from(&self.totals.lock());
         status.retried = self.retried.load(Ordering::Relaxed);
     }
 }

@@ -13,25 +13,6 @@ use tidings_store::UnixMillis;
 
 use crate::record::{Record, RecordBody};
 
-/// Which versions of a batch are delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// The first version of each event.
-    Firsts,
-    /// The last version of each event in a period, without first versions.
-    Lasts,
-}
-
-impl Which {
-    /// Whether the first version of an event, or another one, is delivered.
-    pub(crate) fn has(self, is_first: bool) -> bool {
-        match self {
-            Self::Firsts => is_first,
-            Self::Lasts => !is_first,
-        }
-    }
-}
-
 /// Returns the end of the last period that is over, in milliseconds since 1970.
 pub(crate) fn end(now: UnixMillis, every: Duration) -> UnixMillis {
     UnixMillis(period(now, every).saturating_mul(millis(every)))

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a batch is committed when each of its records is delivered, or is a dead letter on
 //! disk. The totals are in the same write as the cursor, so what they say is true after any crash.
-//! At most one batch is in memory.
+//! At most one batch is in memory. After any error the cursor is opened again, so that no batch is
+//! passed by.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tidings_core::filter::{Fields, Filter};
+use tidings_core::filter::Fields;
 use tidings_history::{
-    Batch, Cursor, CursorName, Feed, FeedError, History, Limits, Start, timestamp,
+    Batch, Cursor, CursorName, Feed, FeedError, History, Limits, Offset, Start, timestamp,
 };
 use tidings_store::UnixMillis;
 use tidings_store::clock::Clock;
@@ -21,16 +22,18 @@ use tidings_store::clock::Clock;
 use crate::dead::{DeadLetter, DeadLetters};
 use crate::delivery::{DeadCause, Delivery, Next, REFUSED, Reply, Request};
 use crate::encode::{Outcome, Verdict};
-use crate::options::{From, cursor_name, firsts_name};
+use crate::options::{FeedOptions, From, cursor_name};
 use crate::receiver::Receiver;
 use crate::record::{Record, RecordBody, Source};
 use crate::status::{Shared, State, Totals};
-use crate::thin::{self, Which};
+use crate::thin;
 
 /// Bytes and versions that are read together if later versions replace earlier ones.
 const THINNED: (usize, usize) = (2 << 20, 5000);
 /// How long after the end of a period its versions are read: a commit may still be under way.
 const SLACK: Duration = Duration::from_secs(2);
+/// Interval at which a followed cluster is asked for its identity.
+const IDENTIFIED: Duration = Duration::from_secs(60);
 /// Delay before the store or a file is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -191,207 +194,176 @@ impl Post {
 /// Delivers a feed of a cluster.
 pub(crate) struct Worker {
     post: Post,
+    feed: Arc<dyn Feed>,
     history: Arc<dyn History>,
     source: Source,
-    filter: Filter,
-    every: Option<Duration>,
-    cursor: Place,
-    /// The cursor of first versions, with `every`.
-    firsts: Option<Place>,
+    options: FeedOptions,
+    place: Option<Place>,
+    /// When a followed cluster without a known identity was last asked for it.
+    asked: Option<Duration>,
 }
 
 /// A cursor, and the totals that are stored with it.
 struct Place {
     cursor: Box<dyn Cursor>,
     totals: Totals,
-    /// Its place among the shared totals.
-    at: usize,
-}
-
-impl Place {
-    fn new(cursor: Box<dyn Cursor>, at: usize, shared: &Shared) -> Self {
-        // Nothing else writes this state.
-        let totals: Totals = serde_json::from_str(cursor.state()).unwrap_or_default();
-        shared.set_totals(at, totals.clone());
-        Self { cursor, totals, at }
-    }
 }
 
 impl Worker {
-    /// Opens the cursors. New ones exist when this returns.
-    pub(crate) async fn open(
+    pub(crate) fn new(
         post: Post,
         cluster: &str,
-        (feed, history): (&dyn Feed, Arc<dyn History>),
-        (from, filter, every): (From, Filter, Option<Duration>),
-    ) -> Result<Self, FeedError> {
-        let start = match from {
-            From::Now => Start::Now,
-            From::Oldest => Start::Oldest,
-            From::Ago(ago) => {
-                let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-                Start::Since(UnixMillis(post.clock.now().0.saturating_sub(ago)))
-            }
-        };
-        let name: CursorName = cursor_name(&post.feed).parse()?;
-        let cursor = feed.cursor(name.clone(), start).await?;
-        let cursor = Place::new(cursor, 0, &post.shared);
-        let firsts: CursorName = firsts_name(&post.feed).parse()?;
-        let firsts = if every.is_some() {
-            // It is never behind a first version that the other cursor passes.
-            let cursor = feed.cursor_beside(firsts, name).await?;
-            Some(Place::new(cursor, 1, &post.shared))
-        } else {
-            feed.remove(firsts).await?;
-            None
-        };
-        let source = Source {
-            cluster: cluster.to_owned(),
-            uid: String::new(),
-        };
-        Ok(Self {
+        (feed, history): (Arc<dyn Feed>, Arc<dyn History>),
+        options: FeedOptions,
+    ) -> Self {
+        Self {
             post,
+            feed,
             history,
-            source,
-            filter,
-            every,
-            cursor,
-            firsts,
-        })
+            source: Source {
+                cluster: cluster.to_owned(),
+                uid: String::new(),
+            },
+            options,
+            place: None,
+            asked: None,
+        }
     }
 
-    /// Delivers until the cursor is removed.
+    /// Opens the cursor. If that fails, [`run`](Self::run) tries it again.
+    pub(crate) async fn open(&mut self) {
+        if let Err(error) = self.place().await {
+            self.fail(&error);
+        }
+    }
+
+    /// Delivers for ever.
     pub(crate) async fn run(mut self) {
         loop {
             let Err(error) = self.turn().await else {
                 continue;
             };
-            if matches!(error, FeedError::Removed(_)) {
-                self.post.shared.set(State::Off);
-                return;
-            }
-            let why = error.to_string();
-            self.post
-                .shared
-                .fail(State::Retrying, &why, self.post.clock.now());
+            // What was read and is not committed is read again by the next handle.
+            self.place = None;
+            self.fail(&error);
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// Delivers what there is, and waits until there is more.
-    async fn turn(&mut self) -> Result<(), FeedError> {
-        let Some(every) = self.every else {
-            self.drain(None, Limits::default()).await?;
-            self.post.shared.set(State::Idle);
-            self.cursor.cursor.changed().await;
-            return Ok(());
-        };
-        let (bytes, versions) = THINNED;
-        let mut limits = Limits {
-            versions,
-            bytes,
-            until: None,
-        };
-        let mut read = UnixMillis(i64::MIN);
-        loop {
-            if let Some(firsts) = self.firsts.take() {
-                let lasts = std::mem::replace(&mut self.cursor, firsts);
-                let drained = self
-                    .drain(Some((every, Which::Firsts)), Limits::default())
-                    .await;
-                let firsts = std::mem::replace(&mut self.cursor, lasts);
-                self.firsts = Some(firsts);
-                drained?;
-            }
-            let slack = i64::try_from(SLACK.as_millis()).unwrap_or_default();
-            let now = UnixMillis(self.post.clock.now().0.saturating_sub(slack));
-            let end = thin::end(now, every);
-            if end > read {
-                limits.until = Some(end);
-                self.drain(Some((every, Which::Lasts)), limits).await?;
-                read = end;
-            }
-            self.post.shared.set(State::Idle);
-            let left = Duration::from_millis(now.0.abs_diff(end.0));
-            let left = every.saturating_sub(left);
-            let news = async {
-                match &mut self.firsts {
-                    Some(firsts) => firsts.cursor.changed().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = news => {}
-                () = tokio::time::sleep(left.max(AGAIN)) => {}
-            }
+    fn fail(&self, error: &FeedError) {
+        let (feed, cluster, why) = (&self.post.feed, &self.source.cluster, error.to_string());
+        let now = self.post.clock.now();
+        if self.post.shared.fail(State::Retrying, &why, now) {
+            tracing::error!(feed, cluster, why, "the feed is not delivered yet");
         }
     }
 
+    /// Returns the cursor, which is opened if it is not open. A new one begins where the options
+    /// say.
+    async fn place(&mut self) -> Result<&mut Place, FeedError> {
+        let place = if let Some(place) = self.place.take() {
+            place
+        } else {
+            let start = match self.options.from {
+                From::Now => Start::Now,
+                From::Oldest => Start::Oldest,
+                From::Ago(ago) => {
+                    let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+                    Start::Since(UnixMillis(self.post.clock.now().0.saturating_sub(ago)))
+                }
+            };
+            let name: CursorName = cursor_name(&self.post.feed).parse()?;
+            let cursor = self.feed.cursor(name, start).await?;
+            // Nothing else writes this state.
+            let totals: Totals = serde_json::from_str(cursor.state()).unwrap_or_default();
+            self.post.shared.set_totals(totals.clone());
+            Place { cursor, totals }
+        };
+        Ok(self.place.insert(place))
+    }
+
+    /// Delivers what there is, and waits until there is more.
+    async fn turn(&mut self) -> Result<(), FeedError> {
+        let Some(every) = self.options.every else {
+            self.drain(Limits::default()).await?;
+            self.post.shared.set(State::Idle);
+            self.place().await?.cursor.changed().await;
+            return Ok(());
+        };
+        let slack = i64::try_from(SLACK.as_millis()).unwrap_or_default();
+        let now = || UnixMillis(self.post.clock.now().0.saturating_sub(slack));
+        let (bytes, versions) = THINNED;
+        let limits = Limits {
+            versions,
+            bytes,
+            until: Some(thin::end(now(), every)),
+        };
+        self.drain(limits).await?;
+        self.post.shared.set(State::Idle);
+        let now = UnixMillis(self.post.clock.now().0.saturating_sub(slack));
+        let of_period = Duration::from_millis(now.0.abs_diff(thin::end(now, every).0));
+        tokio::time::sleep(every.saturating_sub(of_period).max(AGAIN)).await;
+        Ok(())
+    }
+
     /// Delivers batches until there is none.
-    async fn drain(
-        &mut self,
-        thinned: Option<(Duration, Which)>,
-        limits: Limits,
-    ) -> Result<(), FeedError> {
-        while let Some(batch) = self.cursor.cursor.next(limits).await? {
-            let through = batch.through;
-            let mut totals = self.cursor.totals.clone();
+    async fn drain(&mut self, limits: Limits) -> Result<(), FeedError> {
+        loop {
+            // Nothing fails between the reading of a batch and its commit.
             self.identify().await?;
-            let mut records = self
-                .records(batch, thinned.map(|it| it.1), &mut totals)
-                .await;
-            if let Some((every, _)) = thinned {
+            let place = self.place().await?;
+            let Some(batch) = place.cursor.next(limits).await? else {
+                return Ok(());
+            };
+            let through = batch.through;
+            let mut totals = place.totals.clone();
+            let mut records = self.records(batch, &mut totals).await;
+            if let Some(every) = self.options.every {
                 let replaced;
                 (records, replaced) = thin::thin(records, every);
                 totals.replaced += replaced;
             }
             self.post.deliver(&self.source, records, &mut totals).await;
-            // State that cannot be written is not too long, so only the store can fail.
-            let state = serde_json::to_string(&totals).unwrap_or_default();
-            loop {
-                let committed = self
-                    .cursor
-                    .cursor
-                    .commit(through, Some(state.clone()))
-                    .await;
-                match committed {
-                    Ok(_) => break,
-                    Err(FeedError::Read(error)) => {
-                        self.post.wait_for_store(&error.to_string()).await;
-                    }
-                    Err(FeedError::Write(error)) => {
-                        self.post.wait_for_store(&error.to_string()).await;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            self.post.shared.set_totals(self.cursor.at, totals.clone());
-            self.cursor.totals = totals;
+            self.commit(through, totals).await?;
         }
+    }
+
+    /// Commits a batch, however often the store fails.
+    async fn commit(&mut self, through: Offset, totals: Totals) -> Result<(), FeedError> {
+        // State that cannot be written is not too long, so only the store can fail.
+        let state = serde_json::to_string(&totals).unwrap_or_default();
+        loop {
+            let place = self.place().await?;
+            let committed = place.cursor.commit(through, Some(state.clone())).await;
+            match committed {
+                Ok(_) => break,
+                Err(FeedError::Read(error)) => {
+                    self.post.wait_for_store(&error.to_string()).await;
+                }
+                Err(FeedError::Write(error)) => {
+                    self.post.wait_for_store(&error.to_string()).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.post.shared.set_totals(totals.clone());
+        self.place().await?.totals = totals;
         Ok(())
     }
 
     /// Makes the records of a batch: what is missing first, and then the versions that the filter
     /// selects.
-    async fn records(
-        &mut self,
-        batch: Batch,
-        which: Option<Which>,
-        totals: &mut Totals,
-    ) -> Vec<Record> {
+    async fn records(&mut self, batch: Batch, totals: &mut Totals) -> Vec<Record> {
         let mut records = Vec::with_capacity(batch.versions.len());
-        if which != Some(Which::Firsts) {
-            totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
-            totals.gone += batch.gone;
-            let feed = &self.post.feed;
-            records.extend(batch.skip.map(|skip| Record::skip(feed, skip)));
-            records.extend(batch.gaps.into_iter().map(Record::gap));
-        }
+        totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
+        totals.gone += batch.gone;
+        let feed = &self.post.feed;
+        records.extend(batch.skip.map(|skip| Record::skip(feed, skip)));
+        records.extend(batch.gaps.into_iter().map(Record::gap));
         let mut letters = Vec::new();
         for (version, occurrences) in batch.versions.into_iter().zip(batch.occurrences) {
             let record = match Record::version(version.clone(), occurrences) {
                 Ok(record) => record,
-                Err(_) if which == Some(Which::Firsts) => continue,
                 Err(why) => {
                     *totals.dead.entry(DeadCause::Unreadable).or_default() += 1;
                     let (found, now) = ((&version, occurrences), self.post.clock.now());
@@ -402,9 +374,6 @@ impl Worker {
             let RecordBody::Version(found) = &record.body else {
                 continue;
             };
-            if which.is_some_and(|which| !which.has(found.is_first())) {
-                continue;
-            }
             if self.selects(&found.event) {
                 records.push(record);
             } else {
@@ -428,7 +397,7 @@ impl Worker {
             &event.reporting_component,
         );
         let host = or(source.map(EventSource::host), &event.reporting_instance);
-        self.filter.selects(&Fields {
+        self.options.filter.selects(&Fields {
             cluster: &self.source.cluster,
             namespace: metadata.map_or("", ObjectMeta::namespace),
             kind: object.map_or("", ObjectReference::kind),
@@ -443,12 +412,18 @@ impl Worker {
 
     /// Finds out the cluster's identity, unless it is known.
     async fn identify(&mut self) -> Result<(), FeedError> {
-        if self.source.uid.is_empty() {
-            let coverage = self.history.coverage(None).await?;
-            let mut followed = coverage.followed.into_iter();
-            let identity = followed.find_map(|followed| followed.identity);
-            self.source.uid = identity.unwrap_or_default();
+        let now = self.post.clock.steady();
+        let is_asked = |asked: Duration| now.saturating_sub(asked) < IDENTIFIED;
+        if !self.source.uid.is_empty() || self.asked.is_some_and(is_asked) {
+            return Ok(());
         }
+        // A cluster that is watched has its identity, or does not show it.
+        let is_watched = self.history.following().state == "watching";
+        let coverage = self.history.coverage(None).await?;
+        let mut followed = coverage.followed.into_iter();
+        let identity = followed.find_map(|followed| followed.identity);
+        self.source.uid = identity.unwrap_or_default();
+        self.asked = is_watched.then_some(now);
         Ok(())
     }
 }

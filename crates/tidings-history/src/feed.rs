@@ -56,17 +56,6 @@ pub trait Feed: Send + Sync + 'static {
         start: Start,
     ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>>;
 
-    /// Opens the cursor with a name. A new one begins where another cursor is committed; an
-    /// existing one continues where it was committed.
-    ///
-    /// # Errors
-    /// Those of [`cursor`](Self::cursor), and [`FeedError::Removed`] if there is no other cursor.
-    fn cursor_beside(
-        &self,
-        name: CursorName,
-        other: CursorName,
-    ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>>;
-
     /// Returns each cursor's place and backlog, in the order of the cursors' names.
     ///
     /// # Errors
@@ -101,10 +90,10 @@ pub trait Cursor: Send {
     /// return earlier.
     fn changed(&mut self) -> BoxFuture<'_, ()>;
 
-    /// Commits the batch with this [`Batch::through`], and the consumer's state if one is given, in
-    /// one write. The durable cursor moves to the end of the last batch before which every batch is
-    /// committed, which is returned. It is further if the bounds moved the cursor meanwhile: then
-    /// the batches before it count as skipped.
+    /// Commits the batch with this [`Batch::through`], and the consumer's state if one is given.
+    /// The durable cursor moves to the end of the last batch before which every batch is committed,
+    /// which is returned; the state of that batch is stored in the same write. It is further if the
+    /// bounds moved the cursor meanwhile: then the batches before it count as skipped.
     ///
     /// # Errors
     /// Nothing changed, or, for [`tidings_store::Fault::Unknown`], it is not known what is stored.
@@ -116,7 +105,7 @@ pub trait Cursor: Send {
         state: Option<String>,
     ) -> BoxFuture<'_, Result<Offset, FeedError>>;
 
-    /// Returns the consumer's state as it was committed last; empty at first.
+    /// Returns the consumer's state as it was stored last; empty at first.
     fn state(&self) -> &str;
 }
 

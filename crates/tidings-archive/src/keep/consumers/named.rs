@@ -27,13 +27,6 @@ use crate::keep::transfer::{Place, walk};
 use crate::keep::versions::{KeepError, Keeper};
 use crate::version::record::Record;
 
-/// Where a new cursor begins.
-enum Begin {
-    At(Start),
-    /// Where another cursor is committed.
-    Beside(CursorName),
-}
-
 /// The feed of a followed cluster. Cheap to clone.
 ///
 /// Its bounds: a cursor moves if its oldest pending version was observed more than seven days ago,
@@ -54,7 +47,7 @@ impl From<KeepError> for FeedError {
 }
 
 impl ClusterFeed {
-    async fn open(&self, name: CursorName, start: Begin) -> Result<Handle, FeedError> {
+    async fn open(&self, name: CursorName, start: Start) -> Result<Handle, FeedError> {
         let (keeper, journal) = (&self.keeper, &self.keeper.journal);
         let mut last = journal.stored.lock().await;
         let found = journal.consumers.lock().get(&name).cloned();
@@ -74,33 +67,17 @@ impl ClusterFeed {
             // everything from it on gets an entry.
             let consumer = {
                 let _gate = journal.gate.write().await;
-                let now = |past| Consumer {
+                let past = match start {
+                    Start::Now => None,
+                    Start::Oldest => Some(past(i64::MIN)),
+                    Start::Since(since) => Some(past(since.0)),
+                };
+                let consumer = Consumer {
                     stored: Stored::at(journal.next(), keeper.now().0, past),
                     holder: None,
                     passed: journal.added(),
                 };
                 let mut consumers = journal.consumers.lock();
-                let consumer = match start {
-                    Begin::At(Start::Now) => now(None),
-                    Begin::At(Start::Oldest) => now(Some(past(i64::MIN))),
-                    Begin::At(Start::Since(since)) => now(Some(past(since.0))),
-                    Begin::Beside(other) => match consumers.get(&other) {
-                        None => return Err(FeedError::Removed(other)),
-                        Some(other) => {
-                            let Stored {
-                                through,
-                                at,
-                                history,
-                                ..
-                            } = &other.stored;
-                            Consumer {
-                                stored: Stored::at(*through, *at, history.clone()),
-                                holder: None,
-                                passed: other.passed,
-                            }
-                        }
-                    },
-                };
                 consumers.insert(name.clone(), consumer.clone());
                 consumer
             };
@@ -197,16 +174,6 @@ impl Feed for ClusterFeed {
         name: CursorName,
         start: Start,
     ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>> {
-        let start = Begin::At(start);
-        Box::pin(async move { Ok(Box::new(self.open(name, start).await?) as Box<dyn Cursor>) })
-    }
-
-    fn cursor_beside(
-        &self,
-        name: CursorName,
-        other: CursorName,
-    ) -> BoxFuture<'_, Result<Box<dyn Cursor>, FeedError>> {
-        let start = Begin::Beside(other);
         Box::pin(async move { Ok(Box::new(self.open(name, start).await?) as Box<dyn Cursor>) })
     }
 
@@ -240,6 +207,8 @@ struct InFlight {
     skip: Option<Skip>,
     /// Number of versions whose entries were lost.
     lost: u64,
+    /// The consumer's state, if it is committed with one.
+    state: Option<String>,
 }
 
 /// A cursor that a consumer holds.
@@ -370,6 +339,7 @@ impl Handle {
             at: self.at,
             skip: None,
             lost: 0,
+            state: None,
         };
         Ok((batch, read))
     }
@@ -424,6 +394,7 @@ impl Handle {
             at: self.at,
             skip: None,
             lost: 0,
+            state: None,
         };
         let mut bytes = 0;
         for (number, entry) in page {
@@ -516,8 +487,12 @@ impl Handle {
         let mut next = former.stored.clone();
         let mut passed = former.passed;
         let mut is_moved = false;
-        next.state.clone_from(state.as_ref().unwrap_or(&self.state));
-        for read in self.flight.iter().take(done) {
+        for (at, read) in self.flight.iter().enumerate().take(done) {
+            // The state is that of the last batch that the cursor passes.
+            let of_batch = if at == ended { &state } else { &read.state };
+            if let Some(state) = of_batch {
+                next.state.clone_from(state);
+            }
             next.history.clone_from(&read.past);
             // The bounds may have moved the cursor into a batch, or behind it.
             is_moved |= next.through != read.from;
@@ -541,15 +516,13 @@ impl Handle {
                 .added()
                 .minus(journal.backlog(&keeper.store, next.through).await?);
         }
-        if let Some(state) = state {
-            self.state = state;
-        }
+        self.state.clone_from(&next.state);
         let through = next.through;
         if let Some(consumer) = journal.consumers.lock().get_mut(&self.name) {
             (consumer.stored, consumer.passed) = (next, passed);
         }
         if let Some(read) = self.flight.get_mut(ended) {
-            read.is_committed = true;
+            (read.is_committed, read.state) = (true, state);
         }
         self.flight.drain(..done);
         drop(last);

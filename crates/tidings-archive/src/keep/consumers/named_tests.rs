@@ -691,9 +691,16 @@ async fn limits_of_a_feed_are_errors() {
     let long = cursor.commit(flight[0], Some("x".repeat(5000))).await;
     assert!(matches!(long, Err(FeedError::LongState(5000))));
     // The durable cursor never passes a batch that is not committed.
-    let begin = cursor.commit(flight[1], None).await.unwrap();
+    let state = |state: &str| Some(state.to_owned());
+    let begin = cursor.commit(flight[1], state("later")).await.unwrap();
     assert!(begin < flight[0]);
-    assert_eq!(cursor.commit(flight[0], None).await.unwrap(), flight[1]);
+    assert_eq!(
+        cursor.state(),
+        "",
+        "the state of a batch that is not passed"
+    );
+    let reached = cursor.commit(flight[0], state("first")).await.unwrap();
+    assert_eq!((reached, cursor.state()), (flight[1], "later"));
     for number in 1..CURSORS_MAX {
         assert!(feed.remove(name(number)).await.unwrap());
     }

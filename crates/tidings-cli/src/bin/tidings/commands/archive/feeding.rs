@@ -70,9 +70,7 @@ impl Feeding {
                 self.complaint.clear();
                 let feeds = options.len();
                 tracing::info!(feeds, "the file of feeds is read again");
-                for (cluster, feed, error) in self.feeds.configure(options).await {
-                    tracing::error!(cluster, feed, %error, "the feed is not delivered");
-                }
+                self.feeds.configure(options).await;
             }
         }
     }

@@ -62,9 +62,8 @@ pub(super) async fn open(
     if let Some(feeds) = &defaults.feeds {
         // Cursors exist before anything is observed.
         let (feed, history) = (cluster.feed(), cluster.history());
-        feeds
-            .start(&setting.name, Arc::new(feed), Arc::new(history))
-            .await?;
+        let (feed, history) = (Arc::new(feed), Arc::new(history));
+        feeds.start(&setting.name, feed, history).await;
     }
     if let Some(source) = &source {
         options.authorities.clone_from(&source.authorities);
