@@ -199,14 +199,25 @@ fn proxy<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Uri>, D::Error> {
     Ok(Some(found))
 }
 
-/// Parses a file of feeds in YAML or JSON. Relative paths begin at `folder`, that of the file.
+/// Returns a path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.canonicalize()
+        .unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => resolved(folder).join(name),
+            _ => path,
+        })
+}
+
+/// Parses a file of feeds in YAML or JSON. Relative paths begin at `folder`, that of the file. No
+/// feed may write a file in the archive's data folder, or that of another feed.
 ///
 /// # Errors
 /// The error, with its line in the file.
-pub fn parse(text: &str, folder: &Path) -> Result<Vec<FeedOptions>, String> {
+pub fn parse(text: &str, folder: &Path, data_dir: &Path) -> Result<Vec<FeedOptions>, String> {
     let file: File =
         serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
-    let mut names = BTreeSet::new();
+    let (mut names, mut files) = (BTreeSet::new(), BTreeSet::new());
     let mut feeds = Vec::new();
     for entry in file.feeds {
         let line = entry.referenced.line();
@@ -227,6 +238,16 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<FeedOptions>, String> {
         let is_metrics = |feed: &FeedOptions| matches!(feed.receiver, ReceiverOptions::Metrics);
         if is_metrics(&feed) && feeds.iter().any(is_metrics) {
             return Err(wrong("there is another feed with metrics".to_owned()));
+        }
+        if let ReceiverOptions::File(file) = &feed.receiver {
+            let path = resolved(&file.path);
+            let shown = file.path.display();
+            if path.starts_with(resolved(data_dir)) {
+                return Err(wrong(format!("file: {shown} is in the data folder")));
+            }
+            if !files.insert(path) {
+                return Err(wrong(format!("file: another feed writes {shown}")));
+            }
         }
         feeds.push(feed);
     }
@@ -384,7 +405,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Vec<FeedOptions>, String> {
-        parse(text, Path::new("/etc/tidings"))
+        parse(text, Path::new("/etc/tidings"), Path::new("/data/archive"))
     }
 
     #[test]
@@ -463,6 +484,16 @@ mod tests {
                 "- name: a\n  stdout: {}\n  file: {path: x}",
                 "line 2",
                 "one receiver",
+            ),
+            (
+                "- name: a\n  file: {path: x/y}\n- name: b\n  file: {path: /etc/tidings/x/./y}",
+                "line 4",
+                "another feed writes",
+            ),
+            (
+                "- name: a\n  file: {path: /data/archive/feeds/x}",
+                "line 2",
+                "data folder",
             ),
             (
                 "- name: a\n  metrics: {}\n- name: b\n  metrics: {}",

@@ -1,21 +1,24 @@
-//! Dead letters: the records that a receiver rejected, in a file for each feed.
+//! Dead letters: the records that a receiver rejected, in two files for each feed.
 //!
 //! Invariants: a dead letter is synced before its version is committed. There are at most
-//! [`LETTERS_MAX`] of at most [`BYTES_MAX`]; beyond that the oldest quarter is deleted and counted.
-//! Dead letters that are sent again are in a second file until the last of them is settled.
+//! [`LETTERS_MAX`] of at most [`BYTES_MAX`]: when the newer file has half of that, it becomes the
+//! older one, whose dead letters are deleted and counted. Dead letters that are sent again are in
+//! files of their own until the last of them is settled.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tidings_history::{Gap, Skip, Version};
+use tidings_history::{Gap, Limits, Skip, Version};
 use tidings_store::UnixMillis;
 
 use crate::delivery::DeadCause;
+use crate::exclusive::Exclusive;
 use crate::file::{cut_torn, open, sync_folder};
 use crate::record::{Record, RecordBody, Source};
 
@@ -185,210 +188,293 @@ pub struct DeadLetterCount {
     pub is_retrying: bool,
 }
 
-/// The dead letters of a feed. All methods block.
+/// The dead letters of a feed.
 #[derive(Debug)]
 pub(crate) struct DeadLetters {
-    folder: PathBuf,
-    count: Mutex<Option<DeadLetterCount>>,
+    files: Exclusive<Files>,
+    shown: Arc<Mutex<DeadLetterCount>>,
 }
 
 impl DeadLetters {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self {
+        let shown = Arc::<Mutex<DeadLetterCount>>::default();
+        let files = Files {
             folder,
-            count: Mutex::new(None),
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.join("dead-letters.jsonl")
-    }
-
-    fn retried(&self) -> PathBuf {
-        self.folder.join("retried.jsonl")
-    }
-
-    /// Counts what is in the files, if that was not done yet.
-    fn counted(&self, count: &mut Option<DeadLetterCount>) -> io::Result<DeadLetterCount> {
-        if let Some(count) = *count {
-            return Ok(count);
-        }
-        let mut found = DeadLetterCount {
-            is_retrying: self.retried().exists(),
-            ..DeadLetterCount::default()
+            counted: None,
+            shown: Arc::clone(&shown),
         };
-        match open_existing(&self.path())? {
-            None => {}
-            Some(mut file) => {
-                cut_torn(&mut file)?;
-                found.bytes = file.metadata()?.len();
-                let mut lines = BufReader::new(File::open(self.path())?);
-                let mut line = Vec::new();
-                while lines.read_until(b'\n', &mut line)? > 0 {
-                    found.letters += 1;
-                    line.clear();
-                }
-            }
+        Self {
+            files: Exclusive::new(files),
+            shown,
         }
-        *count = Some(found);
-        Ok(found)
     }
 
-    pub(crate) fn count(&self) -> io::Result<DeadLetterCount> {
-        self.counted(&mut self.count.lock())
+    /// Counts what is in the files, so that [`count`](Self::count) says it.
+    pub(crate) async fn open(&self) -> io::Result<()> {
+        self.files.run(|files| files.counted().map(drop)).await
     }
 
-    /// Appends dead letters, and syncs them.
-    pub(crate) fn append(&self, letters: &[DeadLetter]) -> io::Result<()> {
-        let mut count = self.count.lock();
-        let mut now = self.counted(&mut count)?;
-        *count = None;
-        std::fs::create_dir_all(&self.folder)?;
+    /// Returns how many there were after the last call. It never waits.
+    pub(crate) fn count(&self) -> DeadLetterCount {
+        *self.shown.lock()
+    }
+
+    /// Waits until the calls that began have ended.
+    pub(crate) async fn settle(&self) {
+        self.files.settle().await;
+    }
+
+    /// Appends dead letters, and syncs them. If that fails, none of them is there.
+    pub(crate) async fn append(&self, letters: &[DeadLetter]) -> io::Result<()> {
         let mut lines = Vec::new();
         for letter in letters {
             serde_json::to_writer(&mut lines, letter)?;
             lines.push(b'\n');
         }
-        let (mut file, is_new) = open(&self.path())?;
-        file.write_all(&lines)?;
-        file.sync_data()?;
-        if is_new {
-            sync_folder(&self.folder)?;
-        }
-        now.letters += letters.len() as u64;
-        now.bytes += lines.len() as u64;
-        if now.letters > LETTERS_MAX || now.bytes > BYTES_MAX {
-            self.make_room(&mut now)?;
-        }
-        *count = Some(now);
-        Ok(())
+        let letters = letters.len() as u64;
+        self.files
+            .run(move |files| files.append(&lines, letters))
+            .await
     }
 
-    /// Deletes the oldest dead letters until three quarters of the bounds are left.
-    fn make_room(&self, now: &mut DeadLetterCount) -> io::Result<()> {
-        let rest = self.folder.join("dead-letters.new");
-        let mut out = BufWriter::new(File::create(&rest)?);
-        let mut lines = BufReader::new(File::open(self.path())?);
-        let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            if now.letters > LETTERS_MAX / 4 * 3 || now.bytes > BYTES_MAX / 4 * 3 {
-                now.letters = now.letters.saturating_sub(1);
-                now.bytes = now.bytes.saturating_sub(line.len() as u64);
-                now.deleted += 1;
-            } else {
-                out.write_all(&line)?;
+    /// Appends a line that is no dead letter of this version of the program, as it is.
+    pub(crate) async fn append_line(&self, line: Vec<u8>) -> io::Result<()> {
+        self.files.run(move |files| files.append(&line, 1)).await
+    }
+
+    /// Returns the dead letters, the oldest first, without those that are being sent again and
+    /// lines of another version of the program.
+    pub(crate) async fn read(&self) -> io::Result<Vec<DeadLetter>> {
+        let read = self.files.run(|files| {
+            let mut letters = Letters::open(&[files.older(), files.newer()])?;
+            let mut found = Vec::new();
+            while let Some(line) = letters.line()? {
+                found.extend(serde_json::from_slice::<DeadLetter>(&line).ok());
             }
-            line.clear();
-        }
-        out.into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_data()?;
-        std::fs::rename(&rest, self.path())?;
-        sync_folder(&self.folder)
-    }
-
-    /// Returns the dead letters, the oldest first, without those that are being sent again.
-    pub(crate) fn read(&self) -> io::Result<Vec<DeadLetter>> {
-        let _count = self.count.lock();
-        let Some(file) = open_existing(&self.path())? else {
-            return Ok(Vec::new());
-        };
-        Letters(BufReader::new(file)).collect()
+            Ok(found)
+        });
+        read.await
     }
 
     /// Deletes all dead letters. Returns how many there were.
-    pub(crate) fn delete(&self) -> io::Result<u64> {
-        let mut count = self.count.lock();
-        let found = self.counted(&mut count)?;
-        remove(&self.path())?;
-        *count = Some(DeadLetterCount {
-            letters: 0,
-            bytes: 0,
-            ..found
+    pub(crate) async fn delete(&self) -> io::Result<u64> {
+        let deleted = self.files.run(|files| {
+            let [older, newer] = files.counted()?;
+            files.counted = None;
+            remove(&files.older())?;
+            remove(&files.newer())?;
+            files.counted()?;
+            Ok(older.letters + newer.letters)
         });
-        Ok(found.letters)
+        deleted.await
     }
 
     /// Sets all dead letters apart to be sent again. Returns how many, or `None` if others are
     /// being sent again.
-    pub(crate) fn begin_retry(&self) -> io::Result<Option<u64>> {
-        let mut count = self.count.lock();
-        let found = self.counted(&mut count)?;
-        if found.is_retrying {
-            return Ok(None);
-        }
-        if found.letters > 0 {
-            std::fs::rename(self.path(), self.retried())?;
-            sync_folder(&self.folder)?;
-            *count = Some(DeadLetterCount {
-                letters: 0,
-                bytes: 0,
-                is_retrying: true,
-                ..found
-            });
-        }
-        Ok(Some(found.letters))
+    pub(crate) async fn begin_retry(&self) -> io::Result<Option<u64>> {
+        let begun = self.files.run(|files| {
+            let [older, newer] = files.counted()?;
+            if files.shown.lock().is_retrying {
+                return Ok(None);
+            }
+            files.counted = None;
+            for (from, to) in [files.older(), files.newer()].iter().zip(files.retried()) {
+                match std::fs::rename(from, to) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    renamed => {
+                        renamed?;
+                        sync_folder(&files.folder)?;
+                    }
+                }
+            }
+            files.counted()?;
+            Ok(Some(older.letters + newer.letters))
+        });
+        begun.await
     }
 
     /// Opens the dead letters that are to be sent again.
-    pub(crate) fn to_retry(&self) -> io::Result<Option<Letters>> {
-        let file = open_existing(&self.retried())?;
-        Ok(file.map(|file| Letters(BufReader::new(file))))
+    pub(crate) async fn to_retry(&self) -> io::Result<Letters> {
+        self.files
+            .run(|files| Letters::open(&files.retried()))
+            .await
     }
 
     /// Notes that all of them are settled.
-    pub(crate) fn end_retry(&self) -> io::Result<()> {
-        let mut count = self.count.lock();
-        let found = self.counted(&mut count)?;
-        remove(&self.retried())?;
-        *count = Some(DeadLetterCount {
-            is_retrying: false,
-            ..found
+    pub(crate) async fn end_retry(&self) -> io::Result<()> {
+        let ended = self.files.run(|files| {
+            files.counted = None;
+            for path in files.retried() {
+                remove(&path)?;
+            }
+            files.counted().map(drop)
         });
+        ended.await
+    }
+
+    /// Deletes the folder, once the feed is removed. Returns whether there was one.
+    pub(crate) async fn remove(&self) -> io::Result<bool> {
+        let removed = self.files.run(|files| {
+            files.counted = None;
+            match std::fs::remove_dir_all(&files.folder) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+                removed => removed.map(|()| true),
+            }
+        });
+        removed.await
+    }
+}
+
+/// What a file has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    letters: u64,
+    bytes: u64,
+}
+
+/// The files of dead letters.
+#[derive(Debug)]
+struct Files {
+    folder: PathBuf,
+    /// What the older and the newer file have; `None` if it is to be counted.
+    counted: Option<[Amount; 2]>,
+    shown: Arc<Mutex<DeadLetterCount>>,
+}
+
+impl Files {
+    fn newer(&self) -> PathBuf {
+        self.folder.join("dead-letters.jsonl")
+    }
+
+    fn older(&self) -> PathBuf {
+        self.folder.join("dead-letters.old.jsonl")
+    }
+
+    fn retried(&self) -> [PathBuf; 2] {
+        ["retried.old.jsonl", "retried.jsonl"].map(|name| self.folder.join(name))
+    }
+
+    /// Counts what is in the files, if that is not known.
+    fn counted(&mut self) -> io::Result<[Amount; 2]> {
+        let counted = match self.counted {
+            Some(counted) => counted,
+            None => [amount(&self.older())?, amount(&self.newer())?],
+        };
+        self.note(counted);
+        Ok(counted)
+    }
+
+    fn note(&mut self, counted: [Amount; 2]) {
+        self.counted = Some(counted);
+        let is_retrying = self.retried().iter().any(|path| path.exists());
+        let mut shown = self.shown.lock();
+        shown.letters = counted.iter().map(|it| it.letters).sum();
+        shown.bytes = counted.iter().map(|it| it.bytes).sum();
+        shown.is_retrying = is_retrying;
+    }
+
+    fn append(&mut self, lines: &[u8], letters: u64) -> io::Result<()> {
+        let [mut older, mut newer] = self.counted()?;
+        self.counted = None;
+        std::fs::create_dir_all(&self.folder)?;
+        let bytes = lines.len() as u64;
+        let is_full =
+            newer.letters + letters > LETTERS_MAX / 2 || newer.bytes + bytes > BYTES_MAX / 2;
+        if is_full && newer.letters > 0 {
+            // Room is made without any space on disk.
+            std::fs::rename(self.newer(), self.older())?;
+            sync_folder(&self.folder)?;
+            if older.letters > 0 {
+                self.shown.lock().deleted += older.letters;
+                let folder = self.folder.display();
+                tracing::error!(%folder, letters = older.letters, "the oldest dead letters are deleted");
+            }
+            (older, newer) = (newer, Amount::default());
+        }
+        let (mut file, is_new) = open(&self.newer())?;
+        let written = file.write_all(lines).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            file.set_len(newer.bytes)?;
+            return Err(error);
+        }
+        if is_new {
+            sync_folder(&self.folder)?;
+        }
+        newer.letters += letters;
+        newer.bytes += bytes;
+        self.note([older, newer]);
         Ok(())
     }
-
-    /// Deletes the folder, once the feed is removed.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        match std::fs::remove_dir_all(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
-    }
 }
 
-/// Reads dead letters from a file.
+/// Counts what a file has, and removes a line that was cut.
+fn amount(path: &Path) -> io::Result<Amount> {
+    let Some(mut file) = open_existing(path)? else {
+        return Ok(Amount::default());
+    };
+    cut_torn(&mut file)?;
+    let bytes = file.metadata()?.len();
+    file.rewind()?;
+    let (mut lines, mut line, mut letters) = (BufReader::new(file), Vec::new(), 0);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        letters += 1;
+        line.clear();
+    }
+    Ok(Amount { letters, bytes })
+}
+
+/// Reads dead letters from files. A line that is none is returned as it is.
 #[derive(Debug)]
-pub(crate) struct Letters(BufReader<File>);
+pub(crate) struct Letters(Vec<BufReader<File>>);
 
-impl Iterator for Letters {
-    type Item = io::Result<DeadLetter>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut line = Vec::new();
-        match self.0.read_until(b'\n', &mut line) {
-            Ok(0) => None,
-            Ok(_) => {
-                let letter = serde_json::from_slice(&line);
-                Some(letter.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)))
-            }
-            Err(error) => Some(Err(error)),
+impl Letters {
+    /// Opens those files that exist.
+    fn open(paths: &[PathBuf]) -> io::Result<Self> {
+        let mut files = Vec::new();
+        for path in paths.iter().rev() {
+            files.extend(open_existing(path)?.map(BufReader::new));
         }
+        Ok(Self(files))
+    }
+
+    /// Reads the next dead letters: at most 500, and about a MiB. There are none at the end.
+    pub(crate) async fn page(mut self) -> io::Result<(Self, Vec<Result<DeadLetter, Vec<u8>>>)> {
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut page, mut bytes) = (Vec::new(), 0);
+            let limits = Limits::default();
+            while page.len() < limits.versions && bytes < limits.bytes {
+                let Some(line) = self.line()? else {
+                    break;
+                };
+                bytes += line.len();
+                page.push(serde_json::from_slice(&line).map_err(|_| line));
+            }
+            Ok((self, page))
+        });
+        read.await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        while let Some(file) = self.0.last_mut() {
+            if file.read_until(b'\n', &mut line)? > 0 {
+                return Ok(Some(line));
+            }
+            self.0.pop();
+        }
+        Ok(None)
     }
 }
 
-fn open_existing(path: &std::path::Path) -> io::Result<Option<File>> {
-    match std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-    {
+fn open_existing(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some),
     }
 }
 
-fn remove(path: &std::path::Path) -> io::Result<()> {
+fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -424,43 +510,61 @@ mod tests {
         letters.iter().map(|letter| letter.id.as_str()).collect()
     }
 
-    #[test]
-    fn dead_letters_are_bounded_and_sent_again_once() {
+    #[tokio::test]
+    async fn dead_letters_are_bounded_and_sent_again_once() {
+        const HALF: u64 = LETTERS_MAX / 2;
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("feed");
         let dead = DeadLetters::new(at.clone());
-        assert_eq!(dead.begin_retry().unwrap(), Some(0));
-        dead.append(&letters(0, LETTERS_MAX)).unwrap();
-        assert_eq!(dead.count().unwrap().letters, LETTERS_MAX);
-        dead.append(&letters(LETTERS_MAX, LETTERS_MAX + 1)).unwrap();
+        assert_eq!(dead.begin_retry().await.unwrap(), Some(0));
+        for from in [0, HALF, 2 * HALF] {
+            let all = letters(from, from + HALF);
+            dead.append(&all).await.unwrap();
+        }
+        let count = dead.count();
+        assert_eq!((count.letters, count.deleted), (LETTERS_MAX, HALF));
         let dead = DeadLetters::new(at.clone());
-        let count = dead.count().unwrap();
-        assert_eq!(count.letters, LETTERS_MAX / 4 * 3);
-        let found = dead.read().unwrap();
-        assert_eq!(found.last(), letters(LETTERS_MAX, LETTERS_MAX + 1).last());
-        assert_eq!(found.len() as u64, count.letters);
+        dead.open().await.unwrap();
+        assert_eq!(dead.count().letters, LETTERS_MAX);
+        let found = dead.read().await.unwrap();
+        let all = letters(HALF, 3 * HALF);
+        assert_eq!(ids(&found), ids(&all), "the oldest are deleted");
         let (_, record) = found[0].record().unwrap();
         assert_eq!(record.id, found[0].id);
-        assert_eq!(dead.begin_retry().unwrap(), Some(count.letters));
-        dead.append(&letters(1, 3)).unwrap();
-        assert_eq!(dead.begin_retry().unwrap(), None, "others are being sent");
+        assert_eq!(dead.begin_retry().await.unwrap(), Some(LETTERS_MAX));
+        dead.append(&letters(1, 3)).await.unwrap();
+        assert_eq!(
+            dead.begin_retry().await.unwrap(),
+            None,
+            "others are being sent"
+        );
         // A crash in between: they are still to be sent, and the torn line is cut.
-        let mut torn = std::fs::OpenOptions::new()
-            .append(true)
-            .open(dead.path())
-            .unwrap();
+        let newer = at.join("dead-letters.jsonl");
+        let mut torn = OpenOptions::new().append(true).open(&newer).unwrap();
         torn.write_all(b"{\"at\":").unwrap();
         let dead = DeadLetters::new(at.clone());
-        assert!(dead.count().unwrap().is_retrying);
-        assert_eq!(
-            dead.to_retry().unwrap().unwrap().count() as u64,
-            count.letters
-        );
-        dead.end_retry().unwrap();
-        assert!(dead.to_retry().unwrap().is_none());
-        assert_eq!(ids(&dead.read().unwrap()), ["u-1/0/1", "u-1/0/2"]);
-        assert_eq!(dead.delete().unwrap(), 2);
-        dead.remove().unwrap();
-        assert!(!at.exists());
+        dead.open().await.unwrap();
+        assert!(dead.count().is_retrying);
+        let (mut to_retry, mut again) = (dead.to_retry().await.unwrap(), Vec::new());
+        loop {
+            let (rest, page) = to_retry.page().await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            assert!(page.len() <= Limits::default().versions);
+            again.extend(page.into_iter().map(Result::unwrap));
+            to_retry = rest;
+        }
+        assert_eq!(ids(&again), ids(&all));
+        dead.append(&letters(3, 4)).await.unwrap();
+        dead.append_line(b"{\"at\":\"later\"}\n".to_vec())
+            .await
+            .unwrap();
+        dead.end_retry().await.unwrap();
+        assert!(!dead.count().is_retrying);
+        assert_eq!(ids(&dead.read().await.unwrap()), ids(&letters(1, 4)));
+        assert_eq!(dead.delete().await.unwrap(), 4);
+        assert_eq!(dead.count().letters, 0);
+        assert!(dead.remove().await.unwrap() && !dead.remove().await.unwrap());
     }
 }

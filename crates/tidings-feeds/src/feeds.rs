@@ -1,13 +1,16 @@
 //! All feeds of an archive: their tasks for each cluster, their states, and what is done to them by
 //! name.
+//!
+//! Invariants: changes are made one after another. Nobody waits for a change, for the disk or for a
+//! receiver who only reads states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tidings_history::{CursorStatus, Feed, FeedError, History, Offset};
+use parking_lot::Mutex;
+use tidings_history::{CursorName, CursorStatus, Feed, FeedError, History, Offset};
 use tidings_store::clock::Clock;
-use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::dead::{DeadLetter, DeadLetters};
@@ -38,13 +41,20 @@ pub enum FeedsError {
     DeadLetters(#[from] std::io::Error),
 }
 
-/// The feeds of an archive.
+/// The feeds of an archive. Cheap to clone.
 ///
-/// Dropping it ends all tasks. What was not committed is delivered again after the next start.
-pub struct Feeds {
+/// Dropping all clones ends all tasks. What was not committed is delivered again after the next
+/// start.
+#[derive(Clone)]
+pub struct Feeds(Arc<Inner>);
+
+struct Inner {
     /// Folder with a folder for each feed's dead letters.
     folder: PathBuf,
     clock: Arc<dyn Clock>,
+    /// Held while something is changed.
+    changes: tokio::sync::Mutex<()>,
+    /// Never held while something is awaited.
     all: Mutex<All>,
 }
 
@@ -74,6 +84,10 @@ struct Open {
 struct Task(JoinHandle<()>);
 
 impl Task {
+    fn runs(&self) -> bool {
+        !self.0.is_finished()
+    }
+
     /// Ends the task. When this returns, it holds no cursor.
     async fn end(mut self) {
         self.0.abort();
@@ -91,141 +105,151 @@ impl Drop for Task {
 impl Feeds {
     /// Makes feeds without clusters. The folder has the dead letters. Needs a tokio runtime.
     pub fn new(folder: PathBuf, clock: Arc<dyn Clock>) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             folder,
             clock,
+            changes: tokio::sync::Mutex::default(),
             all: Mutex::default(),
-        }
+        }))
     }
 
     /// Makes these the feeds. Changed feeds continue where they were; the cursors of feeds that are
     /// not among them stay until [`remove`](Self::remove). A feed whose cursor fails is tried
     /// again.
     pub async fn configure(&self, feeds: Vec<FeedOptions>) {
-        let mut all = self.all.lock().await;
-        let all = &mut *all;
-        let names: BTreeSet<_> = feeds.iter().map(|feed| feed.name.clone()).collect();
-        let unwanted = all.feeds.keys().filter(|name| !names.contains(*name));
-        for name in unwanted.cloned().collect::<Vec<_>>() {
-            all.end(&name).await;
+        let _changes = self.0.changes.lock().await;
+        let feeds = feeds.into_iter().take(FEEDS_MAX);
+        let feeds: BTreeMap<_, _> = feeds.map(|feed| (feed.name.clone(), feed)).collect();
+        let is_former = |(name, feed): (&String, &Configured)| {
+            let wanted = feeds.get(name).map(|feed| format!("{feed:?}"));
+            (wanted != Some(format!("{:?}", feed.options))).then(|| name.clone())
+        };
+        let former: Vec<_> = self
+            .0
+            .all
+            .lock()
+            .feeds
+            .iter()
+            .filter_map(is_former)
+            .collect();
+        // All end before one begins: feeds can have exchanged their files.
+        for name in &former {
+            self.end(name).await;
         }
-        for options in feeds.into_iter().take(FEEDS_MAX) {
-            let name = options.name.clone();
-            let former = all.feeds.get(&name).map(|it| format!("{:?}", it.options));
-            if former != Some(format!("{options:?}")) {
-                all.end(&name).await;
+        for (name, options) in feeds {
+            if !self.0.all.lock().feeds.contains_key(&name) {
+                let dead = DeadLetters::new(self.0.folder.join(&name));
+                if let Err(error) = dead.open().await {
+                    tracing::error!(feed = name, %error, "dead letters cannot be read");
+                }
                 let configured = Configured {
                     receiver: Arc::new(Receiver::new(options.receiver.clone())),
-                    dead: Arc::new(DeadLetters::new(self.folder.join(&name))),
+                    dead: Arc::new(dead),
                     options,
                     retry: None,
                 };
+                let mut all = self.0.all.lock();
                 all.feeds.insert(name.clone(), configured);
             }
-            for cluster in all.clusters.keys().cloned().collect::<Vec<_>>() {
-                all.begin(&cluster, &name, &self.clock).await;
-            }
-            if let Some(feed) = all.feeds.get_mut(&name)
-                && feed.retry.is_none()
-                && feed.dead.count().is_ok_and(|count| count.is_retrying)
-            {
-                feed.begin_retry(&self.clock);
-            }
+            self.begin_retry(&name);
         }
+        self.begin_all().await;
+    }
+
+    /// Begins again what has ended by a fault of the program.
+    pub async fn resume(&self) {
+        let _changes = self.0.changes.lock().await;
+        self.begin_all().await;
     }
 
     /// Begins to deliver a cluster's events. When this returns, all cursors exist, so nothing that
     /// is observed from then on is missed. A feed whose cursor fails is tried again, and its status
     /// says why. A cluster with this name is replaced.
     pub async fn start(&self, cluster: &str, feed: Arc<dyn Feed>, history: Arc<dyn History>) {
-        let mut all = self.all.lock().await;
-        all.stop(cluster).await;
+        let _changes = self.0.changes.lock().await;
+        self.stop_cluster(cluster).await;
         let open = Open {
             feed,
             history,
             tasks: BTreeMap::new(),
         };
-        all.clusters.insert(cluster.to_owned(), open);
-        for name in all.feeds.keys().cloned().collect::<Vec<_>>() {
-            all.begin(cluster, &name, &self.clock).await;
-        }
+        self.0.all.lock().clusters.insert(cluster.to_owned(), open);
+        self.begin_all().await;
     }
 
     /// Ends the delivery of a cluster's events, before its store is closed.
     pub async fn stop(&self, cluster: &str) {
-        self.all.lock().await.stop(cluster).await;
+        let _changes = self.0.changes.lock().await;
+        self.stop_cluster(cluster).await;
     }
 
     /// Ends all deliveries.
     pub async fn stop_all(&self) {
-        let mut all = self.all.lock().await;
-        for cluster in all.clusters.keys().cloned().collect::<Vec<_>>() {
-            all.stop(&cluster).await;
+        let _changes = self.0.changes.lock().await;
+        for cluster in self.clusters() {
+            self.stop_cluster(&cluster).await;
         }
-        for feed in all.feeds.values_mut() {
-            if let Some(retry) = feed.retry.take() {
-                retry.end().await;
-            }
+        let feeds: Vec<_> = self.0.all.lock().feeds.keys().cloned().collect();
+        for feed in feeds {
+            self.end(&feed).await;
         }
     }
 
     /// Returns the state of each feed in each cluster, also of feeds that are not configured any
     /// more and whose cursors exist.
-    ///
-    /// # Errors
-    /// Errors of the stores and of the files of dead letters.
-    pub async fn status(&self) -> Result<Vec<FeedStatus>, FeedsError> {
-        Ok(self.read().await?.into_iter().map(|it| it.0).collect())
+    pub async fn status(&self) -> Vec<FeedStatus> {
+        self.read().await.into_iter().map(|it| it.0).collect()
     }
 
     /// Returns states, each with what its task measured.
-    pub(crate) async fn read(&self) -> Result<Vec<(FeedStatus, Arc<Shared>)>, FeedsError> {
-        let all = self.all.lock().await;
-        let now = self.clock.now().0;
+    pub(crate) async fn read(&self) -> Vec<(FeedStatus, Arc<Shared>)> {
+        let now = self.0.clock.now();
         let mut found = Vec::new();
-        for (cluster, open) in &all.clusters {
-            let cursors: BTreeMap<_, _> = open
-                .feed
-                .cursors()
-                .await?
-                .into_iter()
-                .map(|cursor| (cursor.name.to_string(), cursor))
-                .collect();
+        for cluster in self.clusters() {
+            let Some(feed) = self.0.all.lock().feed_of(&cluster) else {
+                continue;
+            };
+            let (cursors, error) = match feed.cursors().await {
+                Ok(cursors) => (cursors, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            let cursors = cursors.into_iter().map(|it| (it.name.to_string(), it));
+            let cursors: BTreeMap<_, _> = cursors.collect();
+            let all = self.0.all.lock();
+            let Some(open) = all.clusters.get(&cluster) else {
+                continue;
+            };
             let names = cursors.keys().filter_map(|name| name.strip_prefix("feed-"));
             let mut names: BTreeSet<&str> = names.collect();
             names.extend(all.feeds.keys().map(String::as_str));
             for name in names {
-                let mut status = FeedStatus {
-                    cluster: cluster.clone(),
-                    feed: name.to_owned(),
-                    state: State::Off,
-                    ..FeedStatus::default()
-                };
+                let (mut status, shared) = open.status(name, all.feeds.get(name));
+                status.cluster.clone_from(&cluster);
                 if let Some(cursor) = cursors.get(&cursor_name(name)) {
-                    show(cursor, now, &mut status);
+                    show(cursor, now.0, &mut status);
                 }
-                if let Some(configured) = all.feeds.get(name) {
-                    status.dead_letters = configured.dead.count()?;
-                }
-                let shared = match open.tasks.get(name) {
-                    Some((shared, _)) => Arc::clone(shared),
-                    None => Arc::default(),
-                };
-                if open.tasks.contains_key(name) {
-                    shared.show(&mut status);
+                if let Some(error) = &error {
+                    status.state = State::Retrying;
+                    status.words = format!("read the backlog: {error}");
                 }
                 found.push((status, shared));
             }
         }
-        Ok(found)
+        found
     }
 
     /// Returns the metrics of events in Prometheus' text format, if a feed counts them.
-    pub async fn event_metrics(&self) -> Option<String> {
-        let all = self.all.lock().await;
-        all.feeds
+    pub fn event_metrics(&self) -> Option<String> {
+        let all = self.0.all.lock();
+        let receivers: Vec<_> = all
+            .feeds
             .values()
-            .find_map(|feed| feed.receiver.event_metrics())
+            .map(|it| Arc::clone(&it.receiver))
+            .collect();
+        drop(all);
+        receivers
+            .iter()
+            .find_map(|receiver| receiver.event_metrics())
     }
 
     /// Sends a test record to the receiver of each feed, or of one. Returns the receiver's words if
@@ -237,27 +261,32 @@ impl Feeds {
         &self,
         name: Option<&str>,
     ) -> Result<Vec<(String, Result<(), String>)>, FeedsError> {
-        let all = self.all.lock().await;
-        let is_wanted = |feed: &&String| name.is_none_or(|name| name == *feed);
-        let names: Vec<_> = all.feeds.keys().filter(is_wanted).cloned().collect();
-        if let (Some(name), true) = (name, names.is_empty()) {
-            return Err(FeedsError::NotFound(name.to_owned()));
-        }
-        let cluster = all.clusters.keys().next().cloned();
-        let source = Source {
-            cluster: cluster.unwrap_or_else(|| "none".to_owned()),
-            uid: String::new(),
-        };
-        let mut posts = Vec::new();
-        for name in names {
-            if let Some(feed) = all.feeds.get(&name) {
-                posts.push((name, feed.post(&self.clock, Arc::default())));
+        let mut checks = Vec::new();
+        {
+            let all = self.0.all.lock();
+            let is_wanted = |feed: &&String| name.is_none_or(|name| name == *feed);
+            let names: Vec<_> = all.feeds.keys().filter(is_wanted).cloned().collect();
+            if let (Some(name), true) = (name, names.is_empty()) {
+                return Err(FeedsError::NotFound(name.to_owned()));
+            }
+            let cluster = all.clusters.keys().next().cloned();
+            let source = Source {
+                cluster: cluster.unwrap_or_else(|| "none".to_owned()),
+                uid: String::new(),
+            };
+            for name in names {
+                if let Some(feed) = all.feeds.get(&name) {
+                    let post = feed.post(&self.0.clock, Arc::default());
+                    let source = source.clone();
+                    let check = tokio::spawn(async move { post.check(&source).await });
+                    checks.push((name, check));
+                }
             }
         }
-        drop(all);
         let mut checked = Vec::new();
-        for (name, post) in posts {
-            checked.push((name, post.check(&source).await));
+        for (name, check) in checks {
+            let said = check.await.unwrap_or_else(|error| Err(error.to_string()));
+            checked.push((name, said));
         }
         Ok(checked)
     }
@@ -267,7 +296,7 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the file.
     pub async fn dead_letters(&self, name: &str) -> Result<Vec<DeadLetter>, FeedsError> {
-        Ok(self.all.lock().await.feed(name)?.dead.read()?)
+        Ok(self.dead(name)?.read().await?)
     }
 
     /// Begins to send the dead letters of a feed again. Returns how many.
@@ -275,14 +304,11 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::NotFound`], [`FeedsError::Retrying`], and errors of the file.
     pub async fn retry(&self, name: &str) -> Result<u64, FeedsError> {
-        let mut all = self.all.lock().await;
-        let feed = all.feed(name)?;
-        let Some(letters) = feed.dead.begin_retry()? else {
+        let _changes = self.0.changes.lock().await;
+        let Some(letters) = self.dead(name)?.begin_retry().await? else {
             return Err(FeedsError::Retrying(name.to_owned()));
         };
-        if letters > 0 {
-            feed.begin_retry(&self.clock);
-        }
+        self.begin_retry(name);
         Ok(letters)
     }
 
@@ -291,7 +317,7 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the file.
     pub async fn delete_dead_letters(&self, name: &str) -> Result<u64, FeedsError> {
-        Ok(self.all.lock().await.feed(name)?.dead.delete()?)
+        Ok(self.dead(name)?.delete().await?)
     }
 
     /// Moves the cursors of a feed to the end in all clusters. The receiver gets a record that says
@@ -300,19 +326,17 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the cursors.
     pub async fn skip(&self, name: &str) -> Result<(), FeedsError> {
-        let mut all = self.all.lock().await;
-        all.feed(name)?;
+        let _changes = self.0.changes.lock().await;
+        self.dead(name)?;
         let mut skipped = Ok(());
-        for cluster in all.clusters.keys().cloned().collect::<Vec<_>>() {
-            let Some(open) = all.clusters.get_mut(&cluster) else {
+        for cluster in self.clusters() {
+            let Some(feed) = self.0.all.lock().feed_of(&cluster) else {
                 continue;
             };
-            if let Some((_, task)) = open.tasks.remove(name) {
-                task.end().await;
-            }
-            let moved = open.feed.skip(cursor_name(name).parse()?).await;
+            self.end_in(&cluster, name).await;
+            let moved = feed.skip(cursor_name(name).parse()?).await;
             // It is delivered further, whatever failed.
-            all.begin(&cluster, name, &self.clock).await;
+            self.begin(&cluster, name).await;
             skipped = skipped.and(moved.map(drop));
         }
         Ok(skipped?)
@@ -322,9 +346,11 @@ impl Feeds {
     ///
     /// # Errors
     /// [`FeedsError::NotFound`].
-    pub async fn template(&self, name: &str) -> Result<Option<String>, FeedsError> {
-        let mut all = self.all.lock().await;
-        Ok(match &all.feed(name)?.options.receiver {
+    pub fn template(&self, name: &str) -> Result<Option<String>, FeedsError> {
+        let all = self.0.all.lock();
+        let feed = all.feeds.get(name);
+        let feed = feed.ok_or_else(|| FeedsError::NotFound(name.to_owned()))?;
+        Ok(match &feed.options.receiver {
             ReceiverOptions::Http(_, form) => form.template(),
             _ => None,
         })
@@ -335,18 +361,114 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::Configured`], [`FeedsError::NotFound`], and errors of the cursors.
     pub async fn remove(&self, name: &str) -> Result<(), FeedsError> {
-        let all = self.all.lock().await;
-        if all.feeds.contains_key(name) {
+        let _changes = self.0.changes.lock().await;
+        let cursor: CursorName = cursor_name(name).parse()?;
+        if self.0.all.lock().feeds.contains_key(name) {
             return Err(FeedsError::Configured(name.to_owned()));
         }
         let mut is_found = false;
-        for open in all.clusters.values() {
-            is_found |= open.feed.remove(cursor_name(name).parse()?).await?;
+        for cluster in self.clusters() {
+            let feed = self.0.all.lock().feed_of(&cluster);
+            if let Some(feed) = feed {
+                is_found |= feed.remove(cursor.clone()).await?;
+            }
         }
-        if !is_found {
-            return Err(FeedsError::NotFound(name.to_owned()));
+        is_found |= DeadLetters::new(self.0.folder.join(name)).remove().await?;
+        if is_found {
+            Ok(())
+        } else {
+            Err(FeedsError::NotFound(name.to_owned()))
         }
-        Ok(DeadLetters::new(self.folder.join(name)).remove()?)
+    }
+
+    fn clusters(&self) -> Vec<String> {
+        self.0.all.lock().clusters.keys().cloned().collect()
+    }
+
+    fn dead(&self, name: &str) -> Result<Arc<DeadLetters>, FeedsError> {
+        let all = self.0.all.lock();
+        let feed = all.feeds.get(name);
+        let dead = feed.map(|feed| Arc::clone(&feed.dead));
+        dead.ok_or_else(|| FeedsError::NotFound(name.to_owned()))
+    }
+
+    /// Starts the tasks of all feeds in all clusters that do not run.
+    async fn begin_all(&self) {
+        let feeds: Vec<_> = self.0.all.lock().feeds.keys().cloned().collect();
+        for cluster in self.clusters() {
+            for feed in &feeds {
+                self.begin(&cluster, feed).await;
+            }
+        }
+    }
+
+    /// Starts the task of a feed in a cluster, unless it runs.
+    async fn begin(&self, cluster: &str, name: &str) {
+        let shared = Arc::<Shared>::default();
+        let mut worker = {
+            let all = self.0.all.lock();
+            let (Some(open), Some(feed)) = (all.clusters.get(cluster), all.feeds.get(name)) else {
+                return;
+            };
+            if open.tasks.get(name).is_some_and(|(_, task)| task.runs()) {
+                return;
+            }
+            let post = feed.post(&self.0.clock, Arc::clone(&shared));
+            let what = (Arc::clone(&open.feed), Arc::clone(&open.history));
+            Worker::new(post, cluster, what, feed.options.clone())
+        };
+        worker.open().await;
+        if let Some(open) = self.0.all.lock().clusters.get_mut(cluster) {
+            let task = Task(tokio::spawn(worker.run()));
+            open.tasks.insert(name.to_owned(), (shared, task));
+        }
+    }
+
+    /// Starts the task that sends dead letters again, if some are to be sent and it does not run.
+    fn begin_retry(&self, name: &str) {
+        if let Some(feed) = self.0.all.lock().feeds.get_mut(name)
+            && feed.dead.count().is_retrying
+            && !feed.retry.as_ref().is_some_and(Task::runs)
+        {
+            let post = feed.post(&self.0.clock, Arc::default());
+            feed.retry = Some(Task(tokio::spawn(post.retry())));
+        }
+    }
+
+    /// Ends the task of a feed in a cluster.
+    async fn end_in(&self, cluster: &str, name: &str) {
+        let task = {
+            let mut all = self.0.all.lock();
+            let open = all.clusters.get_mut(cluster);
+            open.and_then(|open| open.tasks.remove(name))
+        };
+        if let Some((_, task)) = task {
+            task.end().await;
+        }
+    }
+
+    /// Ends a feed in all clusters. When this returns, nothing writes its files.
+    async fn end(&self, name: &str) {
+        for cluster in self.clusters() {
+            self.end_in(&cluster, name).await;
+        }
+        let feed = self.0.all.lock().feeds.remove(name);
+        if let Some(mut feed) = feed {
+            if let Some(retry) = feed.retry.take() {
+                retry.end().await;
+            }
+            feed.receiver.settle().await;
+            feed.dead.settle().await;
+        }
+    }
+
+    async fn stop_cluster(&self, cluster: &str) {
+        let open = self.0.all.lock().clusters.remove(cluster);
+        if let Some(open) = open {
+            for (_, task) in open.tasks.into_values() {
+                task.end().await;
+            }
+        }
     }
 }
 
@@ -370,63 +492,38 @@ impl Configured {
             feed: self.options.name.clone(),
         }
     }
+}
 
-    fn begin_retry(&mut self, clock: &Arc<dyn Clock>) {
-        let post = self.post(clock, Arc::default());
-        let task = async move {
-            if let Err(error) = post.retry().await {
-                let feed = post.feed;
-                tracing::error!(feed, %error, "dead letters are not sent again");
-            }
+impl Open {
+    /// Returns the state of a feed, without what its cursor says.
+    fn status(&self, name: &str, configured: Option<&Configured>) -> (FeedStatus, Arc<Shared>) {
+        let mut status = FeedStatus {
+            feed: name.to_owned(),
+            state: State::Off,
+            ..FeedStatus::default()
         };
-        self.retry = Some(Task(tokio::spawn(task)));
+        if let Some(configured) = configured {
+            status.dead_letters = configured.dead.count();
+        }
+        match self.tasks.get(name) {
+            Some((shared, task)) if task.runs() => {
+                shared.show(&mut status);
+                (status, Arc::clone(shared))
+            }
+            _ => {
+                if configured.is_some() {
+                    status.state = State::Retrying;
+                    "the feed is about to begin again".clone_into(&mut status.words);
+                }
+                (status, Arc::default())
+            }
+        }
     }
 }
 
 impl All {
-    fn feed(&mut self, name: &str) -> Result<&mut Configured, FeedsError> {
-        let feed = self.feeds.get_mut(name);
-        feed.ok_or_else(|| FeedsError::NotFound(name.to_owned()))
-    }
-
-    /// Starts the task of a feed in a cluster, unless it runs.
-    async fn begin(&mut self, cluster: &str, name: &str, clock: &Arc<dyn Clock>) {
-        let (Some(open), Some(feed)) = (self.clusters.get_mut(cluster), self.feeds.get(name))
-        else {
-            return;
-        };
-        let is_running = |task: &(Arc<Shared>, Task)| !task.1.0.is_finished();
-        if open.tasks.get(name).is_some_and(is_running) {
-            return;
-        }
-        let shared = Arc::<Shared>::default();
-        let post = feed.post(clock, Arc::clone(&shared));
-        let what = (Arc::clone(&open.feed), Arc::clone(&open.history));
-        let mut worker = Worker::new(post, cluster, what, feed.options.clone());
-        worker.open().await;
-        let task = Task(tokio::spawn(worker.run()));
-        open.tasks.insert(name.to_owned(), (shared, task));
-    }
-
-    /// Ends a feed in all clusters.
-    async fn end(&mut self, name: &str) {
-        for open in self.clusters.values_mut() {
-            if let Some((_, task)) = open.tasks.remove(name) {
-                task.end().await;
-            }
-        }
-        if let Some(mut feed) = self.feeds.remove(name)
-            && let Some(retry) = feed.retry.take()
-        {
-            retry.end().await;
-        }
-    }
-
-    async fn stop(&mut self, cluster: &str) {
-        if let Some(open) = self.clusters.remove(cluster) {
-            for (_, task) in open.tasks.into_values() {
-                task.end().await;
-            }
-        }
+    fn feed_of(&self, cluster: &str) -> Option<Arc<dyn Feed>> {
+        let open = self.clusters.get(cluster)?;
+        Some(Arc::clone(&open.feed))
     }
 }

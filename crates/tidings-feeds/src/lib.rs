@@ -22,7 +22,7 @@
 //! feeds.configure(vec![lines]).await;
 //! // The cursor exists before the cluster is followed, so nothing is missed.
 //! feeds.start("prod", feed, history).await;
-//! for status in feeds.status().await? {
+//! for status in feeds.status().await {
 //!     println!("{} {:?} {}", status.feed, status.state, status.totals.delivered);
 //! }
 //! # Ok(())
@@ -34,6 +34,7 @@ pub mod convert;
 mod dead;
 mod delivery;
 pub mod encode;
+mod exclusive;
 mod feeds;
 mod file;
 mod http;

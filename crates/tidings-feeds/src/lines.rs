@@ -45,3 +45,26 @@ pub(crate) fn write(source: &Source, record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(line.to_string().as_bytes());
     out.push(b'\n');
 }
+
+/// The begin of each line of a version.
+const VERSION: &[u8] = br#"{"kind":"Version","namespace":""#;
+
+/// Whether a text is the line of a record, without its line feed.
+pub(crate) fn is_line(text: &[u8]) -> bool {
+    let Ok(line) = serde_json::from_slice::<Value>(text) else {
+        return false;
+    };
+    let keys: &[&str] = match line["kind"].as_str() {
+        Some("Version") => &["cluster", "occurrences", "event"],
+        Some("Gap") => &["cluster", "gap"],
+        Some("Skip") => &["cluster", "versions", "from", "to"],
+        Some("Test") => &["cluster", "id", "message"],
+        _ => return false,
+    };
+    keys.iter().all(|key| line.get(key).is_some())
+}
+
+/// Whether a text is the begin of a version's line.
+pub(crate) fn is_begun(text: &[u8]) -> bool {
+    text.starts_with(VERSION) || VERSION.starts_with(text)
+}

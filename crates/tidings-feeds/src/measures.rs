@@ -4,13 +4,13 @@
 use std::fmt::{Display, Write};
 
 use crate::delivery::DeadCause;
-use crate::feeds::{Feeds, FeedsError};
+use crate::feeds::Feeds;
 use crate::status::{FeedStatus, SECONDS, State};
 
 type Read = fn(&FeedStatus) -> f64;
 
 /// The metrics with one value for each feed of a cluster.
-const SINGLE: [(&str, &str, &str, Read); 9] = [
+const SINGLE: [(&str, &str, &str, Read); 10] = [
     (
         "delivered_total",
         "counter",
@@ -65,6 +65,12 @@ const SINGLE: [(&str, &str, &str, Read); 9] = [
         "Dead letters of the feed, of all clusters.",
         |it| it.dead_letters.letters as f64,
     ),
+    (
+        "dead_letters_deleted_total",
+        "counter",
+        "Dead letters that were deleted to make room, of all clusters, since the start.",
+        |it| it.dead_letters.deleted as f64,
+    ),
 ];
 
 /// The text of a page of metrics.
@@ -96,11 +102,8 @@ impl Page {
 
 impl Feeds {
     /// Returns the metrics of all feeds, in Prometheus' text format.
-    ///
-    /// # Errors
-    /// Those of [`status`](Self::status).
-    pub async fn metrics(&self) -> Result<String, FeedsError> {
-        let all = self.read().await?;
+    pub async fn metrics(&self) -> String {
+        let all = self.read().await;
         let mut page = Page(String::new());
         for (name, kind, help, value) in SINGLE {
             page.metric((name, kind, help));
@@ -150,6 +153,6 @@ impl Feeds {
             page.sample("request_seconds_sum", status, None, took.sum);
             page.sample("request_seconds_count", status, None, total);
         }
-        Ok(page.0)
+        page.0
     }
 }

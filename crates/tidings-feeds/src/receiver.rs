@@ -1,6 +1,6 @@
 //! The receivers of feeds.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
@@ -11,6 +11,7 @@ use crate::encode::loki::Loki;
 use crate::encode::otlp::Otlp;
 use crate::encode::webhook::Webhook;
 use crate::encode::{Encoder, Verdict};
+use crate::exclusive::Exclusive;
 use crate::file::{FileOptions, LineFile, print};
 use crate::http::{Connection, Sender};
 use crate::lines;
@@ -73,7 +74,7 @@ impl Form {
 pub(crate) enum Receiver {
     Stdout,
     Metrics(Mutex<Series>),
-    File(Arc<LineFile>),
+    File(Exclusive<LineFile>),
     Http(Box<Sender>),
 }
 
@@ -82,7 +83,7 @@ impl Receiver {
         match options {
             ReceiverOptions::Stdout => Self::Stdout,
             ReceiverOptions::Metrics => Self::Metrics(Mutex::default()),
-            ReceiverOptions::File(options) => Self::File(Arc::new(LineFile::new(options))),
+            ReceiverOptions::File(options) => Self::File(Exclusive::new(LineFile::new(options))),
             ReceiverOptions::Http(connection, form) => {
                 Self::Http(Box::new(Sender::new(*connection, form.encoder())))
             }
@@ -120,21 +121,29 @@ impl Receiver {
                 return Reply::Judged(Verdict::Delivered, None);
             }
             Self::Stdout => None,
-            Self::File(file) => Some(Arc::clone(file)),
+            Self::File(file) => Some(file),
         };
         let mut all = Vec::new();
         for record in records {
             lines::write(source, record, &mut all);
         }
-        let written = tokio::task::spawn_blocking(move || match file {
-            None => print(&all),
-            Some(file) => file.append(&all),
-        });
-        let verdict = match written.await {
-            Ok(Ok(())) => Verdict::Delivered,
-            Ok(Err(error)) => Verdict::Retry(error.to_string()),
+        let written = if let Some(file) = file {
+            file.run(move |file| file.append(&all)).await
+        } else {
+            let printed = tokio::task::spawn_blocking(move || print(&all)).await;
+            printed.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+        };
+        let verdict = match written {
+            Ok(()) => Verdict::Delivered,
             Err(error) => Verdict::Retry(error.to_string()),
         };
         Reply::Judged(verdict, None)
+    }
+
+    /// Waits until the writes to a file that began have ended.
+    pub(crate) async fn settle(&self) {
+        if let Self::File(file) = self {
+            file.settle().await;
+        }
     }
 }

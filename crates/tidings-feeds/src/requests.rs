@@ -18,8 +18,18 @@ use tidings_store::UnixMillis;
 use crate::feeds::{Feeds, FeedsError};
 
 impl Feeds {
-    /// Answers a request. The answer is JSON if its status is 200, and otherwise a message.
+    /// Answers a request. The answer is JSON if its status is 200, and otherwise a message. What
+    /// was begun ends, also if nobody waits for the answer.
     pub async fn answer(&self, method: &Method, path: &str) -> (StatusCode, Vec<u8>) {
+        let (feeds, method, path) = (self.clone(), method.clone(), path.to_owned());
+        let answer = tokio::spawn(async move { feeds.answer_whole(&method, &path).await });
+        answer.await.unwrap_or_else(|error| {
+            let why = format!("the request was not answered: {error}");
+            (StatusCode::INTERNAL_SERVER_ERROR, why.into_bytes())
+        })
+    }
+
+    async fn answer_whole(&self, method: &Method, path: &str) -> (StatusCode, Vec<u8>) {
         match self.value(method, path).await {
             Ok(Some(value)) => (StatusCode::OK, value.to_string().into_bytes()),
             Ok(None) => {
@@ -42,7 +52,7 @@ impl Feeds {
     async fn value(&self, method: &Method, path: &str) -> Result<Option<Value>, FeedsError> {
         let (name, what) = path.split_once('/').unwrap_or(("", path));
         let value = match (method.as_str(), name, what) {
-            ("GET", "", "") => json!({"feeds": self.status().await?}),
+            ("GET", "", "") => json!({"feeds": self.status().await}),
             ("POST", _, "check") => {
                 let name = Some(name).filter(|name| !name.is_empty());
                 let checked = self.check(name).await?.into_iter();
@@ -70,7 +80,7 @@ impl Feeds {
                 self.remove(name).await?;
                 json!({})
             }
-            ("GET", _, "template") => json!({"template": self.template(name).await?}),
+            ("GET", _, "template") => json!({"template": self.template(name)?}),
             _ => return Ok(None),
         };
         Ok(Some(value))

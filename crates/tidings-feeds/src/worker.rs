@@ -5,7 +5,6 @@
 //! At most one batch is in memory. After any error the cursor is opened again, so that no batch is
 //! passed by.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,55 +115,63 @@ impl Post {
         if letters.is_empty() {
             return;
         }
-        let letters = Arc::new(letters);
-        loop {
-            let (dead, all) = (Arc::clone(&self.dead), Arc::clone(&letters));
-            let written = tokio::task::spawn_blocking(move || dead.append(&all)).await;
-            let why = match written {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => error.to_string(),
-                Err(error) => error.to_string(),
-            };
-            let feed = &self.feed;
-            tracing::error!(feed, why, "dead letters cannot be stored yet");
-            let shown = format!("store dead letters: {why}");
-            self.shared.fail(State::Retrying, &shown, self.clock.now());
+        while let Err(error) = self.dead.append(&letters).await {
+            let (feed, why) = (&self.feed, format!("store dead letters: {error}"));
+            if self.shared.fail(State::Retrying, &why, self.clock.now()) {
+                tracing::error!(feed, why, "dead letters cannot be stored yet");
+            }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// Sends the dead letters that were set apart again. Those that are rejected again become dead
-    /// letters again.
-    pub(crate) async fn retry(&self) -> std::io::Result<()> {
-        let Some(letters) = self.dead.to_retry()? else {
-            return Ok(());
-        };
-        let mut totals = Totals::default();
-        let nothing = Source {
-            cluster: String::new(),
-            uid: String::new(),
-        };
-        let mut batch = (nothing, Vec::new());
-        for letter in letters {
-            let letter = match letter {
-                Ok(letter) => letter,
-                // A line that is no dead letter cannot be sent.
-                Err(error) if error.kind() == ErrorKind::InvalidData => continue,
-                Err(error) => return Err(error),
-            };
-            let Ok((source, record)) = letter.record() else {
-                self.bury(vec![letter]).await;
-                continue;
-            };
-            if batch.1.len() >= Limits::default().versions || batch.0 != source {
-                let (source, records) = std::mem::replace(&mut batch, (source, Vec::new()));
-                self.deliver(&source, records, &mut totals).await;
-            }
-            batch.1.push(record);
+    /// Sends the dead letters that were set apart again, until all are settled. Those that are
+    /// rejected again become dead letters again.
+    pub(crate) async fn retry(self) {
+        while let Err(error) = self.retry_all().await {
+            let feed = &self.feed;
+            tracing::error!(feed, %error, "dead letters are not sent again yet");
+            tokio::time::sleep(REFUSED).await;
         }
-        self.deliver(&batch.0, batch.1, &mut totals).await;
-        self.shared.set(State::Idle);
-        self.dead.end_retry()
+    }
+
+    async fn retry_all(&self) -> std::io::Result<()> {
+        let mut letters = self.dead.to_retry().await?;
+        let mut totals = Totals::default();
+        loop {
+            let page;
+            (letters, page) = letters.page().await?;
+            if page.is_empty() {
+                return self.dead.end_retry().await;
+            }
+            let mut batch: Option<(Source, Vec<Record>)> = None;
+            for letter in page {
+                let letter = match letter {
+                    Ok(letter) => letter,
+                    Err(line) => {
+                        self.dead.append_line(line).await?;
+                        continue;
+                    }
+                };
+                let Ok((source, record)) = letter.record() else {
+                    self.bury(vec![letter]).await;
+                    continue;
+                };
+                match &mut batch {
+                    Some((of, records)) if *of == source => records.push(record),
+                    _ => {
+                        let former = batch.replace((source, vec![record]));
+                        self.deliver_again(former, &mut totals).await;
+                    }
+                }
+            }
+            self.deliver_again(batch, &mut totals).await;
+        }
+    }
+
+    async fn deliver_again(&self, batch: Option<(Source, Vec<Record>)>, totals: &mut Totals) {
+        if let Some((source, records)) = batch {
+            self.deliver(&source, records, totals).await;
+        }
     }
 
     fn test_record(&self, why: &str) -> Record {

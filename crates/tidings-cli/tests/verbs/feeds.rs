@@ -257,7 +257,7 @@ receivers:
     std::fs::write(&file, configuration).unwrap();
     let ran = run(&["feeds", "convert", "--from", "kee", text(&file)]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let feeds = tidings_cli::feeds::parse(&ran.stdout, folder.path()).unwrap();
+    let feeds = tidings_cli::feeds::parse(&ran.stdout, folder.path(), Path::new("/data")).unwrap();
     let names: Vec<_> = feeds.iter().map(|feed| feed.name.as_str()).collect();
     assert_eq!(names, ["dump", "team"]);
     let lines: Vec<_> = ran.stderr.lines().collect();

@@ -505,7 +505,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         Some(file) => Some(Feeding::open(file, &args.data_dir).await?),
         None => None,
     };
-    defaults.feeds = feeding.as_ref().map(|it| Arc::clone(&it.feeds));
+    defaults.feeds = feeding.as_ref().map(|it| it.feeds.clone());
     let mut options = StartOptions::new(&args.data_dir);
     options.aggregated = aggregated;
     options.feeds = feeding.as_ref().map(Feeding::served);

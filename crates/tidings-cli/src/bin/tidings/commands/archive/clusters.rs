@@ -91,7 +91,7 @@ pub(in crate::commands) struct Defaults {
     /// The clusters' clocks, by which the archive judges its own.
     pub(in crate::commands) clocks: Arc<Clocks>,
     /// The feeds that deliver the clusters' events.
-    pub(in crate::commands) feeds: Option<Arc<Feeds>>,
+    pub(in crate::commands) feeds: Option<Feeds>,
     /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
     pub(in crate::commands) continues: Option<tidings_objects::Place>,

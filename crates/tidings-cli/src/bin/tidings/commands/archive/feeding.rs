@@ -12,8 +12,9 @@ use tidings_store::clock::SystemClock;
 
 /// The feeds of an archive, and their file.
 pub(super) struct Feeding {
-    pub(super) feeds: Arc<Feeds>,
+    pub(super) feeds: Feeds,
     file: PathBuf,
+    data_dir: PathBuf,
     /// The text that was applied, and the one that was read last: a file may be half written, so a
     /// text counts when it is read twice in a row.
     applied: String,
@@ -27,9 +28,9 @@ fn read(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-fn parse(file: &Path, text: &str) -> Result<Vec<FeedOptions>, String> {
+fn parse(file: &Path, text: &str, data_dir: &Path) -> Result<Vec<FeedOptions>, String> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    let feeds = tidings_cli::feeds::parse(text, folder);
+    let feeds = tidings_cli::feeds::parse(text, folder, data_dir);
     feeds.map_err(|why| format!("{}: {why}", file.display()))
 }
 
@@ -37,14 +38,15 @@ impl Feeding {
     /// Reads the file. Nothing is delivered before clusters are opened.
     pub(super) async fn open(file: PathBuf, data_dir: &Path) -> Result<Self, String> {
         let applied = read(&file)?;
-        let options = parse(&file, &applied)?;
+        let options = parse(&file, &applied, data_dir)?;
         let is_stdout = |feed: &FeedOptions| matches!(feed.receiver, ReceiverOptions::Stdout);
         let prints = options.iter().any(is_stdout);
         let feeds = Feeds::new(data_dir.join("feeds"), Arc::new(SystemClock));
         feeds.configure(options).await;
         Ok(Self {
-            feeds: Arc::new(feeds),
+            feeds,
             file,
+            data_dir: data_dir.to_owned(),
             read: applied.clone(),
             applied,
             complaint: String::new(),
@@ -61,16 +63,16 @@ impl Feeding {
         let is_new = text != self.applied && text == self.read;
         self.read = text;
         if !is_new {
-            return;
+            return self.feeds.resume().await;
         }
-        match parse(&self.file, &self.read) {
+        match parse(&self.file, &self.read, &self.data_dir) {
             Err(why) => self.complain(why),
             Ok(options) => {
-                self.applied.clone_from(&self.read);
-                self.complaint.clear();
                 let feeds = options.len();
                 tracing::info!(feeds, "the file of feeds is read again");
                 self.feeds.configure(options).await;
+                self.applied.clone_from(&self.read);
+                self.complaint.clear();
             }
         }
     }
@@ -86,11 +88,11 @@ impl Feeding {
     }
 
     pub(super) fn served(&self) -> Arc<dyn ServedFeeds> {
-        Arc::new(Served(Arc::clone(&self.feeds)))
+        Arc::new(Served(self.feeds.clone()))
     }
 }
 
-struct Served(Arc<Feeds>);
+struct Served(Feeds);
 
 impl std::fmt::Debug for Served {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,16 +110,10 @@ impl ServedFeeds for Served {
     }
 
     fn event_metrics(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(self.0.event_metrics())
+        Box::pin(std::future::ready(self.0.event_metrics()))
     }
 
     fn metrics(&self) -> BoxFuture<'_, String> {
-        Box::pin(async move {
-            let metrics = self.0.metrics().await;
-            metrics.unwrap_or_else(|error| {
-                tracing::warn!(%error, "feeds are missing in the metrics");
-                String::new()
-            })
-        })
+        Box::pin(self.0.metrics())
     }
 }
