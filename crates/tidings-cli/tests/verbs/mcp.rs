@@ -123,7 +123,7 @@ async fn an_agent_reads_the_answers_of_a_server() {
         let found = agent.tool("search", &json!({"reason": "BackOff"}));
         assert!(found.contains("BackOff shop Pod/web: "), "{found}");
         assert!(
-            found.contains("every event written to this server is here"),
+            found.contains("no gap: events are written to this server itself"),
             "{found}"
         );
         let found = agent.tool("event", &json!({"id": "-/shop/none"}));
@@ -163,7 +163,7 @@ async fn an_agent_reads_a_followed_cluster() {
     let mut command = tidings(&["mcp", "--kubeconfig", kubeconfig]);
     command.env("TMPDIR", temporary.path());
     let mut agent = Agent::start(&mut command, false);
-    let found = agent.until("search", &json!({}), ": complete until 20");
+    let found = agent.until("search", &json!({}), ", complete until 20");
     for words in [
         "BackOff shop Pod/web: ",
         "before that only what the cluster still had",

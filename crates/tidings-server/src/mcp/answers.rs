@@ -151,6 +151,17 @@ pub(super) struct Covered {
     pub(super) complete_until: Option<i64>,
     pub(super) oldest: Option<i64>,
     pub(super) retention: Option<i64>,
+    // Servers of earlier versions do not have these.
+    #[serde(default)]
+    pub(super) is_capture: bool,
+    #[serde(default)]
+    pub(super) retention_shortest: Option<i64>,
+    #[serde(default)]
+    pub(super) gaps_more: usize,
+    #[serde(default)]
+    pub(super) over_quota: u64,
+    #[serde(default)]
+    pub(super) ended_by_rules: u64,
     pub(super) namespaces: Option<Vec<String>>,
 }
 

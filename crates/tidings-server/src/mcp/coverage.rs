@@ -1,72 +1,146 @@
 //! What is covered, and what may be missing: one line of every answer, and the tools `clusters` and
 //! `coverage`.
 
+use std::cmp::Reverse;
+
+use tidings_api::table::human_duration;
+
 use super::answers::{Coverage, Covered, Gap};
+use super::page::LINE_MAX;
 use super::text::{clean, moment, name, time};
 
-/// Maximum clusters, gaps and namespaces named in the line.
+/// Maximum namespaces that are named.
 const NAMED_MAX: usize = 3;
-/// Maximum bytes of a cluster's problem.
+/// Maximum bytes of a name, of a list of namespaces, and of a cluster's problem.
+const SHORT_MAX: usize = 63;
+const NAMES_MAX: usize = 100;
 const WHY_MAX: usize = 160;
 
-impl Coverage {
-    /// What may be missing from an answer about a range, in one line.
-    pub(super) fn line(&self, range: (i64, Option<i64>)) -> String {
-        let mut parts: Vec<String> = self
-            .clusters
-            .iter()
-            .map(|it| self.part(it, range))
-            .collect();
-        let more = parts.len().saturating_sub(NAMED_MAX);
-        if more > 0 {
-            parts.truncate(NAMED_MAX);
-            parts.push(format!("{more} more clusters (call `coverage`)"));
+/// What is known of one cluster, in a time range.
+struct Part {
+    cluster: String,
+    gaps: usize,
+    has_problem: bool,
+    /// Whether the caller may read some namespaces only.
+    is_limited: bool,
+    has_expired: bool,
+    /// What to say of it, the most important first. Each of these is short.
+    facts: Vec<String>,
+}
+
+impl Part {
+    /// The facts that fit, but at least one.
+    fn within(&self, bytes: usize) -> String {
+        const MORE: &str = ", more by `coverage`";
+        let whole = format!("{}: {}", self.cluster, self.facts.join(", "));
+        if whole.len() <= bytes {
+            return whole;
         }
-        parts.join("; ")
+        let mut line = format!("{}: ", self.cluster);
+        for (at, fact) in self.facts.iter().enumerate() {
+            if at > 0 && line.len() + 2 + fact.len() + MORE.len() > bytes {
+                return line + MORE;
+            }
+            line = line + if at > 0 { ", " } else { "" } + fact;
+        }
+        line
+    }
+}
+
+impl Coverage {
+    /// What may be missing from an answer about a range, in one line: the numbers first, and then
+    /// the clusters of which most is missing.
+    pub(super) fn line(&self, range: (i64, Option<i64>)) -> String {
+        let parts = self.clusters.iter().map(|it| self.part(it, range));
+        let mut parts: Vec<Part> = parts.collect();
+        if let [only] = parts.as_slice() {
+            return only.within(LINE_MAX);
+        }
+        let mut line = summary(&parts);
+        parts.sort_by_key(|part| {
+            let what = (part.has_problem, part.is_limited, part.has_expired);
+            Reverse((part.gaps > 0, what))
+        });
+        for (at, part) in parts.iter().enumerate() {
+            let more = format!("; {} more clusters (call `clusters`)", parts.len() - at);
+            let room = LINE_MAX.saturating_sub(line.len() + 2 + more.len());
+            let text = part.within(room);
+            if text.len() > room {
+                return line + &more;
+            }
+            line = line + "; " + &text;
+        }
+        line
     }
 
     /// What may be missing of one cluster.
-    fn part(&self, covered: &Covered, (from, to): (i64, Option<i64>)) -> String {
-        let mut said = Vec::new();
+    fn part(&self, covered: &Covered, range: (i64, Option<i64>)) -> Part {
+        let gaps = self.gaps_of(covered, range);
+        let latest = gaps.iter().max_by_key(|gap| gap.to);
+        let number = gaps.len() + covered.gaps_more;
+        let mut facts = vec![match (latest, covered.state.is_some()) {
+            (Some(gap), _) => format!(
+                "MISSING: {} in this time, the latest from {}",
+                gaps_in_words(number),
+                gap_of(gap)
+            ),
+            (None, true) => "no gap in this time".to_owned(),
+            (None, false) if covered.is_capture => "a capture: only what the cluster still had when \
+                it was taken, often of one hour; now is when the newest event was seen"
+                .to_owned(),
+            (None, false) => "no gap: events are written to this server itself".to_owned(),
+        }];
+        if covered.why.is_some() {
+            facts.push("PROBLEM (`clusters` has its words)".to_owned());
+        }
         match (&covered.state, covered.complete_until) {
-            (None, _) => said.push("every event written to this server is here".to_owned()),
-            (Some(_), Some(until)) => {
-                said.push(format!("complete until {}", time(until, self.now)));
+            (_, Some(until)) => facts.push(format!("complete until {}", time(until, self.now))),
+            (Some(state), None) => facts.push(format!("not complete yet ({})", short(state))),
+            (None, None) => {}
+        }
+        let namespaces = covered.namespaces.as_deref();
+        facts.extend(namespaces.map(|it| format!("you may read only {}", named(it))));
+        let expired = self.expired(covered, range.0);
+        let has_expired = expired.is_some();
+        facts.extend(expired);
+        for (number, why) in [
+            (covered.over_quota, "to keep the quota"),
+            (covered.ended_by_rules, "when rules of retention changed"),
+        ] {
+            if number > 0 {
+                facts.push(format!("{number} events were deleted early {why}"));
             }
-            (Some(state), None) => said.push(format!("not complete yet ({})", name(state))),
         }
-        if let Some(why) = &covered.why {
-            said.push(format!("PROBLEM: {}", clean(why, WHY_MAX)));
-        }
-        let gaps = self.gaps_of(covered, (from, to));
-        if covered.state.is_some() && gaps.is_empty() {
-            said.push("no gap in this time".to_owned());
-        } else if !gaps.is_empty() {
-            let named: Vec<String> = gaps.iter().take(NAMED_MAX).map(|gap| gap_of(gap)).collect();
-            let more = gaps.len().saturating_sub(NAMED_MAX);
-            let more = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            said.push(format!("MISSING in gaps: {}{more}", named.join(", ")));
-        }
-        if let Some(since) = covered.since.filter(|since| *since > from) {
+        if let Some(since) = covered.since.filter(|since| *since > range.0) {
             let since = moment(since);
-            said.push(format!(
+            facts.push(format!(
                 "followed since {since}, before that only what the cluster still had"
             ));
         }
-        if let Some(retention) = covered.retention
-            && from < self.now.saturating_sub(retention)
-        {
-            let begin = moment(self.now.saturating_sub(retention));
-            said.push(format!("events from before {begin} may have expired"));
+        Part {
+            cluster: cluster(covered),
+            gaps: number,
+            has_problem: covered.why.is_some(),
+            is_limited: namespaces.is_some(),
+            has_expired,
+            facts,
         }
-        if let Some(namespaces) = &covered.namespaces {
-            said.push(format!("you may read {}", named(namespaces)));
-        }
-        format!("{}: {}", cluster(covered), said.join(", "))
+    }
+
+    /// What may have expired since `from`.
+    fn expired(&self, covered: &Covered, from: i64) -> Option<String> {
+        let longest = covered.retention?;
+        let shortest = covered.retention_shortest.unwrap_or(longest);
+        let begin = self.now.saturating_sub(shortest);
+        (from < begin).then(|| {
+            let rules = if shortest < longest {
+                format!(" (rules keep some for {} only)", human(shortest))
+            } else {
+                String::new()
+            };
+            let begin = moment(begin);
+            format!("events from before {begin} may have expired{rules}")
+        })
     }
 
     fn gaps_of(&self, covered: &Covered, (from, to): (i64, Option<i64>)) -> Vec<&Gap> {
@@ -78,12 +152,26 @@ impl Coverage {
         gaps.filter(|gap| gap.from < to && gap.to >= from).collect()
     }
 
+    /// The number of gaps that this coverage leaves out: the earliest of their clusters.
+    pub(super) fn left_out(&self) -> usize {
+        self.clusters.iter().map(|covered| covered.gaps_more).sum()
+    }
+
     /// A line for each cluster.
     pub(super) fn clusters(&self) -> Vec<String> {
         let whole = (i64::MIN, None);
         let line = |covered| {
+            let part = self.part(covered, whole);
             let oldest = covered_oldest(covered, self.now);
-            format!("{}{oldest}{}", self.part(covered, whole), kept(covered))
+            let why = covered.why.as_ref();
+            let why = why.map(|why| format!(", PROBLEM: {}", clean(why, WHY_MAX)));
+            let said = part.facts.join(", ");
+            let kept = kept(covered);
+            format!(
+                "{}: {said}{oldest}{kept}{}",
+                part.cluster,
+                why.unwrap_or_default()
+            )
         };
         self.clusters.iter().map(line).collect()
     }
@@ -108,10 +196,46 @@ impl Coverage {
     }
 }
 
+/// How many of the clusters have what.
+fn summary(parts: &[Part]) -> String {
+    let count = |has: fn(&Part) -> bool| parts.iter().filter(|part| has(part)).count();
+    let all = parts.len();
+    let mut said = Vec::new();
+    for (number, what) in [
+        (count(|it| it.gaps > 0), "have gaps in this time"),
+        (count(|it| it.has_problem), "have a problem"),
+        (count(|it| it.is_limited), "show you some namespaces only"),
+        (count(|it| it.has_expired), "may lack expired events"),
+    ] {
+        if number > 0 {
+            said.push(format!("{number} of {all} clusters {what}"));
+        }
+    }
+    if said.is_empty() {
+        return format!("no gap of {all} clusters is in this time");
+    }
+    said.join(", ")
+}
+
+fn gaps_in_words(number: usize) -> String {
+    match number {
+        1 => "1 gap".to_owned(),
+        number => format!("{number} gaps"),
+    }
+}
+
+fn short(text: &str) -> String {
+    clean(text, SHORT_MAX)
+}
+
+fn human(millis: i64) -> String {
+    human_duration(i128::from(millis))
+}
+
 fn cluster(covered: &Covered) -> String {
     match covered.cluster.as_str() {
         "" => "this server".to_owned(),
-        cluster => name(cluster),
+        cluster => short(cluster),
     }
 }
 
@@ -121,9 +245,11 @@ fn covered_oldest(covered: &Covered, now: i64) -> String {
 }
 
 fn kept(covered: &Covered) -> String {
-    let kept = covered.retention.map(|millis| {
-        let kept = tidings_api::table::human_duration(i128::from(millis));
-        format!(", events are kept for {kept}")
+    let kept = covered.retention.map(|longest| {
+        let rules = covered.retention_shortest.filter(|it| *it < longest);
+        let rules = rules.map(|it| format!(", some by rules for {}", human(it)));
+        let rules = rules.unwrap_or_default();
+        format!(", events are kept for {}{rules}", human(longest))
     });
     kept.unwrap_or_default()
 }
@@ -132,17 +258,120 @@ fn kept(covered: &Covered) -> String {
 fn gap_of(gap: &Gap) -> String {
     let of = match gap.namespace.as_str() {
         "" => String::new(),
-        namespace => format!(" of namespace {}", name(namespace)),
+        namespace => format!(" of namespace {}", short(namespace)),
     };
     let (from, to) = (moment(gap.from), moment(gap.to));
-    format!("{from} to {to}{of} ({})", name(&gap.cause))
+    format!("{from} to {to}{of} ({})", short(&gap.cause))
 }
 
 fn named(namespaces: &[String]) -> String {
     let first = namespaces.iter().take(NAMED_MAX).map(|it| name(it));
-    let first: Vec<String> = first.collect();
+    let first = first.collect::<Vec<_>>().join(", ");
     match namespaces.len().saturating_sub(NAMED_MAX) {
-        0 => format!("only the namespaces {}", first.join(", ")),
-        more => format!("only {more} more namespaces and {}", first.join(", ")),
+        0 if first.len() <= NAMES_MAX => format!("the namespaces {first}"),
+        _ => format!("{} namespaces", namespaces.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: i64 = 1_772_625_600_000;
+    const HOUR: i64 = 3_600_000;
+
+    fn cluster(name: &str, more: &Value) -> Value {
+        let mut cluster = json!({"cluster": name, "state": "watching", "completeUntil": NOW});
+        let more = more.as_object().cloned().unwrap_or_default();
+        cluster.as_object_mut().unwrap().extend(more);
+        cluster
+    }
+
+    fn line(clusters: &[Value], gaps: &[&str]) -> String {
+        let gap = |name: &&str| {
+            json!({"cluster": name, "from": NOW - HOUR, "to": NOW - HOUR / 2, "namespace": "",
+                   "cause": "unreachable"})
+        };
+        let gaps: Vec<Value> = gaps.iter().map(gap).collect();
+        let coverage = json!({"now": NOW, "clusters": clusters, "gaps": gaps});
+        let coverage: Coverage = serde_json::from_value(coverage).unwrap();
+        coverage.line((NOW - 24 * HOUR, None))
+    }
+
+    /// However much there is to say, what is missing is not cut.
+    #[test]
+    fn a_line_begins_with_what_is_missing() {
+        let bad = "what a proxy says ".repeat(40);
+        let limited: Vec<String> = (0..3).map(|at| format!("{at:063}")).collect();
+        let all = json!({
+            "why": bad, "namespaces": limited, "since": NOW - HOUR, "retention": 9 * HOUR,
+            "retentionShortest": HOUR, "overQuota": 7_000_000, "endedByRules": 8_000_000,
+        });
+        let none = json!({});
+        let long = "c".repeat(63);
+        for (clusters, gaps, expected) in [
+            (
+                vec![cluster("prod", &none)],
+                vec![],
+                vec!["prod: no gap in this time, complete until "],
+            ),
+            (
+                vec![cluster(&long, &all)],
+                vec![&*long, &long, &long],
+                vec![
+                    ": MISSING: 3 gaps in this time, the latest from 2026-03-04T11:00:00Z to ",
+                    "PROBLEM",
+                    "you may read only 3 namespaces",
+                    "may have expired (rules keep some for 60m only)",
+                    ", more by `coverage`",
+                ],
+            ),
+            (
+                ["a", "b", "c", "d"].map(|it| cluster(it, &none)).to_vec(),
+                vec!["d"],
+                vec!["1 of 4 clusters have gaps in this time; d: MISSING: 1 gap"],
+            ),
+            (
+                vec![cluster("a", &none), cluster("b", &all)],
+                vec![],
+                vec![
+                    "1 of 2 clusters have a problem",
+                    "1 of 2 clusters show you some namespaces only",
+                    "1 of 2 clusters may lack expired events; b: ",
+                ],
+            ),
+            (
+                (0..100)
+                    .map(|it| cluster(&format!("{long}{it}"), &all))
+                    .collect(),
+                vec![&*long],
+                vec![
+                    "100 of 100 clusters have a problem",
+                    " more clusters (call `clusters`)",
+                ],
+            ),
+            (
+                vec![json!({"cluster": "", "isCapture": true})],
+                vec![],
+                vec!["this server: a capture: only what the cluster still had"],
+            ),
+            (
+                vec![cluster("a", &json!({"overQuota": 3, "endedByRules": 4}))],
+                vec![],
+                vec![
+                    "3 events were deleted early to keep the quota",
+                    "4 events were deleted early when rules of retention changed",
+                ],
+            ),
+        ] {
+            let line = line(&clusters, &gaps);
+            assert!(line.len() <= LINE_MAX, "{}: {line}", line.len());
+            assert!(!line.contains("proxy"), "{line}");
+            for part in expected {
+                assert!(line.contains(part), "{part}: {line}");
+            }
+        }
     }
 }

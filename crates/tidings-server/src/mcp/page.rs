@@ -12,6 +12,8 @@ pub(super) const BYTES_MAX: usize = 64 << 10;
 
 /// Maximum bytes of what comes before the data.
 const HEAD_MAX: usize = BYTES_MIN / 2;
+/// Maximum bytes of the coverage line, and of a note.
+pub(super) const LINE_MAX: usize = HEAD_MAX / 2;
 /// Room for what comes after the data.
 const REST: usize = 320;
 
@@ -153,7 +155,7 @@ fn bytes(line: &str) -> usize {
 
 /// Our own line before the data, which leaves room for the data.
 fn head(line: &str) -> String {
-    super::text::clean(line, HEAD_MAX / 2)
+    super::text::clean(line, LINE_MAX)
 }
 
 #[cfg(test)]

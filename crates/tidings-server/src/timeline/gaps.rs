@@ -1,9 +1,10 @@
 //! Gaps of followed clusters, which are periods in which versions may be missing, and the retention
-//! of their events. An archive takes a while to compute its coverage, so both are cached for some
-//! seconds.
+//! of their events, with what was deleted sooner. An archive takes a while to compute its coverage,
+//! so both are cached for some seconds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::http::status::Status;
 
 /// Time for which gaps are cached, in milliseconds.
 const KEPT: i64 = 15_000;
-/// Maximum gaps in an answer.
+/// Maximum gaps in an answer: as many of each cluster, but at least one.
 const GAPS_MAX: usize = 500;
 
 /// A gap of a cluster, with its cause.
@@ -27,12 +28,26 @@ pub(super) struct Gap {
     namespace: String,
 }
 
+/// How long the events of a cluster are kept, and what was deleted sooner.
+#[derive(Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Kept {
+    /// The longest time for which an event is kept, in milliseconds; `None` if it is not known.
+    pub(super) retention: Option<i64>,
+    /// The shortest such time, by rules.
+    pub(super) retention_shortest: Option<i64>,
+    /// The number of events that were deleted to keep the quota. Only users who may see all of the
+    /// cluster are told this and the following number.
+    pub(super) over_quota: u64,
+    /// The number of events that expired at once when the rules changed.
+    pub(super) ended_by_rules: u64,
+}
+
 /// What is cached of a cluster's coverage.
 #[derive(Default)]
 struct Known {
     gaps: Vec<Gap>,
-    /// The longest time for which an event is kept, in milliseconds.
-    retention: Option<i64>,
+    kept: Kept,
 }
 
 /// Cached parts of a coverage, with the time at which they were read.
@@ -44,14 +59,17 @@ type ReadAt = (i64, Arc<Known>);
 pub(super) struct Gaps(Mutex<HashMap<u64, ReadAt>>);
 
 impl Gaps {
-    /// The latest gaps within a range that concern what the caller may see.
+    /// The latest gaps within a range that concern what the caller may see; and of each cluster,
+    /// how many earlier ones are left out.
     pub(super) async fn within(
         &self,
         clusters: &[Visible],
         (from, to): (i64, i64),
         now: i64,
-    ) -> Result<Vec<Gap>, Status> {
-        let mut found = Vec::new();
+    ) -> Result<(Vec<Gap>, Vec<usize>), Status> {
+        let most = (GAPS_MAX / clusters.len().max(1)).max(1);
+        let mut latest = Vec::new();
+        let mut left_out = Vec::with_capacity(clusters.len());
         for visible in clusters {
             let known = self.of(visible, now).await?;
             let is_shown = |gap: &&Gap| {
@@ -59,24 +77,38 @@ impl Gaps {
                     && gap.to >= from
                     && (gap.namespace.is_empty() || visible.shows(&gap.namespace))
             };
-            found.extend(known.gaps.iter().filter(is_shown).cloned());
+            let mut found: Vec<&Gap> = known.gaps.iter().filter(is_shown).collect();
+            found.sort_by_key(|gap| gap.from);
+            let earlier = found.len().saturating_sub(most);
+            latest.extend(found.into_iter().skip(earlier).cloned());
+            left_out.push(earlier);
         }
-        found.sort_by_key(|gap| gap.from);
-        Ok(found.split_off(found.len().saturating_sub(GAPS_MAX)))
+        latest.sort_by_key(|gap| gap.from);
+        Ok((latest, left_out))
     }
 
-    /// The longest time for which an event of a cluster is kept, in milliseconds; `None` if that is
-    /// not known.
-    pub(super) async fn retention(
-        &self,
-        visible: &Visible,
-        now: i64,
-    ) -> Result<Option<i64>, Status> {
+    /// How long a cluster's events are kept, as far as the caller may know it.
+    pub(super) async fn kept(&self, visible: &Visible, now: i64) -> Result<Kept, Status> {
         let server = &visible.source.server;
         if server.followed.is_none() {
-            return Ok(i64::try_from(server.options.event_ttl.as_millis()).ok());
+            let options = &server.options;
+            let mut times = options.retention.times();
+            times.push(options.event_ttl);
+            return Ok(Kept {
+                retention: millis(times.iter().max()),
+                retention_shortest: millis(times.iter().min()),
+                ..Kept::default()
+            });
         }
-        Ok(self.of(visible, now).await?.retention)
+        let kept = self.of(visible, now).await?.kept;
+        if visible.namespaces.is_none() {
+            return Ok(kept);
+        }
+        Ok(Kept {
+            over_quota: 0,
+            ended_by_rules: 0,
+            ..kept
+        })
     }
 
     async fn of(&self, visible: &Visible, now: i64) -> Result<Arc<Known>, Status> {
@@ -98,10 +130,15 @@ impl Gaps {
             cause: gap.cause.name(),
             namespace: gap.namespace,
         });
-        let retention = coverage.retention.map(|it| it.longest.as_millis());
+        let retention = coverage.retention.as_ref();
         let known = Arc::new(Known {
             gaps: gaps.collect(),
-            retention: retention.and_then(|millis| i64::try_from(millis).ok()),
+            kept: Kept {
+                retention: millis(retention.map(|it| &it.longest)),
+                retention_shortest: millis(retention.map(|it| &it.shortest)),
+                over_quota: coverage.over_quota.events,
+                ended_by_rules: coverage.totals.map_or(0, |totals| totals.ended_by_rules),
+            },
         });
         let mut table = table();
         // Removes those of clusters that are no longer served.
@@ -109,4 +146,8 @@ impl Gaps {
         table.insert(followed.number, (now, Arc::clone(&known)));
         Ok(known)
     }
+}
+
+fn millis(time: Option<&Duration>) -> Option<i64> {
+    i64::try_from(time?.as_millis()).ok()
 }

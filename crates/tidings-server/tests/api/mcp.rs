@@ -73,7 +73,7 @@ async fn tools_tell_the_story_of_an_incident() {
     assert_eq!(
         lines.next(),
         Some(
-            "coverage: this server: every event written to this server is here, \
+            "coverage: this server: no gap: events are written to this server itself, \
              events from before 2026-03-04T04:06:07Z may have expired"
         )
     );
@@ -108,7 +108,7 @@ async fn tools_tell_the_story_of_an_incident() {
     assert!(found.contains("No gap is in this time."), "{found}");
     let found = text(source, "clusters", json!({})).await;
     assert!(
-        found.contains("| this server: every event") && found.contains("kept for 60m"),
+        found.contains("| this server: no gap: ") && found.contains("kept for 60m"),
         "{found}"
     );
 }

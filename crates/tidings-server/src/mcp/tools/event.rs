@@ -6,7 +6,7 @@ use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
 use super::super::text::{clean, id as id_of, line, line_of, moment, name, time};
-use super::reading::{coverage, get, only};
+use super::reading::{coverage, covering, get, only};
 
 /// Maximum bytes of the message, of a sentence, and of the event's JSON.
 const MESSAGE_MAX: usize = 4096;
@@ -47,6 +47,8 @@ pub(super) async fn event(source: &dyn Source, id: &str, max: usize) -> Result<A
         .with("namespace", namespace)
         .with("name", name_of);
     let found: OfEvent = get(source, "event", &query).await?;
+    let range = (found.began, None);
+    let coverage = covering(source, &place, range, coverage).await?;
     let (item, now) = (&found.item, coverage.now);
     let mut lines = vec![
         clean(&found.sentence, SENTENCE_MAX),
@@ -84,7 +86,7 @@ pub(super) async fn event(source: &dyn Source, id: &str, max: usize) -> Result<A
     }
     lines.push(clean(&found.raw.to_string(), RAW_MAX));
     let page = Page {
-        coverage: coverage.line((found.began, None)),
+        coverage: coverage.line(range),
         notes: vec![format!(
             "The event, or similar ones before it, began {}. Rows of what changed before are the most important first.",
             time(found.began, now)

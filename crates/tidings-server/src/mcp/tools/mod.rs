@@ -12,7 +12,7 @@ use super::arguments::Arguments;
 use super::errors::CallError;
 use super::page::{self, Answer, Page};
 use super::source::Source;
-use reading::coverage;
+use reading::{coverage, covering};
 
 /// A tool. None of them writes.
 pub(super) struct Tool {
@@ -299,18 +299,28 @@ pub(super) async fn resource(source: &dyn Source, id: &str) -> Result<Answer, Ca
 }
 
 async fn gaps(source: &dyn Source, arguments: &Arguments, max: usize) -> Result<Answer, CallError> {
-    let coverage = coverage(source, &arguments.place()?).await?;
+    let place = arguments.place()?;
+    let coverage = coverage(source, &place).await?;
     let range = arguments.range(("since", "until"), coverage.now, i64::MAX)?;
+    let coverage = covering(source, &place, range, coverage).await?;
     let lines = coverage.gaps(range);
-    let note = match lines.len() {
+    let left_out = coverage.left_out();
+    let mut notes = vec![match lines.len() + left_out {
         0 => "No gap is in this time.".to_owned(),
+        1 => "1 gap is in this time; versions of events may be missing there.".to_owned(),
         gaps => format!("{gaps} gaps are in this time; versions of events may be missing there."),
-    };
+    }];
+    if left_out > 0 {
+        notes.push(format!(
+            "{left_out} of them, the earliest of their clusters, are not listed: an earlier `until` \
+             lists them."
+        ));
+    }
     let mut all = coverage.clusters();
     all.extend(lines);
     let page = Page {
         coverage: coverage.line(range),
-        notes: vec![note],
+        notes,
         lines: all,
     };
     Ok(page.starting_at(arguments.skip()?, usize::MAX, max))

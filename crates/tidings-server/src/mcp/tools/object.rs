@@ -6,7 +6,7 @@ use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
 use super::super::text::{clean, line, line_of_known, name};
-use super::reading::{coverage, get, only};
+use super::reading::{coverage, covering, get, only};
 
 /// Maximum members of a family that are told about.
 const MEMBERS_MAX: usize = 12;
@@ -25,9 +25,11 @@ pub(super) async fn object(
     let cluster = arguments.text("cluster")?.filter(|cluster| *cluster != "-");
     place.add("cluster", cluster.unwrap_or_default());
     let coverage = coverage(source, &place).await?;
-    let cluster = only(&coverage)?;
+    only(&coverage)?;
     let now = coverage.now;
     let range = arguments.range(("since", "until"), now, 24 * HOUR)?;
+    let coverage = covering(source, &place, range, coverage).await?;
+    let cluster = only(&coverage)?;
     let read = async |kind: &str, namespace: &str, name: &str| -> Result<OfObject, CallError> {
         let query = Query::default()
             .with("cluster", cluster)

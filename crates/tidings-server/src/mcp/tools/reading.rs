@@ -8,10 +8,23 @@ use super::super::errors::CallError;
 use super::super::source::Source;
 use super::super::text::name;
 
-/// The coverage of what a query selects, with all gaps.
+/// The coverage of what a query selects, at all times. It has the latest gaps of each cluster.
 pub(super) async fn coverage(source: &dyn Source, place: &Query) -> Result<Coverage, CallError> {
     let query = place.clone().with("from", "0");
     get(source, "coverage", &query).await
+}
+
+/// The coverage in a range, of which the coverage at all times may leave gaps out.
+pub(super) async fn covering(
+    source: &dyn Source,
+    place: &Query,
+    range: (i64, Option<i64>),
+    whole: Coverage,
+) -> Result<Coverage, CallError> {
+    if whole.left_out() == 0 {
+        return Ok(whole);
+    }
+    get(source, "coverage", &place.clone().within(range)).await
 }
 
 /// Reads an answer.

@@ -6,7 +6,7 @@ use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
 use super::super::text::{line, moment};
-use super::reading::{coverage, get};
+use super::reading::{coverage, covering, get};
 
 pub(super) async fn search(
     source: &dyn Source,
@@ -15,9 +15,11 @@ pub(super) async fn search(
 ) -> Result<Answer, CallError> {
     let limit = arguments.limit()?;
     let selection = arguments.selection()?;
-    let coverage = coverage(source, &arguments.place()?).await?;
+    let place = arguments.place()?;
+    let coverage = coverage(source, &place).await?;
     let now = coverage.now;
     let range = arguments.range(("since", "until"), now, 24 * HOUR)?;
+    let coverage = covering(source, &place, range, coverage).await?;
     let query = selection
         .within(range)
         .with("continue", arguments.text("cursor")?.unwrap_or_default());

@@ -8,7 +8,7 @@ use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
 use super::super::text::{moment, name, time};
-use super::reading::{coverage, get};
+use super::reading::{coverage, covering, get};
 
 /// A range whose end is now if it is missing.
 type Range = (i64, Option<i64>);
@@ -20,8 +20,10 @@ pub(super) async fn top(
 ) -> Result<Answer, CallError> {
     let by = arguments.word("by", &["reason", "object", "namespace", "controller"])?;
     let selection = arguments.selection()?;
-    let coverage = coverage(source, &arguments.place()?).await?;
+    let place = arguments.place()?;
+    let coverage = coverage(source, &place).await?;
     let range = arguments.range(("since", "until"), coverage.now, HOUR)?;
+    let coverage = covering(source, &place, range, coverage).await?;
     let by = if by == "controller" { "source" } else { by };
     let found = table(source, &selection, range, by).await?;
     let page = Page {
@@ -113,7 +115,8 @@ pub(super) async fn compare(
     max: usize,
 ) -> Result<Answer, CallError> {
     let selection = arguments.selection()?;
-    let coverage = coverage(source, &arguments.place()?).await?;
+    let place = arguments.place()?;
+    let coverage = coverage(source, &place).await?;
     let now = coverage.now;
     let range = arguments.range(("since", "until"), now, HOUR)?;
     let day = 24 * HOUR;
@@ -136,6 +139,7 @@ pub(super) async fn compare(
     ];
     let whole = (range.0.min(since), range.1.map(|to| to.max(until)));
     let scale = length(range, now) / length(against, now);
+    let coverage = covering(source, &place, whole, coverage).await?;
     let page = Page {
         coverage: coverage.line(whole),
         notes,

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Serialize;
 use tidings_history::Following;
 
-use super::super::gaps::Gap;
+use super::super::gaps::{Gap, Kept};
 use super::super::query::range;
 use super::super::state::Timeline;
 use super::super::visible::{Caller, Visible};
@@ -20,7 +20,7 @@ use crate::http::status::Status;
 struct Answer<'a> {
     now: i64,
     clusters: Vec<Covered<'a>>,
-    /// The latest gaps of the range.
+    /// The latest gaps of the range, a bounded number of each cluster.
     gaps: Vec<Gap>,
 }
 
@@ -31,6 +31,8 @@ struct Covered<'a> {
     cluster: &'a str,
     /// What following does now; `None` for a server's own events, none of which can be missing.
     state: Option<&'static str>,
+    /// Whether the events are those of captures.
+    is_capture: bool,
     /// What is wrong. Only users who may see all of the cluster are told.
     why: Option<String>,
     /// When following began.
@@ -40,8 +42,10 @@ struct Covered<'a> {
     /// When the oldest event was last seen, about. Only users who may see all of the cluster are
     /// told.
     oldest: Option<i64>,
-    /// How long events are kept, in milliseconds.
-    retention: Option<i64>,
+    /// The number of gaps of the range that are left out: the earliest ones.
+    gaps_more: usize,
+    #[serde(flatten)]
+    kept: Kept,
     /// The visible namespaces; `None` for all.
     namespaces: Option<&'a [String]>,
 }
@@ -54,11 +58,11 @@ pub(in super::super) async fn coverage(
 ) -> Result<Response, Status> {
     let now = timeline.sources.root().clock.now().as_millisecond();
     let range = range(&info.query, now)?;
-    let gaps = timeline.gaps.within(&caller.clusters, range, now).await?;
+    let (gaps, left_out) = timeline.gaps.within(&caller.clusters, range, now).await?;
     let mut clusters = Vec::with_capacity(caller.clusters.len());
-    for visible in &caller.clusters {
-        let retention = timeline.gaps.retention(visible, now).await?;
-        clusters.push(covered(visible, retention));
+    for (visible, gaps_more) in caller.clusters.iter().zip(left_out) {
+        let kept = timeline.gaps.kept(visible, now).await?;
+        clusters.push(covered(visible, gaps_more, kept));
     }
     json(&Answer {
         now,
@@ -67,7 +71,7 @@ pub(in super::super) async fn coverage(
     })
 }
 
-fn covered(visible: &Visible, retention: Option<i64>) -> Covered<'_> {
+fn covered(visible: &Visible, gaps_more: usize, kept: Kept) -> Covered<'_> {
     let server = &visible.source.server;
     let following = server.followed.as_ref();
     let following = following.map(|followed| followed.history.following());
@@ -77,11 +81,13 @@ fn covered(visible: &Visible, retention: Option<i64>) -> Covered<'_> {
     Covered {
         cluster: &visible.source.name,
         state: following.map(|it| it.state),
+        is_capture: server.options.keep_identities,
         why: following.and_then(|it| it.why.clone()).filter(|_| is_whole),
         since: time(|it| it.covered_since.map(|since| since.0)),
         complete_until: time(|it| it.complete_until.map(|until| until.0)),
         oldest: time(|it| it.kept_since.map(|since| since.0)).filter(|_| is_whole),
-        retention,
+        gaps_more,
+        kept,
         namespaces: visible.namespaces.as_deref(),
     }
 }

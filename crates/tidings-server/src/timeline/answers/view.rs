@@ -139,7 +139,7 @@ pub(in super::super) async fn view(
     // Taken before anything is read, so that concurrent changes are sent again, not missed.
     let position = live::position(&caller.clusters);
     let limit = root.options.timeline.read_limit;
-    let (read, gaps, counts) = try_join3(
+    let (read, (gaps, _), counts) = try_join3(
         read::range(&caller.clusters, &caller.filter, range, limit),
         timeline.gaps.within(&caller.clusters, range, now),
         totals::hours(&caller, range),
