@@ -101,7 +101,18 @@ pub(crate) struct Entry {
     pub(super) parts: Parts,
 }
 
+/// An extension of a read of the Model Context Protocol: the clusters that the address of the
+/// request selects. Nothing of another one is shown.
+#[derive(Clone)]
+pub(super) struct Bound(Filter);
+
 impl Entry {
+    /// The clusters that the address selects, if it selects some.
+    pub(super) fn bound(&self) -> Option<Bound> {
+        let filter = query::filter(&self.info.query).ok()?;
+        filter.has(Key::Cluster).then_some(Bound(filter))
+    }
+
     /// Whether the caller may still see the same.
     pub(super) async fn is_same(&self, caller: &Caller) -> bool {
         let mut parts = self.parts.clone();
@@ -186,6 +197,13 @@ async fn entered(
         ));
     }
     let filter = query::filter(&info.query)?;
+    if info.is_mcp() && filter.clone().without(Key::Cluster) != Filter::default() {
+        return Err(Status::bad_request(
+            "the address of the Model Context Protocol takes cluster and nothing else",
+        ));
+    }
+    let bound = parts.extensions.get::<Bound>().cloned();
+    let bound = bound.map_or_else(Filter::default, |bound| bound.0);
     let session = if info.is_mcp() || parts.headers.contains_key(header::AUTHORIZATION) {
         None
     } else {
@@ -198,7 +216,17 @@ async fn entered(
         let credentials = session.credentials.clone();
         parts.headers.insert(header::AUTHORIZATION, credentials);
     }
-    let asked = match (&session, filter.only(Key::Cluster).as_slice()) {
+    // Credentials are shown to no cluster that the address does not select.
+    let mut named = filter.only(Key::Cluster);
+    if named.iter().any(|name| !bound.accepts(Key::Cluster, name)) {
+        return Err(Status::bad_request(
+            "the address selects clusters, and this is not one of them",
+        ));
+    }
+    if named.is_empty() {
+        named = bound.only(Key::Cluster);
+    }
+    let asked = match (&session, named.as_slice()) {
         (Some(session), _) => match &session.cluster {
             Some(cluster) => Asked::Cluster(cluster),
             None => Asked::Server,
@@ -213,6 +241,7 @@ async fn entered(
         known => known?,
     };
     let mut clusters = visible(timeline, &known, &filter).await?;
+    clusters.retain(|visible| bound.accepts(Key::Cluster, &visible.source.name));
     // An event's namespace is where it is, and its causes are anywhere.
     if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
         widen(timeline, &known, &filter, &mut clusters).await?;

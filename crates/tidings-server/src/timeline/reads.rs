@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
-use super::enter::Entry;
+use super::enter::{Bound, Entry};
 use super::state::Timeline;
 use crate::api::chain::Entered;
 use crate::auth::certificate::PeerCertificate;
@@ -31,6 +31,8 @@ pub(crate) struct Reads {
     /// The caller's credentials, and the host of the request.
     headers: HeaderMap,
     certificate: Option<Arc<PeerCertificate>>,
+    /// The clusters that the address of the request selects.
+    bound: Option<Bound>,
 }
 
 impl Reads {
@@ -38,6 +40,7 @@ impl Reads {
     pub(crate) fn of(entry: &Entry) -> Self {
         Self {
             certificate: entry.parts.extensions.get().cloned(),
+            bound: entry.bound(),
             ..Self::new(Arc::clone(&entry.timeline), &entry.parts.headers)
         }
     }
@@ -55,6 +58,7 @@ impl Reads {
             headers: needed.collect(),
             router: TowerToHyperService::new(router),
             certificate: None,
+            bound: None,
         }
     }
 
@@ -70,6 +74,9 @@ impl Reads {
         *request.headers_mut() = self.headers;
         if let Some(certificate) = self.certificate {
             request.extensions_mut().insert(certificate);
+        }
+        if let Some(bound) = self.bound {
+            request.extensions_mut().insert(bound);
         }
         let answer = self.router.call(request).await;
         let answer = answer.unwrap_or_else(|never: Infallible| match never {});

@@ -491,7 +491,7 @@ async fn a_link_lets_in_one_browser_and_no_other_host() {
 }
 
 /// The tokens that a cluster received.
-type Shown = Arc<Mutex<Vec<String>>>;
+pub(crate) type Shown = Arc<Mutex<Vec<String>>>;
 
 /// A cluster that knows one token, whose user has all permissions there, and that records the
 /// tokens it receives.
@@ -526,7 +526,7 @@ impl Reviewer for Knowing {
 }
 
 /// Two clusters that know one token each, and the tokens that they received.
-async fn knowing() -> (Vec<FollowedCluster>, Vec<Shown>) {
+pub(crate) async fn knowing() -> (Vec<FollowedCluster>, Vec<Shown>) {
     let mut clusters = Vec::new();
     let mut shown = Vec::new();
     for (name, event, token) in [("prod", "a.1", "t-of-prod"), ("edge", "b.1", "t-of-edge")] {
