@@ -17,9 +17,11 @@ use serde_json::{Map, Value};
 
 use super::errors::CallError;
 use super::prompts::{self, PROMPTS};
-use super::source::Source;
+use super::source::{Refused, Source};
 use super::tools::{self, TOOLS};
 use crate::api::documents::VERSION;
+use crate::api::server::{of_answered_tool, of_tool};
+use crate::flow::budget::Held;
 use crate::timeline::{Entry, Reads};
 
 const INSTRUCTIONS: &str = "Reads Kubernetes events: what happened, when, how often, and what \
@@ -60,6 +62,20 @@ impl Handler {
         let entry = entry.ok_or_else(|| ErrorData::internal_error("no caller", None))?;
         Ok(Arc::new(Reads::of(entry)))
     }
+}
+
+/// Takes the memory of a call's reads, which a request has if it is one of HTTP.
+async fn room(context: &RequestContext<RoleServer>, tool: &str) -> Result<Held, CallError> {
+    let parts = context.extensions.get::<Parts>();
+    let held = parts.and_then(|parts| parts.extensions.get::<Held>());
+    let held = held.cloned().unwrap_or(Held::NOTHING);
+    let (pool, bytes) = of_tool(tool);
+    let taken = held.exchange(pool, bytes).await;
+    taken.map_err(|_| Refused {
+        code: 429,
+        message: "too many requests are read at once".to_owned(),
+    })?;
+    Ok(held)
 }
 
 /// Reads as long as the request is not cancelled: by its client, or by the end of its time.
@@ -125,7 +141,12 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let source = self.source(&context)?;
         let arguments: Map<String, Value> = request.arguments.unwrap_or_default();
-        let called = tools::call(&*source, &request.name, arguments);
+        let called = async {
+            let held = room(&context, &request.name).await?;
+            let answer = tools::call(&*source, &request.name, arguments).await;
+            of_answered_tool(&held);
+            answer
+        };
         let result = match while_wanted(&context, called).await? {
             Ok(answer) => {
                 let mut result = CallToolResult::success(vec![ContentBlock::text(answer.text)]);
@@ -207,7 +228,13 @@ impl ServerHandler for Handler {
             return Err(ErrorData::resource_not_found(error.advice(), None));
         };
         let id = format!("{cluster}/{event}");
-        let answer = while_wanted(&context, tools::resource(&*source, &id)).await?;
+        let read = async {
+            let held = room(&context, "event").await?;
+            let answer = tools::resource(&*source, &id).await;
+            of_answered_tool(&held);
+            answer
+        };
+        let answer = while_wanted(&context, read).await?;
         let answer = answer.map_err(|error| ErrorData::resource_not_found(error.advice(), None))?;
         let contents = ResourceContents::text(answer.text, request.uri);
         Ok(ReadResourceResult::new(vec![contents]).into())

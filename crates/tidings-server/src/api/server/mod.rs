@@ -20,4 +20,5 @@ pub(super) use followed::Followed;
 pub use followed::FollowedCluster;
 pub use options::{ApiOptions, ManagedFields, TimelineOptions};
 pub(super) use route::at;
+pub(crate) use shares::{of_answered_tool, of_tool};
 pub use state::ApiServer;

@@ -34,6 +34,8 @@ const CHANGE: usize = 8;
 const HISTORY: usize = 4 << 20;
 /// The page of metrics, as it is made and as it is sent.
 const METRICS: usize = 512 << 10;
+/// A request of the Model Context Protocol, as it is sent and read, and both forms of its answer.
+const MCP: usize = 512 << 10;
 /// Memory of a compressor.
 const COMPRESSOR: usize = 512 << 10;
 
@@ -57,7 +59,7 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
         return of_timeline(answer, info.query.get(crate::http::params::FORMAT));
     }
     if info.is_mcp() {
-        return of_timeline("event", None);
+        return (Pool::Small, MCP);
     }
     if info.is_versions() {
         return (Pool::Small, 2 * PAGE);
@@ -88,6 +90,22 @@ pub(crate) fn long_body(info: &RequestInfo, len: usize) -> (Pool, usize) {
     let stored = if info.changes_stored() { EVENT_MAX } else { 0 };
     let bytes = CHANGE * (len + stored);
     (Pool::Large, bytes.min(Pool::Large.user_bytes_max()))
+}
+
+/// The share of a call of a tool while it reads. It is taken when the request's body is read, and
+/// not for requests that read nothing.
+pub(crate) fn of_tool(tool: &str) -> (Pool, usize) {
+    match tool {
+        "clusters" | "coverage" => (Pool::Small, HISTORY),
+        "search" => of_timeline("events", None),
+        "object" => of_timeline("object", None),
+        _ => of_timeline("event", None),
+    }
+}
+
+/// Gives back what a tool's call needed while it read.
+pub(crate) fn of_answered_tool(held: &Held) {
+    held.shrink(MCP);
 }
 
 fn of_timeline(answer: &str, format: Option<&str>) -> (Pool, usize) {
@@ -159,6 +177,10 @@ mod tests {
                     assert!(all == answer || method == Method::POST, "{uri} {body}");
                 }
             }
+        }
+        // Otherwise, requests whose bodies do not arrive hold the memory of views.
+        for body in [0, 100, 60_000] {
+            assert_eq!(share(&Method::POST, "/mcp", body), (Pool::Small, MCP));
         }
         let events = "/api/v1/namespaces/shop/events";
         let long = share(&Method::POST, events, u64::MAX);
