@@ -140,6 +140,23 @@ async fn an_agent_reads_the_answers_of_a_server() {
     }
 }
 
+/// An option that restricts what is followed is not ignored where nothing is.
+#[tokio::test(flavor = "multi_thread")]
+async fn options_of_following_are_refused_on_a_server() {
+    let cluster = Cluster::with(&[]).await;
+    for (option, value) in [
+        ("-n", "shop"),
+        ("--namespace", "shop"),
+        ("--keep", "folder"),
+    ] {
+        let mut command = cluster.command(&["mcp", option, value]);
+        let ended = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{option}: {said}");
+        assert!(said.contains("is for a cluster that is followed"), "{said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_reads_a_followed_cluster() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +199,7 @@ fn an_agent_reads_a_capture() {
     let capture = folder.path().join("events.jsonl");
     std::fs::write(
         &capture,
-        lines_of(&[event("web.1", ("Pod", "web"), "BackOff", 60)]),
+        lines_of(&[event("web.1", ("Pod", "web"), "BackOff", 7 * 86_400)]),
     )
     .unwrap();
     let mut command = tidings(&["mcp", "--file", capture.to_str().unwrap()]);
@@ -195,5 +212,18 @@ fn an_agent_reads_a_capture() {
         found.contains("| web: 1 warning and 0 other events"),
         "{found}"
     );
+    // A capture is of the past: its times count from its newest event, and it never says that it
+    // has everything.
+    for (tool, asked) in [
+        ("search", json!({})),
+        ("top", json!({})),
+        ("search", json!({"reason": "None"})),
+    ] {
+        let found = agent.tool(tool, &asked);
+        let begin = "coverage: this server: a capture: only what the cluster still had";
+        assert!(found.starts_with(begin), "{found}");
+        let matches = asked["reason"] != "None";
+        assert_eq!(found.contains("BackOff"), matches, "{found}");
+    }
     assert_eq!(agent.end(), Some(0));
 }

@@ -85,9 +85,11 @@ impl Coverage {
                 gap_of(gap)
             ),
             (None, true) => "no gap in this time".to_owned(),
-            (None, false) if covered.is_capture => "a capture: only what the cluster still had when \
+            (None, false) if covered.is_capture => {
+                "a capture: only what the cluster still had when \
                 it was taken, often of one hour; now is when the newest event was seen"
-                .to_owned(),
+                    .to_owned()
+            }
             (None, false) => "no gap: events are written to this server itself".to_owned(),
         }];
         if covered.why.is_some() {

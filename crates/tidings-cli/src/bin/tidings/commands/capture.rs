@@ -15,7 +15,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_cli::time_form::TimeForm;
-use tidings_server::clock::SystemClock;
+use tidings_server::clock::{Clock, SystemClock};
 use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
@@ -76,6 +76,7 @@ impl CaptureFlags {
 /// A server with the events of loaded captures.
 #[derive(Clone)]
 pub(crate) struct Capture {
+    store: Arc<MemoryStore>,
     server: Arc<ApiServer>,
     pub(crate) client: Client,
 }
@@ -92,19 +93,8 @@ impl Capture {
     /// # Errors
     /// [`CommandError`] says which capture cannot be opened, or that none has an event.
     pub(crate) async fn load(files: &[PathBuf]) -> Result<Self, CommandError> {
-        let token = Token {
-            token: TOKEN.to_owned(),
-            user: User::new("capture", "", ["system:masters".to_owned()]),
-        };
-        let mut options = ApiOptions::default();
-        options.event_ttl = EVENT_TTL;
-        options.keep_identities = true;
-        let server = Arc::new(ApiServer::new(
-            Arc::new(MemoryStore::default()),
-            Arc::new(SystemClock),
-            Authenticator::new(vec![token]),
-            options,
-        ));
+        let store = Arc::new(MemoryStore::default());
+        let server = serving(&store, Arc::new(SystemClock));
         let credentials = HeaderValue::from_static("Bearer capture");
         let service = router(Arc::clone(&server)).map_request(move |mut request: Request<Body>| {
             let headers = request.headers_mut();
@@ -113,7 +103,11 @@ impl Capture {
         });
         let client = Client::new(service, "default");
         super::import::load(files, client.clone()).await?;
-        Ok(Self { server, client })
+        Ok(Self {
+            store,
+            server,
+            client,
+        })
     }
 
     /// When the newest event was seen.
@@ -127,11 +121,15 @@ impl Capture {
         Event::new(list.pointer("/items/0")?.clone()).last_seen()
     }
 
-    /// The captures, for the Model Context Protocol.
-    pub(crate) fn source(
+    /// The captures, for the Model Context Protocol. Now is when their newest event was seen.
+    pub(crate) async fn source(
         &self,
     ) -> Result<Arc<dyn tidings_server::mcp::Source>, tidings_server::StartError> {
-        tidings_server::source_of_server(&self.server, TOKEN)
+        let now = clock::now();
+        // The clock of an event's reporter may be ahead.
+        let now = self.newest().await.map_or(now, |newest| newest.min(now));
+        let server = serving(&self.store, Arc::new(Stopped(now)));
+        tidings_server::source_of_server(&server, TOKEN)
     }
 
     /// Serves the timeline of the captures.
@@ -140,5 +138,28 @@ impl Capture {
         port: u16,
     ) -> Result<tidings_server::RunningTimeline, tidings_server::StartError> {
         tidings_server::start_timeline_of_server(port, &self.server, TOKEN).await
+    }
+}
+
+/// A server of a store, for this process only.
+fn serving(store: &Arc<MemoryStore>, clock: Arc<dyn Clock>) -> Arc<ApiServer> {
+    let token = Token {
+        token: TOKEN.to_owned(),
+        user: User::new("capture", "", ["system:masters".to_owned()]),
+    };
+    let mut options = ApiOptions::default();
+    options.event_ttl = EVENT_TTL;
+    options.keep_identities = true;
+    let store = Arc::clone(store);
+    let server = ApiServer::new(store, clock, Authenticator::new(vec![token]), options);
+    Arc::new(server)
+}
+
+/// A clock that shows one time, for events of the past.
+struct Stopped(Timestamp);
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        self.0
     }
 }

@@ -12,7 +12,7 @@ use tidings_server::FollowedCluster;
 
 use super::archive::clusters::Defaults;
 use super::archive::opened::{open_all, to_serve};
-use super::cluster::tell;
+use super::cluster::{CommandError, tell};
 use super::data_dir;
 
 /// Memory for the indexes and caches of all clusters together, in bytes.
@@ -53,6 +53,26 @@ pub(crate) struct FollowedClusters {
 }
 
 impl FollowFlags {
+    /// Refuses options that say how to follow, where nothing is followed.
+    ///
+    /// # Errors
+    /// [`CommandError::Usage`] names the option.
+    pub(crate) fn check_unused(&self) -> Result<(), CommandError> {
+        let (option, instead) = if !self.namespace.is_empty() {
+            (
+                "-n",
+                "give a user who may list events of these namespaces only",
+            )
+        } else if self.keep.is_some() {
+            ("--keep", "the server keeps the events")
+        } else {
+            return Ok(());
+        };
+        Err(CommandError::Usage(format!(
+            "{option} is for a cluster that is followed, and this is a tidings server: {instead}"
+        )))
+    }
+
     /// Begins to follow the clusters into the folder of --keep, or else into a temporary one.
     pub(crate) async fn follow(
         &self,

@@ -27,6 +27,8 @@ use super::serve::{Signals, start_logging_of};
 const ENDED: u8 = 0;
 /// Exit code: it could not start, or the client spoke another protocol.
 const FAILED: u8 = 1;
+/// Exit code: an option that does nothing here.
+const WRONG: u8 = 2;
 /// Maximum time of a request to a server.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum bytes of a server's answer.
@@ -62,10 +64,14 @@ pub(crate) async fn run(args: Args) -> ExitCode {
         Ok(()) => ENDED,
         Err(error) => {
             tell(&format!("error: cannot serve the agent: {error}"));
-            if !error.is::<CommandError>() {
-                tell(&format!("hint: {}", hint(&*error)));
+            match error.downcast_ref() {
+                Some(CommandError::Usage(_)) => WRONG,
+                Some(_) => FAILED,
+                None => {
+                    tell(&format!("hint: {}", hint(&*error)));
+                    FAILED
+                }
             }
-            FAILED
         }
     };
     // A read of standard input cannot be cancelled: the runtime would wait for it after a signal.
@@ -82,12 +88,14 @@ async fn mcp(args: Args) -> Result<(), Box<dyn Error>> {
     };
     let follow = &args.follow;
     if !follow.file.is_empty() {
-        return serve(Capture::load(&follow.file).await?.source()?).await;
+        let capture = Capture::load(&follow.file).await?;
+        return serve(capture.source().await?).await;
     }
     if let [] | [_] = follow.context.as_slice() {
         let context = follow.context.first().cloned();
         let flags = ClusterFlags::of_context(follow.kubeconfig.clone(), context);
         if let Some(server) = Answering::find(&flags).await? {
+            follow.check_unused()?;
             return serve(Arc::new(server)).await;
         }
         if past::archive_of(&flags).await?.is_some() {
