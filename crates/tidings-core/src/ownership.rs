@@ -19,6 +19,9 @@ pub struct Told<'a> {
 /// Maximum owners that are tried for the name of a claim, one for each part of the name.
 const OWNERS_MAX: usize = 8;
 
+/// Maximum bytes of an object's name.
+const NAME_LEN_MAX: usize = 253;
+
 /// Kinds and names of the possible owners of an object, direct or indirect, the nearest first.
 ///
 /// ```
@@ -76,7 +79,7 @@ pub fn told_of<'a>(kind: &str, reason: &str, message: &'a str) -> Option<Told<'a
         let rest = message.get(message.find(text)? + text.len()..)?;
         let end = rest.find(|character: char| character.is_whitespace() || character == ',');
         let word = rest.get(..end.unwrap_or(rest.len()))?;
-        (!word.is_empty()).then_some(word)
+        is_name(word).then_some(word)
     };
     let deleted = reason == "SuccessfulDelete";
     let (kind, name) = match (kind, reason) {
@@ -97,6 +100,15 @@ pub fn told_of<'a>(kind: &str, reason: &str, message: &'a str) -> Option<Told<'a
         name,
         deleted,
     })
+}
+
+/// Whether the text can be an object's name. Anyone may write a message like a controller's.
+fn is_name(text: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=NAME_LEN_MAX).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| is_of_name(byte) || matches!(byte, b'-' | b'.'))
 }
 
 /// Whether the text has only letters and digits of `k8s.io/apimachinery/pkg/util/rand`. These have
@@ -171,7 +183,11 @@ mod tests {
                 deleted,
             })
         };
+        let long = format!("Created pod: {}", "a".repeat(254));
         for (kind, reason, message, expected) in [
+            ("Job", "SuccessfulCreate", &*long, None),
+            ("Job", "SuccessfulCreate", "Created pod: a/b", None),
+            ("Job", "SuccessfulCreate", "Created pod: A\u{202e}", None),
             (
                 "Deployment",
                 "ScalingReplicaSet",

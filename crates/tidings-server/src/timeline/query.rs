@@ -122,12 +122,17 @@ fn parsed<T: FromStr>(
 /// A required text.
 ///
 /// # Errors
-/// 400 if it is missing.
+/// 400 if it is missing or too long.
 pub(crate) fn required(query: &Query, parameter: Parameter) -> Result<&str, Status> {
-    query
+    let name = parameter.name;
+    let value = query
         .get(parameter)
-        .filter(|value| value.len() <= VALUE_LEN_MAX)
-        .ok_or_else(|| Status::bad_request(format!("{} is required", parameter.name)))
+        .ok_or_else(|| Status::bad_request(format!("{name} is required")))?;
+    if value.len() > VALUE_LEN_MAX {
+        let why = format!("{name} is longer than {VALUE_LEN_MAX} bytes");
+        return Err(Status::bad_request(why));
+    }
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -191,6 +191,30 @@ async fn what_a_program_wrote_stays_behind_its_fence() {
     }
 }
 
+/// Whoever may create events writes messages like a controller's.
+#[tokio::test]
+async fn no_message_hides_what_an_object_did() {
+    let server = Server::new();
+    for (at, member) in ["a".repeat(600), "a/b".to_owned(), "web-5d-x7k2p".to_owned()]
+        .iter()
+        .enumerate()
+    {
+        let mut event = crate::support::event("shop", &format!("evil-{at}"));
+        event["involvedObject"]["kind"] = "ReplicaSet".into();
+        event["involvedObject"]["name"] = "web-5d".into();
+        event["reason"] = "SuccessfulCreate".into();
+        event["message"] = format!("Created pod: {member}").into();
+        server.post(&events("shop"), &event).await.expect(201);
+    }
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    let asked = json!({"kind": "ReplicaSet", "namespace": "shop", "name": "web-5d"});
+    let found = text(&*source, "object", asked).await;
+    assert!(found.contains("| owned Pod web-5d-x7k2p"), "{found}");
+    assert!(!found.contains("could not be read"), "{found}");
+    let asked = json!({"kind": "x".repeat(300), "name": "y".repeat(300)});
+    assert!(answer(&*source, "object", asked).await.is_ok());
+}
+
 #[tokio::test]
 async fn errors_say_what_is_accepted_and_what_to_call() {
     let (server, source) = server_of(IMAGES).await;

@@ -43,10 +43,15 @@ pub(super) async fn object(
     let mut notes = Vec::new();
     let others = |member: &&Member| member.relation != "self";
     if arguments.switch("family")? {
+        let mut unread = 0;
         for member in found.family.iter().filter(others).take(MEMBERS_MAX) {
             let (kind, name_of) = (&member.object.kind, &member.object.name);
-            let told = read(kind, &member.namespace, name_of).await?;
             let relation = name(&member.relation);
+            // Others chose the names: one that cannot be read does not hide the rest.
+            let Ok(told) = read(kind, &member.namespace, name_of).await else {
+                unread += 1;
+                continue;
+            };
             let sentence = clean(&told.sentence, SENTENCE_MAX);
             lines.push(format!("{relation} {} {sentence}", name(kind)));
             // A deployment's own events say little: the last warning of its pods says more.
@@ -56,6 +61,11 @@ pub(super) async fn object(
                     .filter(|_| relation == "owned")
                     .map(|it| line(it, now)),
             );
+        }
+        if unread > 0 {
+            notes.push(format!(
+                "{unread} objects of its family could not be read: call again for them."
+            ));
         }
         let left = found.family.iter().filter(others).count();
         if left > MEMBERS_MAX {
