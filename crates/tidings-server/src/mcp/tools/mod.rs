@@ -191,7 +191,7 @@ pub(super) const TOOLS: [Tool; 7] = [
     },
     Tool {
         name: "compare",
-        description: "Says what is different between two time ranges: reasons that are new, that are gone, and that happen more or less often. Default: the last hour, and the same hour of the day before.",
+        description: "Says what is different between two time ranges: reasons that are new, that are gone, and that happen more or less often. Default: the last hour, and the same hour of the day before; a range of more than a day, with the one before it.",
         arguments: &[
             SINCE,
             UNTIL,
@@ -199,13 +199,13 @@ pub(super) const TOOLS: [Tool; 7] = [
                 "againstSince",
                 "string",
                 false,
-                "Begin of the range to compare with. Default: a day before since",
+                "Begin of the range to compare with. Default: a day before since, or the length of a longer range",
             ),
             (
                 "againstUntil",
                 "string",
                 false,
-                "End of the range to compare with. Default: a day before until",
+                "End of the range to compare with. Default: a day before until, or the length of a longer range",
             ),
             CLUSTER,
             NAMESPACE,

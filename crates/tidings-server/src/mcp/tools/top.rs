@@ -119,11 +119,13 @@ pub(super) async fn compare(
     let coverage = coverage(source, &place).await?;
     let now = coverage.now;
     let range = arguments.range(("since", "until"), now, HOUR)?;
-    let day = 24 * HOUR;
+    // A range of more than a day is compared with the one before it, which has no event of it.
+    let end = range.1.unwrap_or(now);
+    let before = end.saturating_sub(range.0).max(24 * HOUR);
     let until = arguments.moment("againstUntil", now)?;
-    let until = until.unwrap_or_else(|| range.1.unwrap_or(now).saturating_sub(day));
+    let until = until.unwrap_or_else(|| end.saturating_sub(before));
     let since = arguments.moment("againstSince", now)?;
-    let since = since.unwrap_or_else(|| range.0.saturating_sub(day));
+    let since = since.unwrap_or_else(|| range.0.saturating_sub(before));
     if since >= until {
         return Err(CallError::argument(
             "againstSince",
@@ -133,12 +135,19 @@ pub(super) async fn compare(
     let against = (since, Some(until));
     let later = table(source, &selection, range, "reason").await?;
     let earlier = table(source, &selection, against, "reason").await?;
-    let notes = vec![
+    let mut notes = vec![
         summary(&later, range),
         format!("Compared with: {}", summary(&earlier, against)),
     ];
-    let whole = (range.0.min(since), range.1.map(|to| to.max(until)));
     let scale = length(range, now) / length(against, now);
+    if later.counted != earlier.counted {
+        notes.push(
+            "Rates cannot be compared, because the units differ: only what is new or gone is \
+             listed. Shorter ranges have the same unit."
+                .to_owned(),
+        );
+    }
+    let whole = (range.0.min(since), range.1.map(|to| to.max(until)));
     let coverage = covering(source, &place, whole, coverage).await?;
     let page = Page {
         coverage: coverage.line(whole),
@@ -153,7 +162,7 @@ fn length((from, to): Range, now: i64) -> f64 {
 }
 
 /// A line for each reason whose rate differs: new ones first, then by how much it differs.
-/// `scale` is by how much the later range is longer.
+/// Rates in different units are not compared. `scale` is by how much the later range is longer.
 fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> {
     /// A reason happens more or less often if its rate is so many times higher or lower.
     const FACTOR: f64 = 1.5;
@@ -163,6 +172,7 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
             .collect()
     };
     let (was, is) = (of(earlier), of(later));
+    let is_same_unit = later.counted == earlier.counted;
     let is_whole = |top: &Top| top.complete && top.later_complete && top.more == 0;
     // What was not read is not known to be new or gone.
     let may = |top: &Top| if is_whole(top) { "" } else { "perhaps " };
@@ -173,6 +183,9 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
             found.push((f64::INFINITY, row.occurrences, line));
             continue;
         };
+        if !is_same_unit {
+            continue;
+        }
         let factor = row.occurrences as f64 / (*before as f64 * scale).max(f64::MIN_POSITIVE);
         if factor >= FACTOR || factor <= 1.0 / FACTOR {
             let line = format!("×{factor:.1} (was {before}): {}", line(row, now));
@@ -189,8 +202,48 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
     if found.is_empty() {
-        let same = "no reason happens half as often again, or less; none is new or gone";
+        let same = if is_same_unit {
+            "no reason happens half as often again, or less; none is new or gone"
+        } else {
+            "no reason is new or gone"
+        };
         return vec![same.to_owned()];
     }
     found.into_iter().map(|(_, _, line)| line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn top(counted: &str, rows: &[(&str, u64)]) -> Top {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(name, occurrences)| {
+                json!({"name": name, "cluster": "", "occurrences": occurrences, "warnings": 0,
+                       "objects": null, "first": null, "last": null, "going": false,
+                       "estimated": false})
+            })
+            .collect();
+        let top = json!({"counted": counted, "complete": true, "laterComplete": true,
+                         "occurrences": 0, "events": 0, "rows": rows, "more": 0});
+        serde_json::from_value(top).unwrap()
+    }
+
+    #[test]
+    fn only_equal_units_are_divided() {
+        let earlier = top("events", &[("BackOff", 10), ("Gone", 1)]);
+        for (counted, expected) in [
+            (
+                "events",
+                ["×500.0 (was 10): BackOff: 5000", "gone: Gone: 1"].as_slice(),
+            ),
+            ("occurrences", &["gone: Gone: 1"]),
+        ] {
+            let later = top(counted, &[("BackOff", 5000)]);
+            assert_eq!(differences(&later, &earlier, 1.0, 0), expected, "{counted}");
+        }
+    }
 }
