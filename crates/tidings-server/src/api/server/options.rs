@@ -36,30 +36,29 @@ pub struct ApiOptions {
     /// MiB.
     pub header_bytes_max: usize,
     /// Minimum rows of each page after the first, for a Table without a selector that is requested
-    /// in pages of 500 rows or more. kubectl sends at most five
-    /// requests a second. With 0, a page has the requested rows. Default: 10,000.
+    /// in pages of 500 rows or more. kubectl sends at most five requests a second. With 0, a page
+    /// has the requested rows. Default: 10,000.
     pub table_continuation_rows: usize,
     /// Maximum time of a request other than a watch. Default: one minute.
     pub request_timeout: Duration,
-    /// Minimum time of a watch that requests no timeout; it ends after this to twice this
-    ///. Default: 30 minutes.
+    /// Minimum time of a watch that requests no timeout; it ends after this to twice this.
+    /// Default: 30 minutes.
     pub min_request_timeout: Duration,
     /// Interval of the bookmarks of a watch that allows them, also on a quiet watch. Default: one
     /// minute.
     pub bookmark_interval: Duration,
-    /// Maximum open connections. A further connection replaces the oldest one
-    /// without credentials, preferably an idle one, of the peer that has most of these. A tenth of
-    /// the places is reserved for connections with valid credentials, and a tenth for those
-    /// without, such as probes. Default: 10,000.
+    /// Maximum open connections. A further connection replaces the oldest one without credentials,
+    /// preferably an idle one, of the peer that has most of these. A tenth of the places is
+    /// reserved for connections with valid credentials, and a tenth for those without, such as
+    /// probes. Default: 10,000.
     pub max_connections: usize,
     /// Maximum open connections of one peer (`--max-connections-per-peer`): an IPv4 address, or a
     /// /64 network of IPv6. A further connection replaces the peer's oldest one without
     /// credentials; if all have valid credentials, it is refused. 0 means no limit, for servers
     /// behind a proxy. Default: 2,000.
     pub max_connections_per_peer: usize,
-    /// Maximum time of a connection on which no request had valid credentials
-    ///. It then ends once it has no open request. Default:
-    /// 30 seconds.
+    /// Maximum time of a connection on which no request had valid credentials. It then ends once
+    /// it has no open request. Default: 30 seconds.
     pub unauthenticated_connection_timeout: Duration,
     /// Maximum time of the TLS handshake. Default: ten seconds.
     pub tls_handshake_timeout: Duration,

@@ -110,11 +110,17 @@ pub(super) fn with_advice(mut error: Error) -> Error {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
+    // The usage begins with the verb: `Usage: tidings serve`.
+    let verb = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let verb = verb.split_whitespace().nth(2).unwrap_or_default();
     let advice = match error.kind() {
         ErrorKind::UnknownArgument => text(ContextKind::InvalidArg).and_then(|given| {
             let known = FLAGS.iter().find(|(flag, _)| *flag == given);
             let known = known.map(|(_, advice)| *advice);
-            match known.or_else(|| removed::advice(&given)) {
+            match known.or_else(|| removed::advice(verb, &given)) {
                 Some(advice) => Some(advice.to_owned()),
                 None if !given.starts_with('-') => Some(
                     "an object is named with --for KIND/NAME, such as --for pod/web-0".to_owned(),
@@ -195,6 +201,19 @@ mod tests {
             let error = parsed(words).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(advice), "{words}: {error}");
+        }
+        // Only the verbs that had a flag say what holds instead.
+        for words in [
+            "tidings timeline -l app=web",
+            "tidings mcp --selector=a",
+            "tidings sealed -n x",
+            "tidings serve --namespace x",
+            "tidings archive --etcd-username x",
+        ] {
+            let error = parsed(words).unwrap_err().to_string();
+            assert!(!error.contains("file of --clusters"), "{words}: {error}");
+            assert!(!error.contains("says what is followed"), "{words}: {error}");
+            assert!(!error.contains("passwords"), "{words}: {error}");
         }
     }
 }

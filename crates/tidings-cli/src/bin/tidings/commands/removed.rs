@@ -18,7 +18,7 @@ const REMOVED: [(&str, &str); 45] = [
     ("--audit-log-max-wait", "an answer waits for 5s at most"),
     (
         "--audit-log-maxage",
-        "--audit-log-maxbackup limits the rotated files",
+        "--audit-log-maxbackup limits the number of rotated files; a job can delete old ones",
     ),
     (
         "--audit-log-truncate-max-event-size",
@@ -31,7 +31,7 @@ const REMOVED: [(&str, &str); 45] = [
     ("--bookmark-interval", "bookmarks are sent every minute"),
     (
         "--etcd-password-file",
-        "--etcd-certfile and --etcd-keyfile say who this server is",
+        "passwords are not sent: etcd must accept --etcd-certfile and --etcd-keyfile",
     ),
     (
         "--etcd-servers-overrides",
@@ -39,7 +39,7 @@ const REMOVED: [(&str, &str); 45] = [
     ),
     (
         "--etcd-username",
-        "--etcd-certfile and --etcd-keyfile say who this server is",
+        "passwords are not sent: etcd must accept --etcd-certfile and --etcd-keyfile",
     ),
     (
         "--event-rate-limit-core-only",
@@ -47,7 +47,7 @@ const REMOVED: [(&str, &str); 45] = [
     ),
     (
         "--event-rate-limit-dry-run",
-        "leave out --event-rate-limit-config to accept every event",
+        "limits cannot be tried; without --event-rate-limit-config every event is accepted",
     ),
     ("--event-size-limit", "an event has at most 1536Ki"),
     ("--event-size-policy", "larger events get 413"),
@@ -61,7 +61,7 @@ const REMOVED: [(&str, &str); 45] = [
     ),
     (
         "--max-connections",
-        "10000 connections may be open, or as many as the limit of open files allows",
+        "10000 connections may be open, or as many as open files and the container's memory allow",
     ),
     ("--max-header-bytes", "a request's head has at most 64Ki"),
     (
@@ -134,11 +134,40 @@ const REMOVED: [(&str, &str); 45] = [
 ];
 
 const CONFIG_MAP: &str =
-    "the ConfigMap kube-system/extension-apiserver-authentication has it, which is read";
+    "the server must be allowed to read kube-system/extension-apiserver-authentication";
 
-/// What holds instead of a removed flag; `None` for every other text.
-pub(super) fn advice(flag: &str) -> Option<&'static str> {
-    let found = REMOVED.iter().find(|(removed, _)| *removed == flag);
+/// Those that only one verb had. A word that ends with a hyphen is the beginning of flags.
+const OF_ARCHIVE: [&str; 9] = [
+    "--namespace",
+    "-n",
+    "--selector",
+    "-l",
+    "--field-selector",
+    "--mirror-deletions",
+    "--from-now",
+    "--objects-grace",
+    "--requestheader-",
+];
+const OF_SERVE: [&str; 5] = [
+    "--admission-control-config-file",
+    "--archive-",
+    "--etcd-",
+    "--event-",
+    "--namespaces-file",
+];
+
+/// What holds instead of a flag that a verb had; `None` for every other text.
+pub(super) fn advice(verb: &str, flag: &str) -> Option<&'static str> {
+    let is_of = |flags: &[&str]| {
+        let mut flags = flags.iter();
+        flags.any(|it| *it == flag || it.ends_with('-') && flag.starts_with(it))
+    };
+    let had = match verb {
+        "serve" => !is_of(&OF_ARCHIVE),
+        "archive" => !is_of(&OF_SERVE),
+        _ => false,
+    };
+    let found = REMOVED.iter().find(|(removed, _)| had && *removed == flag);
     found.map(|(_, advice)| *advice)
 }
 
@@ -158,12 +187,13 @@ mod tests {
     #[test]
     fn servers_have_few_options_and_none_that_was_removed() {
         let mut options = BTreeSet::new();
-        for verb in ["serve", "archive"] {
+        for name in ["serve", "archive"] {
             let command = Command::command();
-            let verb = command.find_subcommand(verb).unwrap();
+            let verb = command.find_subcommand(name).unwrap();
             let flags = verb.get_arguments().filter(|arg| arg.get_id() != "help");
             for flag in flags.filter_map(|arg| arg.get_long()) {
-                assert_eq!(advice(&format!("--{flag}")), None, "--{flag} was removed");
+                let found = advice(name, &format!("--{flag}"));
+                assert_eq!(found, None, "--{flag} was removed");
                 options.insert(flag.to_owned());
             }
         }

@@ -101,7 +101,7 @@ fn find<'a>(verb: &'a clap::Command, name: &str) -> Option<&'a Arg> {
 }
 
 fn unknown(verb: &clap::Command, name: &str) -> String {
-    if let Some(advice) = removed::advice(&format!("--{name}")) {
+    if let Some(advice) = removed::advice(verb.get_name(), &format!("--{name}")) {
         return format!("there is no setting {name:?}: {advice}");
     }
     let nearest = flags(verb)
