@@ -3,7 +3,8 @@
 //! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
 //! once, and records that are sent again keep their order. If the receiver takes no record of a
 //! batch, none is dead before the receiver takes a test record. So neither a wrong configuration
-//! nor an outage makes dead letters, and no record holds up the others forever.
+//! nor an outage makes dead letters, and no record holds up the others forever. A receiver that is
+//! busy gets the same records until it takes them.
 
 #[cfg(test)]
 mod tests;
@@ -87,9 +88,9 @@ pub(crate) enum Request<'a> {
 /// Whether the first records or the receiver are at fault, which a test record shows.
 #[derive(Debug)]
 struct Doubt {
-    /// Why each of the records was rejected, if the answer was about each, so that they must not
-    /// be sent again.
-    rejected: Option<Vec<String>>,
+    /// Why records were rejected, if the answer was about each, so that they must not be sent
+    /// again.
+    rejected: Option<Vec<Option<String>>>,
     /// What follows if the receiver does not take the test record.
     otherwise: Next,
 }
@@ -121,7 +122,7 @@ pub(crate) struct Delivery {
     parts: VecDeque<Vec<Record>>,
     /// Failures without any progress in between.
     failures: u32,
-    /// Failures since then, or since the last test record.
+    /// Failures since then, or since the last test record, without those of a busy receiver.
     failures_untested: u32,
     /// Whether the receiver took a record.
     is_taking: bool,
@@ -179,7 +180,11 @@ impl Delivery {
         let Some(mut part) = self.parts.pop_front() else {
             return step;
         };
-        if let Some(doubt) = self.doubt.take() {
+        if let Some(mut doubt) = self.doubt.take() {
+            // A receiver that has no room for the test record says nothing of the others.
+            if let Reply::Judged(Verdict::Busy(why) | Verdict::Retry(why), asked) = &reply {
+                doubt.otherwise = Next::Retry(self.wait(*asked, random), why.clone());
+            }
             self.settle(doubt, part, is_taken(&reply), &mut step);
             return step;
         }
@@ -208,6 +213,10 @@ impl Delivery {
                 let wait = self.wait(retry_after, random);
                 self.fail(part, Next::Retry(wait, why), &mut step);
             }
+            Verdict::Busy(why) => {
+                step.next = Next::Retry(self.wait(retry_after, random), why);
+                self.parts.push_front(part);
+            }
             Verdict::Refused(why) => {
                 self.wait(None, random);
                 self.fail(part, Next::Refused(why), &mut step);
@@ -225,25 +234,29 @@ impl Delivery {
             }
             Verdict::Rejected(why) => self.ask(part, None, Next::Refused(why)),
             Verdict::Items(outcomes) => {
-                if let Some((left, why)) = self.take(part, outcomes, &mut step) {
-                    let wait = self.wait(retry_after, random);
-                    self.fail(left, Next::Retry(wait, why), &mut step);
+                if let Some((left, why, is_busy)) = self.take(part, outcomes, &mut step) {
+                    let next = Next::Retry(self.wait(retry_after, random), why);
+                    if is_busy {
+                        step.next = next;
+                        self.parts.push_front(left);
+                    } else {
+                        self.fail(left, next, &mut step);
+                    }
                 }
             }
         }
         step
     }
 
-    /// Handles outcomes. Returns the records that can be sent again, and why they were not taken.
+    /// Handles outcomes. Returns the records that can be sent again, why they were not taken, and
+    /// whether the receiver is busy.
     fn take(
         &mut self,
         part: Vec<Record>,
         outcomes: Vec<Outcome>,
         step: &mut Step,
-    ) -> Option<(Vec<Record>, String)> {
-        let (mut left, mut why) = (Vec::new(), None);
-        let (mut dead, mut reasons) = (Vec::new(), Vec::new());
-        let number = part.len();
+    ) -> Option<(Vec<Record>, String, bool)> {
+        let (mut left, mut why, mut is_busy) = (Vec::new(), None, false);
         let mut outcomes = outcomes.into_iter();
         for record in part {
             let missing = || Outcome::Retry("no outcome for each record".to_owned());
@@ -253,27 +266,30 @@ impl Delivery {
                     self.is_taking = true;
                     self.note_progress();
                 }
-                Outcome::Rejected(reason) => {
-                    dead.push(record);
-                    reasons.push(reason);
+                Outcome::Rejected(reason) => left.push((record, Some(reason))),
+                Outcome::Busy(reason) => {
+                    is_busy = true;
+                    why.get_or_insert(reason);
+                    left.push((record, None));
                 }
                 Outcome::Retry(reason) => {
                     why.get_or_insert(reason);
-                    left.push(record);
+                    left.push((record, None));
                 }
             }
         }
-        if dead.len() == number && !self.is_taking {
-            let why = reasons.first().cloned().unwrap_or_default();
-            self.ask(dead, Some(reasons), Next::Refused(why));
-        } else if !dead.is_empty() {
-            self.bury(dead.into_iter().zip(reasons), DeadCause::Rejected, step);
+        let rejected = left.iter().find_map(|(_, reason)| reason.clone());
+        if let Some(why) = rejected.filter(|_| !self.is_taking) {
+            let (part, rejected) = left.into_iter().unzip();
+            self.ask(part, Some(rejected), Next::Refused(why));
+            return None;
         }
-        why.map(|why| (left, why))
+        let left = self.bury_rejected(left, step);
+        why.map(|why| (left, why, is_busy))
     }
 
     /// Has a test record show whether these records or the receiver are at fault.
-    fn ask(&mut self, part: Vec<Record>, rejected: Option<Vec<String>>, otherwise: Next) {
+    fn ask(&mut self, part: Vec<Record>, rejected: Option<Vec<Option<String>>>, otherwise: Next) {
         self.doubt = Some(Doubt {
             rejected,
             otherwise,
@@ -283,6 +299,7 @@ impl Delivery {
 
     /// Handles records that were not taken, and can be sent again after `next`.
     fn fail(&mut self, part: Vec<Record>, next: Next, step: &mut Step) {
+        self.failures_untested = self.failures_untested.saturating_add(1);
         let (max, why) = match &next {
             Next::Refused(why) => (REFUSALS_MAX, why),
             Next::Retry(_, why) => (RETRIES_MAX, why),
@@ -294,7 +311,13 @@ impl Delivery {
             self.bury(dead, DeadCause::Rejected, step);
         } else if self.is_halving && part.len() > 1 {
             self.halve(part);
+            if matches!(next, Next::Retry(..)) {
+                step.next = next;
+            }
         } else if self.failures_untested >= max {
+            if matches!(next, Next::Retry(..)) {
+                step.next = next.clone();
+            }
             self.ask(part, None, next);
         } else {
             step.next = next;
@@ -313,7 +336,8 @@ impl Delivery {
                 self.parts.push_front(part);
             }
             Some(reasons) => {
-                self.bury(part.into_iter().zip(reasons), DeadCause::Rejected, step);
+                let left = self.bury_rejected(part.into_iter().zip(reasons), step);
+                self.parts.push_front(left);
             }
             None if part.len() > 1 => self.halve(part),
             // The receiver may have recovered just before the test record.
@@ -329,6 +353,25 @@ impl Delivery {
         self.parts.push_front(behind);
         self.parts.push_front(part);
         (self.failures, self.failures_untested) = (0, 0);
+    }
+
+    /// Ends the records that were rejected. Returns the others.
+    fn bury_rejected(
+        &mut self,
+        part: impl IntoIterator<Item = (Record, Option<String>)>,
+        step: &mut Step,
+    ) -> Vec<Record> {
+        let (mut dead, mut left) = (Vec::new(), Vec::new());
+        for (record, reason) in part {
+            match reason {
+                Some(reason) => dead.push((record, reason)),
+                None => left.push(record),
+            }
+        }
+        if !dead.is_empty() {
+            self.bury(dead, DeadCause::Rejected, step);
+        }
+        left
     }
 
     fn bury(
@@ -352,13 +395,9 @@ impl Delivery {
     /// Counts a failure. Returns the wait until the records are sent again.
     fn wait(&mut self, retry_after: Option<Duration>, random: u64) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        self.failures_untested = self.failures_untested.saturating_add(1);
-        let wait = BACKOFF.wait(self.failures, random);
-        let asked = retry_after.map_or(Duration::ZERO, |asked| {
-            let asked = asked.min(RETRY_AFTER_MAX);
-            asked + asked.mul_f64(random as f64 / u64::MAX as f64 / 4.0)
-        });
-        asked.max(wait)
+        let asked = retry_after.unwrap_or_default().min(RETRY_AFTER_MAX);
+        let asked = asked + asked.mul_f64(random as f64 / u64::MAX as f64 / 4.0);
+        asked.max(BACKOFF.wait(self.failures, random))
     }
 }
 

@@ -135,7 +135,8 @@ impl Receiver {
         };
         let verdict = match written {
             Ok(()) => Verdict::Delivered,
-            Err(error) => Verdict::Retry(error.to_string()),
+            // A file takes every record, or none.
+            Err(error) => Verdict::Busy(error.to_string()),
         };
         Reply::Judged(verdict, None)
     }

@@ -187,10 +187,15 @@ impl Post {
             Reply::Judged(verdict, _) => match verdict {
                 Verdict::Delivered => Ok(()),
                 Verdict::TooLarge => Err("a single record is too large".to_owned()),
-                Verdict::Retry(why) | Verdict::Rejected(why) | Verdict::Refused(why) => Err(why),
+                Verdict::Retry(why)
+                | Verdict::Busy(why)
+                | Verdict::Rejected(why)
+                | Verdict::Refused(why) => Err(why),
                 Verdict::Items(outcomes) => match outcomes.into_iter().next() {
                     Some(Outcome::Delivered) => Ok(()),
-                    Some(Outcome::Retry(why) | Outcome::Rejected(why)) => Err(why),
+                    Some(Outcome::Retry(why) | Outcome::Busy(why) | Outcome::Rejected(why)) => {
+                        Err(why)
+                    }
                     None => Err("there was no outcome for the record".to_owned()),
                 },
             },

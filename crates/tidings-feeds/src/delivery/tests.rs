@@ -74,19 +74,24 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
 fn no_record_is_dead_while_the_receiver_takes_none() {
     let why = || "no".to_owned();
     let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
-    for number in 0..4 {
+    for number in 0..5 {
         let mut delivery = Delivery::new(records(8), usize::MAX);
         let (mut failures, mut has_recovered) = (0, false);
         let (delivered, dead, _) = deliver(&mut delivery, |ids| {
             failures += 1;
             // Records that were rejected one by one are not sent again after a test record.
-            has_recovered |= failures > 500 && (number != 1 || !ids.is_empty());
+            has_recovered |= failures > 500 && (number % 3 != 1 || !ids.is_empty());
             match number {
                 _ if has_recovered => Verdict::Delivered,
                 0 => Verdict::Rejected(why()),
                 1 => Verdict::Items(rejected(ids)),
                 2 => Verdict::Refused(why()),
-                _ => Verdict::Retry(why()),
+                3 => Verdict::Retry(why()),
+                _ => {
+                    let mut outcomes = rejected(ids);
+                    outcomes[0] = Outcome::Retry(why());
+                    Verdict::Items(outcomes)
+                }
             }
         });
         assert_eq!(delivered, (0..8).collect::<Vec<_>>(), "{number}");
@@ -131,6 +136,57 @@ fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
     }
 }
 
+/// A test record may be taken where records are not: a limit can be one of bytes.
+#[test]
+fn a_busy_receiver_gets_the_same_records_after_each_wait() {
+    let mut delivery = Delivery::new(records(8), usize::MAX);
+    let asked = Duration::from_secs(7);
+    for number in 0..200 {
+        let Some(Request::Records(part)) = delivery.next() else {
+            panic!("{delivery:?}");
+        };
+        assert_eq!(part.len(), 8);
+        let why = || "429".to_owned();
+        let verdict = if number % 2 == 0 {
+            Verdict::Busy(why())
+        } else {
+            Verdict::Items(vec![Outcome::Busy(why()); 8])
+        };
+        let step = delivery.handle(Reply::Judged(verdict, Some(asked)), 0);
+        assert!(step.dead.is_empty());
+        assert!(matches!(step.next, Next::Retry(wait, _) if wait >= asked));
+    }
+}
+
+#[test]
+fn a_failed_request_is_followed_by_a_wait_whatever_comes_next() {
+    let mut delivery = Delivery::new(records(8), usize::MAX);
+    let asked = Duration::from_secs(7);
+    let mut dead = 0;
+    while let Some(request) = delivery.next() {
+        let (verdict, is_test) = match request {
+            Request::Test => (Verdict::Delivered, true),
+            Request::Records(_) => (Verdict::Retry("500".to_owned()), false),
+        };
+        let step = delivery.handle(Reply::Judged(verdict, Some(asked)), 0);
+        dead += step.dead.len();
+        let waits = matches!(step.next, Next::Retry(wait, _) if wait >= asked);
+        assert!(is_test || waits || !step.dead.is_empty(), "{delivery:?}");
+    }
+    assert_eq!(dead, 8);
+}
+
+#[test]
+fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
+    let mut delivery = Delivery::new(records(1), 1);
+    delivery.handle(judged(Verdict::Rejected("400".to_owned())), 0);
+    assert!(matches!(delivery.next(), Some(Request::Test)));
+    let asked = Duration::from_secs(7);
+    let busy = Verdict::Busy("429".to_owned());
+    let step = delivery.handle(Reply::Judged(busy, Some(asked)), 0);
+    assert!(matches!(step.next, Next::Retry(wait, _) if wait >= asked));
+}
+
 proptest! {
     /// Whatever the receiver answers, each record ends once, and those of one request that are
     /// sent again are sent in their order.
@@ -138,7 +194,7 @@ proptest! {
     fn each_record_ends_once(
         number in 0_usize..20,
         max in 1_usize..9,
-        answers in prop::collection::vec((0_u8..7, any::<u64>()), 0..60),
+        answers in prop::collection::vec((0_u8..8, any::<u64>()), 0..60),
     ) {
         let mut delivery = Delivery::new(records(number), max);
         let mut ended = Vec::new();
@@ -163,6 +219,7 @@ proptest! {
             let outcome = |at: usize| match (random >> (at % 32 * 2)) & 3 {
                 0 => Outcome::Rejected(why()),
                 1 => Outcome::Retry(why()),
+                2 => Outcome::Busy(why()),
                 _ => Outcome::Delivered,
             };
             let reply = match answer {
@@ -171,6 +228,7 @@ proptest! {
                 2 => judged(Verdict::Refused(why())),
                 3 => judged(Verdict::TooLarge),
                 4 => judged(Verdict::Rejected(why())),
+                7 => judged(Verdict::Busy(why())),
                 5 => judged(Verdict::Items((0..ids.len()).map(outcome).collect())),
                 _ => Reply::Unencodable(vec![(0, why()), (ids.len() - 1, why())]),
             };

@@ -87,6 +87,8 @@ pub enum Verdict {
     Items(Vec<Outcome>),
     /// None was taken, all can be sent again. The text has the receiver's words.
     Retry(String),
+    /// As `Retry`, because the receiver takes nothing now, whatever the records are.
+    Busy(String),
     /// None was taken, because together they are too large: they can be sent in two halves.
     TooLarge,
     /// The receiver rejects the request. Several records can be sent in two halves, since one of
@@ -104,21 +106,24 @@ pub enum Outcome {
     Delivered,
     /// It was not taken, and can be sent again.
     Retry(String),
+    /// As `Retry`, because the receiver takes nothing now, whatever the record is.
+    Busy(String),
     /// It will not be taken.
     Rejected(String),
 }
 
 /// Judges an answer that is no success by its status alone.
 ///
-/// 400 and 422 reject the records; 408, 425, 429 and 5xx can be sent again, except 501; 413 is too
-/// large. Every other status refuses the feed, because it is about the request and not about its
-/// records: so are credentials, redirects, missing paths, and successes that the form does not
-/// have.
+/// 400 and 422 reject the records; 408, 425 and 5xx can be sent again, except 501; 429 and 503 are
+/// those of a busy receiver; 413 is too large. Every other status refuses the feed, because it is
+/// about the request and not about its records: so are credentials, redirects, missing paths, and
+/// successes that the form does not have.
 pub fn judge_failure(answer: &Answer<'_>) -> Verdict {
     match answer.status.as_u16() {
         400 | 422 => Verdict::Rejected(words(answer)),
         413 => Verdict::TooLarge,
-        408 | 425 | 429 | 500 | 502..=599 => Verdict::Retry(words(answer)),
+        429 | 503 => Verdict::Busy(words(answer)),
+        408 | 425 | 500 | 502..=599 => Verdict::Retry(words(answer)),
         _ => Verdict::Refused(words(answer)),
     }
 }

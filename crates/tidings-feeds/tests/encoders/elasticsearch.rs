@@ -203,8 +203,8 @@ fn each_document_is_judged_by_its_own_status() {
         Verdict::Items(vec![
             Outcome::Delivered,
             Outcome::Delivered,
-            Outcome::Retry(text(429)),
-            Outcome::Retry(text(503)),
+            Outcome::Busy(text(429)),
+            Outcome::Busy(text(503)),
             Outcome::Rejected(text(400)),
         ])
     );

@@ -102,6 +102,7 @@ pub(crate) fn kind(verdict: &Verdict) -> &'static str {
         Verdict::Delivered => "delivered",
         Verdict::Items(_) => "items",
         Verdict::Retry(_) => "retry",
+        Verdict::Busy(_) => "busy",
         Verdict::TooLarge => "too large",
         Verdict::Rejected(_) => "rejected",
         Verdict::Refused(_) => "refused",

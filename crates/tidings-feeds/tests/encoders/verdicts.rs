@@ -39,10 +39,10 @@ fn only_the_successes_of_a_form_are_successes() {
         (413, None, ["too large"; 4]),
         (415, None, ["refused"; 4]),
         (422, None, ["rejected"; 4]),
-        (429, None, ["retry"; 4]),
+        (429, None, ["busy"; 4]),
         (431, None, ["refused"; 4]),
         (501, None, ["refused"; 4]),
-        (503, None, ["retry"; 4]),
+        (503, None, ["busy"; 4]),
     ] {
         let found = encoders.map(|(encoder, success)| {
             kind(&encoder.judge(&answer(status, body.unwrap_or(success)), &records()))

@@ -45,7 +45,8 @@ pub(super) fn judge(answer: &Answer<'_>, records: &[Record]) -> Verdict {
         let text = beginning(&text, WORDS_LEN_MAX).to_owned();
         outcomes.push(match status {
             200..=299 | 409 => Outcome::Delivered,
-            429 | 500.. => Outcome::Retry(text),
+            429 | 503 => Outcome::Busy(text),
+            500.. => Outcome::Retry(text),
             _ if TRANSIENT.contains(&error("type")) => Outcome::Retry(text),
             _ if is_refusal(status, error("type"), error("reason")) => {
                 refusals += 1;
