@@ -22,6 +22,9 @@ use tidings_feeds::{
 
 use crate::{times, values};
 
+/// Maximum period of `every`: it is well within the bounds of the backlog.
+const EVERY_MAX: Duration = Duration::from_secs(86_400);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -36,7 +39,7 @@ struct Feed {
     from: From,
     #[serde(default, deserialize_with = "filter")]
     filter: Filter,
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "every")]
     every: Option<Duration>,
     connection: Option<ConnectionSetting>,
     stdout: Option<Stdout>,
@@ -170,6 +173,14 @@ fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::
     let text = String::deserialize(value)?;
     let found = times::duration_of_seconds(&text).map_err(D::Error::custom)?;
     Ok(Some(found))
+}
+
+fn every<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    let found = duration(value)?;
+    if found.is_some_and(|every| every > EVERY_MAX) {
+        return Err(D::Error::custom("every: expected at most 1d"));
+    }
+    Ok(found)
 }
 
 fn bytes<'de, D: Deserializer<'de>>(value: D) -> Result<Option<u64>, D::Error> {
@@ -472,6 +483,7 @@ mod tests {
                 "line 3",
                 "kepe",
             ),
+            ("- name: a\n  every: 2d\n  stdout: {}", "line 3", "every"),
             ("- name: a\n  from: later\n  stdout: {}", "line 3", "from"),
             ("- name: A\n  stdout: {}", "line 2", "\"A\""),
             (

@@ -392,6 +392,12 @@ impl Files {
             (older, newer) = (newer, Amount::default());
         }
         let (mut file, is_new) = open(&self.newer())?;
+        #[cfg(unix)]
+        if is_new {
+            use std::os::unix::fs::PermissionsExt;
+            // Whole events are nothing for other users of the machine.
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
         let written = file.write_all(lines).and_then(|()| file.sync_data());
         if let Err(error) = written {
             file.set_len(newer.bytes)?;
@@ -523,6 +529,12 @@ mod tests {
         }
         let count = dead.count();
         assert_eq!((count.letters, count.deleted), (LETTERS_MAX, HALF));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let of_file = std::fs::metadata(at.join("dead-letters.jsonl")).unwrap();
+            assert_eq!(of_file.permissions().mode() & 0o777, 0o600);
+        }
         let dead = DeadLetters::new(at.clone());
         dead.open().await.unwrap();
         assert_eq!(dead.count().letters, LETTERS_MAX);

@@ -267,20 +267,23 @@ impl World {
         all.into_iter().find(|status| status.feed == name).unwrap()
     }
 
-    /// Waits until a feed accounts for every version.
+    /// Waits until a feed accounts for every version, once.
     async fn settled(&self, feeds: &Feeds, name: &str) -> FeedStatus {
-        until(async || {
+        let (status, all) = until(async || {
             let status = Self::status(feeds, name).await;
             let totals = &status.totals;
             let all = totals.delivered
                 + totals.dead.values().sum::<u64>()
                 + totals.skipped
                 + totals.gone
-                + totals.replaced
-                + status.backlog_versions;
-            (status.backlog_versions == 0 && all >= self.written.len()).then_some(status)
+                + totals.filtered
+                + totals.replaced;
+            let is_whole = status.backlog_versions == 0 && all >= self.written.len();
+            is_whole.then_some((status, all))
         })
-        .await
+        .await;
+        assert_eq!(all, self.written.len(), "{status:?}");
+        status
     }
 
     async fn close(self, feeds: Feeds) {
