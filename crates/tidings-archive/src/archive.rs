@@ -26,7 +26,7 @@ use crate::keep::feed::Journal;
 use crate::keep::feed::SealedBefore;
 use crate::keep::keys;
 use crate::keep::retention::{CHECK_INTERVAL, Expiry, believed_time};
-use crate::keep::retention::{LOOK, Retaining, Share, SharedQuota, segment_bytes_max};
+use crate::keep::retention::{LOOK, Retaining, Share, SharedQuota, segment_bytes_max, taken};
 use crate::keep::served::Numbers;
 use crate::keep::served::ServedStore;
 use crate::keep::transfer::{ImportError, Imported, import_lines};
@@ -41,6 +41,7 @@ const CURSOR_SHARE: u64 = 8;
 /// How a cluster is followed.
 #[derive(Clone)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings")]
 pub struct ClusterOptions {
     /// The cluster's name in the archive.
     pub name: String,
@@ -54,7 +55,11 @@ pub struct ClusterOptions {
     /// With a quota, segments of the store have at most a 32nd of it, or 4 MiB if that is more,
     /// whatever [`store`](Self::store) says. The store releases space by whole segments.
     pub quota: Option<u64>,
-    /// A quota that the cluster shares with others. The smaller quota counts. Default: none.
+    /// Whether the cluster is to be followed. Then it can lose events for a shared quota. Default:
+    /// yes.
+    pub is_followed: bool,
+    /// A quota that the cluster shares with others, from when it is opened. The smaller quota
+    /// counts, and an equal part bounds the segments of the store. Default: none.
     pub shared_quota: Option<Arc<SharedQuota>>,
     /// Whether an event that ends at the source is deleted here too. Default: no.
     pub mirror_deletions: bool,
@@ -87,6 +92,7 @@ impl ClusterOptions {
             selections: vec![Selection::default()],
             retention: RetentionPolicy::new(Arc::new(|_| Duration::from_secs(90 * 24 * 3600))),
             quota: None,
+            is_followed: true,
             shared_quota: None,
             mirror_deletions: false,
             seal: false,
@@ -264,7 +270,7 @@ pub struct Cluster {
     identity: String,
     keeper: Arc<Keeper>,
     progress: Vec<Arc<Progress>>,
-    /// The cluster's part in a shared quota while it is not followed.
+    /// The cluster's part in a shared quota, until the task has it that keeps the quota.
     share: Option<Share>,
     policy: watch::Sender<Arc<RetentionPolicy>>,
     stop: watch::Sender<bool>,
@@ -295,21 +301,24 @@ impl Cluster {
     pub async fn open_kept(folder: &Path, options: ClusterOptions) -> Result<Self, ClusterError> {
         let clock: Arc<dyn Clock> = Arc::clone(&options.store.clock);
         let mut stored = options.store;
-        let shared = options.shared_quota.as_ref().map(|quota| quota.bytes());
+        let shared = options
+            .shared_quota
+            .as_ref()
+            .map(|quota| quota.equal_part());
         if let Some(quota) = options.quota.into_iter().chain(shared).min() {
             let segment_bytes = segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
         }
         let store = open_store(folder, &options.name, stored).await?;
         let identity = identity(&store).await?;
-        let share = match &options.shared_quota {
-            Some(quota) => Some(quota.join(store.stats().await?.disk_bytes, false)),
-            None => None,
-        };
         let mirrors = options.mirror_deletions;
         let policy = Arc::new(options.retention);
         let mut keeper = Keeper::new(store, clock, Arc::clone(&policy.keep_for), mirrors);
         keeper.set_policy(Arc::clone(&policy));
+        let share = match &options.shared_quota {
+            Some(quota) => Some(quota.join(taken(&keeper).await?, options.is_followed)),
+            None => None,
+        };
         keeper.journal = Journal::open(&keeper, options.seal).await?;
         if let Err(error) = keeper.delete_all_left().await {
             // The disk may be full, for example. The next start deletes them.
@@ -385,8 +394,10 @@ impl Cluster {
             };
             self.tasks.spawn(until(self.stop.subscribe(), shell.run()));
         }
-        self.share = None;
-        let shared = options.shared_quota.as_ref().map(|quota| quota.bytes());
+        let shared = options
+            .shared_quota
+            .as_ref()
+            .map(|quota| quota.equal_part());
         let quota = options.quota.into_iter().chain(shared).min();
         let bounding = bound_cursors(options.name.clone(), Arc::clone(&self.keeper), quota);
         self.tasks.spawn(until(self.stop.subscribe(), bounding));
@@ -395,7 +406,7 @@ impl Cluster {
             keeper: Arc::clone(&self.keeper),
             policy: self.policy.subscribe(),
             quota: options.quota,
-            shared_quota: options.shared_quota,
+            share: self.share.take(),
             pause: options.store.history_retention.saturating_mul(2),
         };
         self.tasks

@@ -23,7 +23,7 @@ pub(crate) use expiry::{CHECK_INTERVAL, Expiry, believed_time};
 pub(crate) use quota::Quota;
 pub(super) use quota::trimmed;
 pub(crate) use quota::trimmed_of;
-pub(crate) use quota::{Trimmed, segment_bytes_max};
+pub(crate) use quota::{Trimmed, segment_bytes_max, taken};
 pub(crate) use retaining::{LOOK, Retaining};
 pub(super) use rules::ended_by_rules;
 pub(crate) use rules::{outlook, retention};

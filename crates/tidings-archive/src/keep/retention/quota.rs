@@ -86,28 +86,47 @@ pub(in crate::keep) struct Unreleased {
     disk_bytes: u64,
     /// When the first of it was deleted, in milliseconds since 1970.
     since: i64,
+    /// The part of it that was deleted later than half of [`PATIENCE_MILLIS`] after the first, and
+    /// when the first of that was.
+    later_bytes: u64,
+    later_since: i64,
 }
 
 impl Unreleased {
     /// Notes the bytes on disk. If they are fewer than at any time since, the difference was
-    /// released. Growth hides a release, so that rather too little is deleted than too much.
-    fn look(&mut self, disk_bytes: u64, quota: u64, now: UnixMillis) {
-        let ago = now.0.saturating_sub(self.since);
-        if disk_bytes <= quota || !(0..PATIENCE_MILLIS).contains(&ago) {
+    /// released. Growth hides a release, so that rather too little is deleted than too much. That
+    /// the quota is larger says nothing, since the part in a shared quota changes.
+    fn look(&mut self, disk_bytes: u64, now: UnixMillis) {
+        let is_old = |since: i64| !(0..PATIENCE_MILLIS).contains(&now.0.saturating_sub(since));
+        if is_old(self.since) {
+            (self.bytes, self.since) = (self.later_bytes, self.later_since);
+            self.later_bytes = 0;
+        }
+        if is_old(self.since) {
             self.bytes = 0;
         }
         let released = self.disk_bytes.saturating_sub(disk_bytes);
         self.bytes = self.bytes.saturating_sub(released);
+        self.later_bytes = self.later_bytes.min(self.bytes);
         self.disk_bytes = self.disk_bytes.min(disk_bytes);
     }
 
     /// Adds a further deletion, in a store of `disk_bytes`.
     fn and(self, bytes: u64, disk_bytes: u64, now: UnixMillis) -> Self {
-        Self {
+        let mut new = Self {
             bytes: self.bytes.saturating_add(bytes),
             disk_bytes,
-            since: if self.bytes == 0 { now.0 } else { self.since },
+            ..self
+        };
+        if self.bytes == 0 {
+            (new.since, new.later_bytes) = (now.0, 0);
+        } else if now.0.saturating_sub(self.since) >= PATIENCE_MILLIS / 2 {
+            if self.later_bytes == 0 {
+                new.later_since = now.0;
+            }
+            new.later_bytes = self.later_bytes.saturating_add(bytes);
         }
+        new
     }
 }
 
@@ -142,6 +161,14 @@ pub(crate) async fn trimmed_of(keeper: &Keeper, namespace: &str) -> Result<Trimm
     mark(keeper, keys::trimmed_of(namespace)).await
 }
 
+/// Returns the bytes on disk, without those that will soon be released.
+pub(crate) async fn taken(keeper: &Keeper) -> Result<u64, ReadError> {
+    let mark: Mark = mark(keeper, Bytes::from_static(keys::TRIMMED)).await?;
+    let (mut unreleased, disk_bytes) = (mark.unreleased, keeper.store.stats().await?.disk_bytes);
+    unreleased.look(disk_bytes, keeper.clock.now());
+    Ok(disk_bytes.saturating_sub(unreleased.bytes))
+}
+
 /// Keeps the quota of a cluster.
 pub(crate) struct Quota {
     /// The cluster's own quota; the greatest number if it has none.
@@ -174,12 +201,14 @@ impl Quota {
             self.unreleased = Some(mark.unreleased);
         }
         let unreleased = self.unreleased.get_or_insert_default();
+        unreleased.look(stats.disk_bytes, keeper.clock.now());
         let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
-        let share = self.share.as_ref().map(|share| share.of(taken));
+        let share = self.share.as_ref().and_then(|share| share.of(taken));
         let bytes = self.bytes.min(share.unwrap_or(u64::MAX));
+        if bytes == u64::MAX {
+            return Ok(false);
+        }
         keeper.counters.quota.store(bytes, Ordering::Relaxed);
-        unreleased.look(stats.disk_bytes, bytes, keeper.clock.now());
-        let taken = stats.disk_bytes.saturating_sub(unreleased.bytes);
         if taken <= bytes {
             return Ok(false);
         }
@@ -461,12 +490,12 @@ mod tests {
         // Of 220 bytes, 40 are deleted, and later 10 more.
         let mut unreleased = Unreleased::default().and(40, 220, begun);
         for (disk_bytes, minutes, expected) in [(220, 1, 40), (230, 2, 40), (200, 3, 20)] {
-            unreleased.look(disk_bytes, 170, at(minutes));
+            unreleased.look(disk_bytes, at(minutes));
             assert_eq!(unreleased.bytes, expected, "{minutes}");
         }
         // Bytes that are freed and used again count as released once.
         for (disk_bytes, minutes) in [(215, 4), (200, 5), (215, 6)] {
-            unreleased.look(disk_bytes, 170, at(minutes));
+            unreleased.look(disk_bytes, at(minutes));
             assert_eq!(unreleased.bytes, 20, "{minutes}");
         }
         unreleased = unreleased.and(10, 215, at(7));
@@ -476,13 +505,21 @@ mod tests {
             // Six hours after the first deletion.
             (214, 360, 0),
         ] {
-            unreleased.look(disk_bytes, 170, at(minutes));
+            unreleased.look(disk_bytes, at(minutes));
             assert_eq!(unreleased.bytes, expected, "{minutes}");
         }
-        // Within the quota, or after the clock was set back, nothing is waited for.
-        for (disk_bytes, minutes, expected) in [(210, 401, 10), (170, 402, 0), (210, 399, 0)] {
+        // A later deletion has hours of its own.
+        let later = Unreleased::default().and(40, 220, begun);
+        let later = later.and(10, 220, at(60)).and(5, 220, at(200));
+        for (minutes, expected) in [(359, 55), (360, 5), (559, 5), (560, 0), (-1, 0)] {
+            let mut later = later;
+            later.look(220, at(minutes));
+            assert_eq!(later.bytes, expected, "{minutes}");
+        }
+        // After the clock was set back, nothing is waited for.
+        for (disk_bytes, minutes, expected) in [(210, 401, 10), (205, 402, 5), (210, 399, 0)] {
             let mut unreleased = Unreleased::default().and(10, 210, at(400));
-            unreleased.look(disk_bytes, 170, at(minutes));
+            unreleased.look(disk_bytes, at(minutes));
             assert_eq!(unreleased.bytes, expected, "{minutes}");
         }
     }

@@ -13,6 +13,7 @@ use tidings_store::{ListRequest, NewestRequest, Store, UnixMillis};
 use super::quota;
 use super::quota::{Quota, Trimmed, Unreleased};
 use super::rules_tests::{DAY, HOUR, Kept, START, days, options};
+use super::shared_quota::SharedQuota;
 use crate::keep::consumers::Unsealed;
 use crate::keep::feed::Journal;
 use crate::keep::keys;
@@ -461,5 +462,32 @@ async fn a_process_that_follows_deletes_nothing_for_what_is_about_to_be_released
         assert!(!Quota::new(bytes).keep(&kept.keeper).await.unwrap());
     }
     assert_eq!(kept.events().await.len(), left);
+    kept.keeper.store.close().await;
+}
+
+/// The part of a cluster is larger for a while after each start. If that forgot what is not
+/// released yet, each start would delete as much again.
+#[tokio::test]
+async fn what_was_deleted_for_a_shared_quota_counts_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), month());
+    kept.message_len = 200;
+    kept.observe(1_000).await;
+    let taken = kept.disk_bytes().await;
+    let mut left = None;
+    for _ in 0..3 {
+        let shared = Arc::new(SharedQuota::new(taken / 2 * 3, 2));
+        let share = shared.join(quota::taken(&kept.keeper).await.unwrap(), true);
+        let mut quota = Quota::new(u64::MAX).with(Some(share));
+        assert!(!quota.keep(&kept.keeper).await.unwrap());
+        shared.enforce();
+        // For a moment it is the only cluster.
+        assert!(!quota.keep(&kept.keeper).await.unwrap());
+        let _other = shared.join(taken, true);
+        keep(&kept, &mut quota).await;
+        let now = kept.events().await.len();
+        assert!(now < 1_000);
+        assert_eq!(*left.get_or_insert(now), now);
+    }
     kept.keeper.store.close().await;
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::expiry::is_mass;
 use super::quota::Quota;
 use super::rules::{self, Outcome};
-use super::shared_quota::SharedQuota;
+use super::shared_quota::Share;
 use crate::keep::coverage::RetentionPolicy;
 use crate::keep::versions::{KeepError, Keeper};
 
@@ -28,15 +28,17 @@ pub(crate) struct Retaining {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) policy: watch::Receiver<Arc<RetentionPolicy>>,
     pub(crate) quota: Option<u64>,
-    pub(crate) shared_quota: Option<Arc<SharedQuota>>,
+    /// The cluster's part in a shared quota.
+    pub(crate) share: Option<Share>,
     /// Pause until space may have been released.
     pub(crate) pause: Duration,
 }
 
 impl Retaining {
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
+        let share = self.share.take();
         // Both at once: on a full disk the rules cannot be applied until the quota has made room.
-        tokio::join!(self.apply_policies(), self.keep_quota());
+        tokio::join!(self.apply_policies(), self.keep_quota(share));
     }
 
     /// Applies the policy, and each further one. A newer policy interrupts the work for an older
@@ -129,9 +131,8 @@ impl Retaining {
         }
     }
 
-    async fn keep_quota(&self) {
+    async fn keep_quota(&self, share: Option<Share>) {
         let cluster = &self.name;
-        let share = self.shared_quota.as_ref().map(|quota| quota.join(0, true));
         if self.quota.is_none() && share.is_none() {
             return;
         }
@@ -183,7 +184,7 @@ mod tests {
             keeper: Arc::clone(&keeper),
             policy: receiver,
             quota: None,
-            shared_quota: None,
+            share: None,
             pause: LOOK,
         };
         let delay = async |policy: &RetentionPolicy| {

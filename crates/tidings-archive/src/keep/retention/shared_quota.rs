@@ -4,6 +4,9 @@
 //! are within a cluster ([`level`]). So a cluster that takes no more than an equal part of the
 //! quota loses nothing, whatever the others take. Clusters that are not followed lose nothing; what
 //! they take counts up to half of the quota, so that something is left for the others.
+//!
+//! Invariant: no cluster has a limit before [`SharedQuota::enforce`]. What clusters take is compared
+//! only once each of them has been measured.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +17,14 @@ use super::fair_share::level;
 #[derive(Debug)]
 pub struct SharedQuota {
     bytes: u64,
+    /// The number of clusters that are expected to share it.
+    expected: u64,
     clusters: Mutex<Clusters>,
 }
 
 #[derive(Debug, Default)]
 struct Clusters {
+    is_in_force: bool,
     next: u64,
     taken: BTreeMap<u64, Taken>,
 }
@@ -31,17 +37,24 @@ struct Taken {
 }
 
 impl SharedQuota {
-    /// Makes a quota of this many bytes.
-    pub fn new(bytes: u64) -> Self {
+    /// Makes a quota of this many bytes for about this many clusters. It is not in force yet.
+    pub fn new(bytes: u64, clusters: usize) -> Self {
         Self {
             bytes,
+            expected: (clusters as u64).max(1),
             clusters: Mutex::default(),
         }
     }
 
-    /// Returns the bytes of all clusters together.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Returns an equal part of the quota, in bytes.
+    pub(crate) fn equal_part(&self) -> u64 {
+        self.bytes / self.expected
+    }
+
+    /// Puts the quota in force, for good: each cluster has been opened, or could not be. Before
+    /// that, nothing is deleted for it, since what the others take is not known.
+    pub fn enforce(&self) {
+        self.clusters().is_in_force = true;
     }
 
     fn clusters(&self) -> MutexGuard<'_, Clusters> {
@@ -70,12 +83,15 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Notes what the cluster takes, and returns how much it may take now: what the others leave,
-    /// or the level if they leave less.
-    pub(crate) fn of(&self, bytes: u64) -> u64 {
+    /// Notes what the cluster takes, and returns how much it may take now: what the others leave, at
+    /// least an equal part, or the level if all together take too much. `None` if the quota is not in force yet.
+    pub(crate) fn of(&self, bytes: u64) -> Option<u64> {
         let mut clusters = self.quota.clusters();
         if let Some(taken) = clusters.taken.get_mut(&self.number) {
             taken.bytes = bytes;
+        }
+        if !clusters.is_in_force {
+            return None;
         }
         let all = || clusters.taken.values();
         let fixed = all().filter(|taken| !taken.is_followed);
@@ -85,10 +101,12 @@ impl Share {
         let sizes: Vec<u64> = followed.map(|taken| taken.bytes).collect();
         let sum = sizes.iter().copied().fold(0, u64::saturating_add);
         let left = quota.saturating_sub(sum.saturating_sub(bytes));
-        match sum.saturating_sub(quota) {
-            0 => left,
-            surplus => level(sizes, surplus).max(left),
-        }
+        let equal_part = quota / (sizes.len() as u64).max(1);
+        Some(match sum.saturating_sub(quota) {
+            0 => left.max(equal_part),
+            // A cluster below the level may grow to an equal part, and loses nothing.
+            surplus => bytes.max(equal_part).min(level(sizes, surplus)),
+        })
     }
 }
 
@@ -106,21 +124,25 @@ mod tests {
 
     #[test]
     fn the_clusters_that_take_most_are_cut_and_the_others_grow_into_what_is_left() {
-        let quota = Arc::new(SharedQuota::new(900));
+        let quota = Arc::new(SharedQuota::new(900, 2));
         let large = quota.join(0, true);
-        assert_eq!(large.of(700), 900);
+        // What the others take is not known yet.
+        assert_eq!(large.of(70_000), None);
+        quota.enforce();
+        let of = |share: &Share, bytes| share.of(bytes).unwrap();
+        assert_eq!(of(&large, 700), 900);
         let small = quota.join(0, true);
-        assert_eq!((small.of(100), large.of(700)), (200, 800));
+        assert_eq!((of(&small, 100), of(&large, 700)), (450, 800));
         // The large one gives what the small one takes more, down to equal parts.
-        assert_eq!((small.of(300), large.of(700)), (300, 600));
-        assert_eq!((small.of(600), large.of(700)), (450, 450));
+        assert_eq!((of(&small, 300), of(&large, 700)), (450, 600));
+        assert_eq!((of(&small, 600), of(&large, 700)), (450, 450));
         // A retired cluster counts up to half of the quota.
         let retired = quota.join(100, false);
-        assert_eq!(large.of(700), 400);
+        assert_eq!(of(&large, 700), 400);
         let other = quota.join(5_000, false);
-        assert_eq!(large.of(700), 225);
+        assert_eq!(of(&large, 700), 225);
         drop((retired, other, small));
-        assert_eq!(large.of(700), 900);
+        assert_eq!(of(&large, 700), 900);
     }
 
     proptest! {
@@ -130,12 +152,13 @@ mod tests {
             sizes in proptest::collection::vec(0..1_000_000_u64, 1..30),
             bytes in 1..10_000_000_u64,
         ) {
-            let quota = Arc::new(SharedQuota::new(bytes));
+            let quota = Arc::new(SharedQuota::new(bytes, sizes.len()));
+            quota.enforce();
             let shares: Vec<_> = sizes.iter().map(|size| quota.join(*size, true)).collect();
             let number = sizes.len() as u64;
             let mut sum = 0;
             for (share, size) in shares.iter().zip(&sizes) {
-                let may = share.of(*size);
+                let may = share.of(*size).unwrap();
                 prop_assert!(may >= bytes / number, "{may} of {bytes} for {number}");
                 sum += may.min(*size);
             }

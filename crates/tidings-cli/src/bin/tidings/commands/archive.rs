@@ -486,7 +486,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let settings = match &args.clusters {
         Some(file) => {
             let read = clusters::read(file)?;
-            let quota = read.quota.map(|bytes| SharedQuota::new(bytes as u64));
+            let clusters = read.clusters.len();
+            let quota = read.quota;
+            let quota = quota.map(|bytes| SharedQuota::new(bytes as u64, clusters));
             defaults.quota_total = quota.map(Arc::new);
             read.clusters
         }
@@ -813,6 +815,7 @@ impl Archive {
 
     /// Reports the wanted clusters that are not followed to the server.
     fn tell_missing(&self) {
+        self.enforce_quota();
         let missing = self.wanted.iter().map(|setting| setting.name.as_str());
         let missing = missing.filter(|name| !self.followed.contains_key(*name));
         let missing = missing.map(|name| {
@@ -820,6 +823,17 @@ impl Archive {
             (name.to_owned(), why.to_owned())
         });
         self.server.set_missing(missing.collect());
+    }
+
+    /// Puts the quota of all clusters in force once each of them was opened, or could not be.
+    fn enforce_quota(&self) {
+        let is_tried =
+            |name: &str| self.followed.contains_key(name) || self.refused.why(name).is_some();
+        if let Some(quota) = &self.defaults.quota_total
+            && self.wanted.iter().all(|setting| is_tried(&setting.name))
+        {
+            quota.enforce();
+        }
     }
 
     /// Warns if there is no cluster to follow, which is hardly intended.

@@ -50,6 +50,7 @@ pub(super) async fn open(
         return Err(ClusterError::Name(why).into());
     }
     let mut options = defaults.options(setting, clusters);
+    options.is_followed = source.is_some();
     let opened = Cluster::open_kept(&folder, options.clone()).await;
     let mut cluster = opened.map_err(|error| ClusterError::Store {
         name: setting.name.clone(),

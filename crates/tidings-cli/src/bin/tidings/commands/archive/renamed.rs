@@ -59,7 +59,7 @@ pub(super) async fn check(
     };
     let namespaces = defaults.namespaces_of(setting);
     for kept in &former {
-        let followed = followed_by(data_dir, defaults, kept).await?;
+        let followed = followed_by(data_dir, defaults, kept, wanted.len()).await?;
         let is_same = |one: &&Followed| {
             one.identity.as_ref() == Some(&identity) && overlaps(&one.namespace, namespaces)
         };
@@ -79,13 +79,17 @@ async fn followed_by(
     data_dir: &Path,
     defaults: &Defaults,
     kept: &ClusterSetting,
+    clusters: usize,
 ) -> Result<Vec<Followed>, ClusterError> {
     let wrong = |source| ClusterError::Store {
         name: kept.name.clone(),
         source,
     };
     let folder = clusters::folder(data_dir, &kept.name)?;
-    let cluster = Cluster::open_kept(&folder, defaults.options(kept, 1)).await;
+    let mut options = defaults.options(kept, clusters);
+    // A store that is only examined takes nothing from the clusters that are followed.
+    (options.is_followed, options.shared_quota) = (false, None);
+    let cluster = Cluster::open_kept(&folder, options).await;
     let cluster = cluster.map_err(wrong)?;
     let coverage = cluster.history().coverage(None).await;
     cluster.close().await;
