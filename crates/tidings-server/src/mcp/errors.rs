@@ -44,7 +44,8 @@ impl CallError {
         }
     }
 
-    /// The error, and what to call instead: two lines for an agent.
+    /// The error, the words of the server behind `| `, and what to call instead, each in a line for
+    /// an agent.
     pub fn advice(&self) -> String {
         let instead = match self {
             Self::Unknown { accepted, .. } => format!("accepted: {accepted}"),
@@ -57,9 +58,20 @@ impl CallError {
             }
             Self::Refused(refused) => instead_of(refused.code).to_owned(),
         };
+        // What a server says is not ours, and another program may be what answers.
+        let (error, words) = match self {
+            Self::Refused(refused) => (
+                format!("the server refuses this with {}", refused.code),
+                Some(&refused.message),
+            ),
+            Self::Unreadable(why) => ("the server's answer cannot be read".to_owned(), Some(why)),
+            Self::Unknown { .. } | Self::Argument { .. } => (self.to_string(), None),
+        };
+        let words = words.map(|words| format!("\n| {}", clean(words, WHY_MAX)));
         format!(
-            "error: {}\ninstead: {instead}",
-            clean(&self.to_string(), WHY_MAX)
+            "error: {}{}\ninstead: {instead}",
+            clean(&error, WHY_MAX),
+            words.unwrap_or_default()
         )
     }
 }

@@ -15,26 +15,54 @@ const NAME_MAX: usize = 253;
 /// Text as one line without control and format characters, at most `max` bytes; an ellipsis says
 /// that it was cut.
 pub(super) fn clean(text: &str, max: usize) -> String {
-    let plain = |character: char| match character {
-        '\u{ad}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}'
-        | '\u{e0000}'..='\u{e0fff}' => None,
-        _ if character.is_control() => Some(' '),
-        _ => Some(character),
-    };
-    // A tenth of a long text suffices, and it may be long.
-    let begin = text.get(..floor_char_boundary(text, max.saturating_mul(4)));
-    let begin = begin.unwrap_or_default();
-    let line: String = begin.chars().filter_map(plain).collect();
-    let line = line.trim();
-    if line.len() <= max && begin.len() == text.len() {
-        return line.to_owned();
+    let is_blank = |character: char| character == ' ' || character.is_whitespace();
+    let plain = text.chars().filter(|character| !is_hidden(*character));
+    let plain = plain.map(|it| if it.is_control() { ' ' } else { it });
+    let mut plain = plain.skip_while(|it| is_blank(*it));
+    let mut line = String::new();
+    while let Some(character) = plain.next() {
+        if line.len() + character.len_utf8() > max {
+            if is_blank(character) && plain.all(is_blank) {
+                break;
+            }
+            let end = floor_char_boundary(&line, max.saturating_sub('…'.len_utf8()));
+            line.truncate(end);
+            line.push('…');
+            return line;
+        }
+        line.push(character);
     }
-    let end = floor_char_boundary(line, max.saturating_sub('…'.len_utf8()));
-    format!("{}…", line.get(..end).unwrap_or_default())
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// Whether a character is not seen, or changes the order of others: the format characters and the
+/// others that Unicode says to ignore, such as variation selectors.
+fn is_hidden(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// A name as one short line.
@@ -125,6 +153,12 @@ mod tests {
             ("\u{1b}[31mred\u{7}", 99, "[31mred"),
             ("left\u{202e}thgir", 99, "leftthgir"),
             ("hidden\u{e0041}\u{200b}", 99, "hidden"),
+            (
+                "ok\u{fe01}\u{e0101}\u{61c}\u{180e}\u{34f}\u{3164}\u{fffa}!",
+                99,
+                "ok!",
+            ),
+            ("exactly \n", 7, "exactly"),
             ("exactly", 7, "exactly"),
             ("too long", 7, "too …"),
             ("größer", 6, "gr…"),
@@ -132,6 +166,9 @@ mod tests {
         ] {
             assert_eq!(clean(text, max), expected, "{text:?}");
         }
+        // What is not seen does not displace what is.
+        let begin = "\u{200b}".repeat(5000);
+        assert_eq!(clean(&(begin + "seen"), 240), "seen");
         assert!(clean(&"é\n".repeat(5000), 240).len() <= 240);
     }
 
