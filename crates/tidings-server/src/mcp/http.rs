@@ -19,7 +19,7 @@ const BODY_MAX: usize = 64 << 10;
 
 /// The route of the protocol, over the answers of a timeline.
 pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
-    // Credentials are sent explicitly, so that a page under a foreign host name has none to use.
+    // The timeline has checked the Origin, if there is one, and its host.
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)

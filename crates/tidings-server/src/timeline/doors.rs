@@ -1,7 +1,10 @@
 //! The headers of a browser's request that protect the timeline: Host, Origin, Sec-Fetch-Site, and
 //! the session's cookie.
 
+use std::net::IpAddr;
+
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The prefix of the cookie's name; the port follows, because cookies are shared by all ports of a
@@ -33,6 +36,16 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, scheme: &str, host: &str) -> b
         .and_then(|origin| origin.strip_prefix(scheme))
         .and_then(|rest| rest.strip_prefix("://"));
     own.is_some_and(|own| own.eq_ignore_ascii_case(host))
+}
+
+/// Whether a host is an address or `localhost`. A foreign page can make any other name resolve to
+/// this address, and then has that name as its own.
+pub(crate) fn is_fixed(host: &str) -> bool {
+    let authority = host.parse::<Authority>();
+    authority.is_ok_and(|authority| {
+        let host = authority.host().trim_matches(['[', ']']);
+        host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
+    })
 }
 
 /// Whether the browser says that a page of another host made the request.
@@ -78,6 +91,21 @@ pub(crate) fn cookie(host: &str, id: &str, seconds: u64, secure: bool) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_can_be_given_to_another_address() {
+        for (host, expected) in [
+            ("127.0.0.1:6444", true),
+            ("10.0.0.7", true),
+            ("[::1]:6444", true),
+            ("localhost:6444", true),
+            ("evil.example:6444", false),
+            ("127.0.0.1.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_fixed(host), expected, "{host}");
+        }
+    }
 
     fn headers(name: HeaderName, value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_static(value))])

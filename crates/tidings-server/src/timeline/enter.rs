@@ -185,7 +185,9 @@ async fn entered(
     if info.is_mcp() {
         let is_of_page = parts.headers.contains_key(header::ORIGIN);
         let scheme = timeline.entrance.scheme();
-        if is_of_page && !doors::is_of_own_page(&parts.headers, scheme, &host) {
+        let is_of_own_page =
+            doors::is_fixed(&host) && doors::is_of_own_page(&parts.headers, scheme, &host);
+        if is_of_page && !is_of_own_page {
             return Err(Status::of_foreign_page());
         }
     } else if !parts.uri.path().starts_with(TIMELINE_API) {
