@@ -130,6 +130,12 @@ pub(super) struct Row {
     pub(super) last: Option<i64>,
     pub(super) going: bool,
     pub(super) estimated: bool,
+    /// The object's uid, if several have its name.
+    #[serde(default)]
+    pub(super) uid: String,
+    /// Whether the times are those of hours.
+    #[serde(default, rename = "byHour")]
+    pub(super) by_hour: bool,
 }
 
 /// The coverage of the visible clusters.

@@ -5,6 +5,8 @@
 use serde_json::{Value, json};
 use tidings_core::floor_char_boundary;
 
+use super::errors::CallError;
+
 /// Bytes of an answer: the default, the least and the most.
 pub(super) const BYTES: usize = 24 << 10;
 pub(super) const BYTES_MIN: usize = 2 << 10;
@@ -14,6 +16,8 @@ pub(super) const BYTES_MAX: usize = 64 << 10;
 const HEAD_MAX: usize = BYTES_MIN / 2;
 /// Maximum bytes of the coverage line, and of a note.
 pub(super) const LINE_MAX: usize = HEAD_MAX / 2;
+/// Minimum room for the beginning of a line.
+const CUT_MIN: usize = 100;
 /// Room for what comes after the data.
 const REST: usize = 320;
 
@@ -30,6 +34,10 @@ pub(super) struct Page {
     pub(super) notes: Vec<String>,
     /// The data, the most important line first.
     pub(super) lines: Vec<String>,
+    /// Bytes that were cut from the lines before.
+    pub(super) truncated: usize,
+    /// Whether the first line that does not fit is cut, and not only the first of all.
+    pub(super) cuts_any: bool,
 }
 
 /// The answer of a tool, within its bound: the same twice.
@@ -56,14 +64,34 @@ impl Page {
 
     /// The page from the line `skip` on, with at most `limit` lines and `max` bytes. A cursor for
     /// the rest is the number of its first line.
-    pub(super) fn starting_at(self, skip: usize, limit: usize, max: usize) -> Answer {
+    ///
+    /// # Errors
+    /// The cursor is behind the last line.
+    pub(super) fn starting_at(
+        self,
+        skip: usize,
+        limit: usize,
+        max: usize,
+    ) -> Result<Answer, CallError> {
+        if skip > 0 && skip >= self.lines.len() {
+            let why = "is behind the last line: call again without it";
+            return Err(CallError::argument("cursor", why));
+        }
         let rest = self.lines.get(skip..).unwrap_or_default();
         let shown = rest.get(..limit).unwrap_or(rest);
         let fitting = self.cut(shown, max).1.lines;
         let left = rest.len() - fitting;
         let next = (left > 0).then(|| (skip + fitting).to_string());
         let lines = rest.get(..fitting).unwrap_or_default().to_vec();
-        Self { lines, ..self }.fitted(max, left, next)
+        Ok(Self { lines, ..self }.fitted(max, left, next))
+    }
+
+    /// The whole page as far as it fits, and how many bytes of it do not.
+    pub(super) fn alone(mut self, max: usize) -> Answer {
+        let fitting = self.fitting(max);
+        let rest = self.lines.drain(fitting..);
+        self.truncated += rest.map(|line| line.len()).sum::<usize>();
+        self.fitted(max, 0, None)
     }
 
     /// The page, within `max` bytes. `more` is the number of lines that are known to come after it,
@@ -87,9 +115,10 @@ impl Page {
         for line in &lines {
             text = text + "| " + line + "\n";
         }
-        if cut.truncated > 0 {
-            text = format!("{text}truncatedBytes: {}\n", cut.truncated);
-            structured["truncatedBytes"] = cut.truncated.into();
+        let truncated = self.truncated + cut.truncated;
+        if truncated > 0 {
+            text = format!("{text}truncatedBytes: {truncated}\n");
+            structured["truncatedBytes"] = truncated.into();
         }
         if more > 0 {
             text = format!("{text}more: {more}\n");
@@ -115,7 +144,7 @@ impl Page {
                 fitting.push(line.clone());
                 continue;
             }
-            if !fitting.is_empty() {
+            if !fitting.is_empty() && (!self.cuts_any || room < CUT_MIN) {
                 break;
             }
             let mut end = line.len();
@@ -124,13 +153,8 @@ impl Page {
             }
             fitting.push(line.get(..end).unwrap_or_default().to_owned());
             let truncated = line.len() - end;
-            return (
-                fitting,
-                Cut {
-                    lines: 1,
-                    truncated,
-                },
-            );
+            let lines = fitting.len();
+            return (fitting, Cut { lines, truncated });
         }
         let lines = fitting.len();
         (
@@ -169,9 +193,13 @@ mod tests {
         let page = || Page {
             coverage: "all".to_owned(),
             notes: vec!["by reason".to_owned()],
-            lines: (0..100).map(|at| format!("{at:0100}")).collect(),
+            ..Page::default()
         };
-        let first = page().starting_at(0, 1000, BYTES_MIN);
+        let page = || Page {
+            lines: (0..100).map(|at| format!("{at:0100}")).collect(),
+            ..page()
+        };
+        let first = page().starting_at(0, 1000, BYTES_MIN).unwrap();
         let fitting = first.structured["untrusted"].as_array().unwrap().len();
         assert!(fitting > 5);
         assert_eq!(first.structured["more"], 100 - fitting);
@@ -185,13 +213,19 @@ mod tests {
             "\nmore: {}\ncursor: {fitting} (pass it to read on)\n",
             100 - fitting
         )));
-        let last = page().starting_at(95, 3, BYTES_MIN);
+        let last = page().starting_at(95, 3, BYTES_MIN).unwrap();
         assert_eq!(last.structured["untrusted"].as_array().unwrap().len(), 3);
         assert_eq!(last.structured["more"], 2);
-        assert_eq!(
-            page().starting_at(200, 1000, BYTES_MIN).structured["untrusted"],
-            json!([])
-        );
+        assert!(page().starting_at(100, 1000, BYTES_MIN).is_err());
+        // Nothing leads to the rest of a page that stands alone: it says how much that is.
+        let mut long = page();
+        long.cuts_any = true;
+        let all: usize = long.lines.iter().map(String::len).sum();
+        let found = long.alone(BYTES_MIN).structured;
+        let shown = found["untrusted"].as_array().unwrap().iter();
+        let shown: usize = shown.map(|line| line.as_str().unwrap().len()).sum();
+        assert_eq!(found["truncatedBytes"], all - shown);
+        assert_eq!(found.get("more"), None);
     }
 
     proptest! {
@@ -207,8 +241,8 @@ mod tests {
             let lines: Vec<String> = lines.iter().map(|line| super::super::text::clean(line, 9999)).collect();
             let mut seen = 0;
             loop {
-                let page = Page { coverage: coverage.clone(), notes: notes.clone(), lines: lines.clone() };
-                let fitted = page.starting_at(seen, 5, max);
+                let page = Page { coverage: coverage.clone(), notes: notes.clone(), lines: lines.clone(), ..Page::default() };
+                let fitted = page.starting_at(seen, 5, max).unwrap();
                 prop_assert!(fitted.text.len() <= max, "{} > {max}", fitted.text.len());
                 prop_assert!(fitted.structured.to_string().len() <= max);
                 let shown = fitted.structured["untrusted"].as_array().unwrap();

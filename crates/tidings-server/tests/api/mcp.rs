@@ -215,6 +215,25 @@ async fn no_message_hides_what_an_object_did() {
     assert!(answer(&*source, "object", asked).await.is_ok());
 }
 
+/// Nothing leads to what an event lacks, so it says how much that is.
+#[tokio::test]
+async fn an_event_says_how_much_of_it_is_cut() {
+    let (_server, source) = server_of(IMAGES).await;
+    let found = text(&*source, "search", json!({"limit": 1})).await;
+    let id = id_after(&found, "|");
+    let whole = answer(&*source, "event", json!({"id": id, "maxBytes": 65_536}));
+    let whole = whole.await.unwrap().structured;
+    assert_eq!(whole.get("truncatedBytes"), None);
+    let asked = json!({"id": id, "maxBytes": 2048});
+    let found = answer(&*source, "event", asked).await.unwrap().structured;
+    let bytes = |of: &Value| {
+        let lines = of["untrusted"].as_array().unwrap().iter();
+        lines.map(|line| line.as_str().unwrap().len()).sum::<usize>()
+    };
+    assert_eq!(found["truncatedBytes"], bytes(&whole) - bytes(&found));
+    assert_eq!(found.get("more"), None);
+}
+
 #[tokio::test]
 async fn errors_say_what_is_accepted_and_what_to_call() {
     let (server, source) = server_of(IMAGES).await;
@@ -272,6 +291,11 @@ async fn errors_say_what_is_accepted_and_what_to_call() {
             "compare",
             json!({"againstSince": "1h", "againstUntil": "2h"}),
             "againstSince: is not before",
+        ),
+        (
+            "clusters",
+            json!({"cursor": "999"}),
+            "cursor: is behind the last line",
         ),
         (
             "top",

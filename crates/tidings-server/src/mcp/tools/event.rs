@@ -84,8 +84,12 @@ pub(super) async fn event(source: &dyn Source, id: &str, max: usize) -> Result<A
             objects.join(", ")
         ));
     }
-    lines.push(clean(&found.raw.to_string(), RAW_MAX));
+    let cut = |len: usize, max: usize| len.saturating_sub(max);
+    let raw = found.raw.to_string();
+    lines.push(clean(&raw, RAW_MAX));
     let page = Page {
+        truncated: cut(item.message.len(), MESSAGE_MAX) + cut(raw.len(), RAW_MAX),
+        cuts_any: true,
         coverage: coverage.line(range),
         notes: vec![format!(
             "The event, or similar ones before it, began {}. Rows of what changed before are the most important first.",
@@ -93,10 +97,7 @@ pub(super) async fn event(source: &dyn Source, id: &str, max: usize) -> Result<A
         )],
         lines,
     };
-    let shown = page.fitting(max);
-    let more = page.lines.len() - shown;
-    let lines = page.lines.iter().take(shown).cloned().collect();
-    Ok(Page { lines, ..page }.fitted(max, more, None))
+    Ok(page.alone(max))
 }
 
 /// The occurrences over time, in a few numbers.

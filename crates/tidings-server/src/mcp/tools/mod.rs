@@ -282,7 +282,7 @@ pub async fn call(
                 lines: coverage.clusters(),
                 ..Page::default()
             };
-            Ok(page.starting_at(arguments.skip()?, usize::MAX, max))
+            page.starting_at(arguments.skip()?, usize::MAX, max)
         }
         "coverage" => gaps(source, &arguments, max).await,
         "search" => search::search(source, &arguments, max).await,
@@ -322,6 +322,7 @@ async fn gaps(source: &dyn Source, arguments: &Arguments, max: usize) -> Result<
         coverage: coverage.line(range),
         notes,
         lines: all,
+        ..Page::default()
     };
-    Ok(page.starting_at(arguments.skip()?, usize::MAX, max))
+    page.starting_at(arguments.skip()?, usize::MAX, max)
 }

@@ -10,6 +10,8 @@ use super::reading::{coverage, covering, get, only};
 
 /// Maximum members of a family that are told about.
 const MEMBERS_MAX: usize = 12;
+/// Maximum events of an object in an answer of the timeline.
+const ITEMS_MAX: usize = 100;
 /// Maximum bytes of a sentence.
 const SENTENCE_MAX: usize = 600;
 
@@ -77,6 +79,11 @@ pub(super) async fn object(
     }
     let items = found.items.iter();
     lines.extend(items.map(|item| line_of_known(item, now)));
+    if found.items.len() >= ITEMS_MAX {
+        notes.push(format!(
+            "Only the latest {ITEMS_MAX} events are listed: `search` lists the others."
+        ));
+    }
     if found.items.is_empty() {
         notes.push(
             "It has no event in this time that you may read. An earlier `since` may find some; \
@@ -88,6 +95,7 @@ pub(super) async fn object(
         coverage: coverage.line(range),
         notes,
         lines,
+        ..Page::default()
     };
-    Ok(page.starting_at(arguments.skip()?, arguments.limit()?, max))
+    page.starting_at(arguments.skip()?, arguments.limit()?, max)
 }

@@ -8,6 +8,9 @@ use super::super::source::Source;
 use super::super::text::{line, moment};
 use super::reading::{coverage, covering, get};
 
+/// Maximum reads for one page that is cut.
+const READS_MAX: usize = 4;
+
 pub(super) async fn search(
     source: &dyn Source,
     arguments: &Arguments,
@@ -33,11 +36,17 @@ pub(super) async fn search(
         let end = range.1.map_or_else(|| "now".to_owned(), moment);
         if found.items.is_empty() {
             let since = moment(range.0);
-            notes.push(format!(
-                "No event matches from {since} to {end}. An earlier `since` or fewer conditions find more."
-            ));
-        }
-        if !found.complete {
+            notes.push(if found.complete {
+                format!(
+                    "No event matches from {since} to {end}. An earlier `since` or fewer conditions find more."
+                )
+            } else {
+                format!(
+                    "None so far: only the latest events from {since} to {end} were searched. \
+                     Read on with the cursor, or give an earlier `until`."
+                )
+            });
+        } else if !found.complete {
             notes.push(
                 "Not all events of this time were searched: narrow `since` and `until`, or read on."
                     .to_owned(),
@@ -47,15 +56,21 @@ pub(super) async fn search(
             coverage: coverage.line(range),
             notes,
             lines: found.items.iter().map(|item| line(item, now)).collect(),
+            ..Page::default()
         }
     };
     let mut more = 0;
-    let fitting = page(&found).fitting(max);
-    if fitting < found.items.len() {
+    // The cursor for the rest is that of a shorter page. Its lines may be longer, if events are
+    // created meanwhile.
+    for _ in 0..READS_MAX {
+        let fitting = page(&found).fitting(max);
+        if fitting >= found.items.len() {
+            break;
+        }
         more = found.items.len() - fitting;
-        // The cursor for the rest is that of a shorter page.
         found = read(fitting).await?;
     }
     let next = found.r#continue.clone();
+    let more = if next.is_some() { more.max(1) } else { more };
     Ok(page(&found).fitted(max, more, next))
 }

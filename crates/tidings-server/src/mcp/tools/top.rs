@@ -34,8 +34,9 @@ pub(super) async fn top(
             .iter()
             .map(|row| line(row, coverage.now))
             .collect(),
+        ..Page::default()
     };
-    Ok(page.starting_at(arguments.skip()?, arguments.limit()?, max))
+    page.starting_at(arguments.skip()?, arguments.limit()?, max)
 }
 
 /// The table of a range.
@@ -82,10 +83,10 @@ fn line(row: &Row, now: i64) -> String {
         warnings => format!(", {warnings} of warnings"),
     };
     let about = if row.estimated { "about " } else { "" };
-    let first = row
-        .first
-        .map(|first| format!(", first {}", time(first, now)));
-    let last = row.last.map(|last| format!(", last {}", time(last, now)));
+    let hour = if row.by_hour { "in the hour of " } else { "" };
+    let seen = |what: &str, at: i64| format!(", {what} {hour}{}", time(at, now));
+    let first = row.first.map(|first| seen("first", first));
+    let last = row.last.map(|last| seen("last", last));
     format!(
         "{}: {about}{}{warnings}{}{}{}{}",
         key(row),
@@ -102,10 +103,15 @@ fn key(row: &Row) -> String {
     let parts = [&row.cluster, &row.namespace, &row.kind, &row.name];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     let parts: Vec<String> = parts.map(|part| name(part)).collect();
-    if parts.is_empty() {
+    let key = if parts.is_empty() {
         "<none>".to_owned()
     } else {
         parts.join("/")
+    };
+    // Several objects of this name are in the table.
+    match row.uid.as_str() {
+        "" => key,
+        uid => format!("{key} (uid {})", name(uid)),
     }
 }
 
@@ -153,8 +159,9 @@ pub(super) async fn compare(
         coverage: coverage.line(whole),
         notes,
         lines: differences(&later, &earlier, scale, now),
+        ..Page::default()
     };
-    Ok(page.starting_at(arguments.skip()?, arguments.limit()?, max))
+    page.starting_at(arguments.skip()?, arguments.limit()?, max)
 }
 
 fn length((from, to): Range, now: i64) -> f64 {
@@ -230,6 +237,21 @@ mod tests {
         let top = json!({"counted": counted, "complete": true, "laterComplete": true,
                          "occurrences": 0, "events": 0, "rows": rows, "more": 0});
         serde_json::from_value(top).unwrap()
+    }
+
+    #[test]
+    fn rows_say_which_object_and_which_hour() {
+        let mut rows = top("events", &[("db-0", 2), ("db-1", 1)]).rows;
+        rows[0].uid = "u-1".to_owned();
+        rows[0].last = Some(0);
+        rows[1].by_hour = true;
+        rows[1].last = Some(3_600_000);
+        for (row, expected) in rows.iter().zip([
+            "db-0 (uid u-1): 2, last 1970-01-01T00:00:00Z (60m ago)",
+            "db-1: 1, last in the hour of 1970-01-01T01:00:00Z (0s ago)",
+        ]) {
+            assert_eq!(line(row, 3_600_000), expected);
+        }
     }
 
     #[test]
