@@ -5,8 +5,8 @@
 //! quota loses nothing, whatever the others take. Clusters that are not followed lose nothing; what
 //! they take counts up to half of the quota, so that something is left for the others.
 //!
-//! Invariant: no cluster has a limit before [`SharedQuota::enforce`]. What clusters take is compared
-//! only once each of them has been measured.
+//! Invariant: no cluster has a limit before [`SharedQuota::enforce`]. What clusters take is
+//! compared only once each of them has been measured.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -83,8 +83,9 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Notes what the cluster takes, and returns how much it may take now: what the others leave, at
-    /// least an equal part, or the level if all together take too much. `None` if the quota is not in force yet.
+    /// Notes what the cluster takes, and returns how much it may take now: what the others leave,
+    /// at least an equal part, or the level if all together take too much. `None` if the quota is
+    /// not in force yet.
     pub(crate) fn of(&self, bytes: u64) -> Option<u64> {
         let mut clusters = self.quota.clusters();
         if let Some(taken) = clusters.taken.get_mut(&self.number) {
