@@ -25,6 +25,7 @@ use crate::keep::coverage::RetentionPolicy;
 use crate::keep::feed::Journal;
 use crate::keep::feed::SealedBefore;
 use crate::keep::keys;
+use crate::keep::retention::hold;
 use crate::keep::retention::{CHECK_INTERVAL, Expiry, believed_time};
 use crate::keep::retention::{LOOK, Retaining, Share, SharedQuota, segment_bytes_max, taken};
 use crate::keep::served::Numbers;
@@ -55,8 +56,8 @@ pub struct ClusterOptions {
     /// With a quota, segments of the store have at most a 32nd of it, or 4 MiB if that is more,
     /// whatever [`store`](Self::store) says. The store releases space by whole segments.
     pub quota: Option<u64>,
-    /// Whether the cluster is to be followed. Then it can lose events for a shared quota. Default:
-    /// yes.
+    /// Whether the cluster is to be followed. Then it can lose events for a shared quota and for
+    /// changed rules. Default: yes.
     pub is_followed: bool,
     /// A quota that the cluster shares with others, from when it is opened. The smaller quota
     /// counts, and an equal part bounds the segments of the store. Default: none.
@@ -315,6 +316,9 @@ impl Cluster {
         let policy = Arc::new(options.retention);
         let mut keeper = Keeper::new(store, clock, Arc::clone(&policy.keep_for), mirrors);
         keeper.set_policy(Arc::clone(&policy));
+        if options.is_followed {
+            hold(&keeper).await?;
+        }
         let share = match &options.shared_quota {
             Some(quota) => Some(quota.join(taken(&keeper).await?, options.is_followed)),
             None => None,
@@ -424,7 +428,7 @@ impl Cluster {
 
     /// Changes how long events are kept. If the cluster is followed, the policy is applied to
     /// everything that is kept: at once, or ten minutes later if it would end a tenth or more of
-    /// all events. Until then, the former policy is in force.
+    /// all events, or of those of a rule or a namespace. Until then, the former policy is in force.
     pub fn retain(&self, policy: RetentionPolicy) {
         self.policy.send_if_modified(|former| {
             let is_changed = former.text != policy.text;

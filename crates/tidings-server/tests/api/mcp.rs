@@ -228,7 +228,9 @@ async fn an_event_says_how_much_of_it_is_cut() {
     let found = answer(&*source, "event", asked).await.unwrap().structured;
     let bytes = |of: &Value| {
         let lines = of["untrusted"].as_array().unwrap().iter();
-        lines.map(|line| line.as_str().unwrap().len()).sum::<usize>()
+        lines
+            .map(|line| line.as_str().unwrap().len())
+            .sum::<usize>()
     };
     assert_eq!(found["truncatedBytes"], bytes(&whole) - bytes(&found));
     assert_eq!(found.get("more"), None);

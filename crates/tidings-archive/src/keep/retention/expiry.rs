@@ -153,7 +153,7 @@ impl Expiry {
 }
 
 /// Whether so many of all events or records are a large part: a tenth, unless they are few.
-pub(super) fn is_mass(ended: u64, all: u64) -> bool {
+fn is_mass(ended: u64, all: u64) -> bool {
     ended >= MASS_MIN && ended >= all / MASS
 }
 

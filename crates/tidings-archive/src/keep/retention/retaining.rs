@@ -11,7 +11,6 @@ use tidings_history::Outlook;
 use tidings_store::{Fault, WriteError};
 use tokio::sync::watch;
 
-use super::expiry::is_mass;
 use super::quota::Quota;
 use super::rules::{self, Outcome};
 use super::shared_quota::Share;
@@ -22,6 +21,10 @@ use crate::keep::versions::{KeepError, Keeper};
 pub(crate) const LOOK: Duration = Duration::from_secs(30);
 /// Delay before a policy is applied that would end a large part of all events.
 const HOLD: Duration = Duration::from_secs(600);
+/// A policy ends a large part if that is this part of the events, unless they are few.
+const LARGE: u64 = 10;
+const LARGE_MIN: u64 = 10;
+
 /// The task that applies the policy and the quota.
 pub(crate) struct Retaining {
     pub(crate) name: String,
@@ -48,9 +51,7 @@ impl Retaining {
         loop {
             let policy = Arc::clone(&policies.borrow_and_update());
             let applying = async {
-                self.hold(&policy).await;
-                self.keeper.set_policy(Arc::clone(&policy));
-                self.apply(&policy.text).await;
+                self.bring_into_force(&policy).await;
                 std::future::pending::<()>().await;
             };
             tokio::select! {
@@ -62,62 +63,14 @@ impl Retaining {
         }
     }
 
-    /// Waits before a policy that would end a large part of all events.
-    async fn hold(&self, policy: &RetentionPolicy) {
-        loop {
-            let cluster = &self.name;
-            match rules::outlook_of(&self.keeper, policy).await {
-                Ok(outlook) => return tokio::time::sleep(self.delay(&outlook)).await,
-                Err(error) => {
-                    tracing::warn!(cluster, %error, "it is not known yet what changed rules would end");
-                    tokio::time::sleep(LOOK).await;
-                }
-            }
-        }
-    }
-
-    /// Returns how long to wait before events end, and logs why.
-    fn delay(&self, outlook: &Outlook) -> Duration {
+    /// Sets and applies a policy, after [`HOLD`] if it would end a large part of all events.
+    async fn bring_into_force(&self, policy: &Arc<RetentionPolicy>) {
         let cluster = &self.name;
-        let (ended, events) = (outlook.ended(), outlook.events());
-        if !is_mass(ended, events) {
-            return Duration::ZERO;
-        }
-        let by_rule = outlook.by_rule.iter().filter(|(_, found)| found.ended > 0);
-        let by_rule = by_rule.map(|(rule, found)| format!("{rule}: {}", found.ended));
-        let by_rule = by_rule.collect::<Vec<_>>().join(", ");
-        tracing::error!(
-            cluster,
-            ended,
-            events,
-            by_rule,
-            "the changed rules of retention would end a tenth or more of all events: they come \
-             into force in ten minutes, unless they are changed again"
-        );
-        HOLD
-    }
-
-    async fn apply(&self, rules: &str) {
-        let cluster = &self.name;
+        let mut announced = 0;
         loop {
-            let wait = match rules::apply_rules(&self.keeper, rules).await {
-                Ok(outcome) => {
-                    let Outcome { ended, events, .. } = outcome;
-                    if ended > 0 {
-                        tracing::warn!(
-                            cluster,
-                            ended,
-                            events,
-                            "events expired at once because the rules of retention changed"
-                        );
-                    }
-                    if !outcome.waits {
-                        return;
-                    }
-                    let why = "the clock is not believed yet";
-                    tracing::info!(cluster, why, "changed rules are not applied yet");
-                    LOOK
-                }
+            let wait = match self.attempt(policy, &mut announced).await {
+                Ok(None) => return,
+                Ok(Some(wait)) => wait,
                 Err(error) => {
                     tracing::warn!(cluster, %error, "changed rules are not applied yet");
                     match error {
@@ -129,6 +82,63 @@ impl Retaining {
             };
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Sets and applies a policy, or returns the time until the next attempt. Directly before, all
+    /// events are examined: if a large part would end, and more than twice as many as were
+    /// `announced`, the policy is held.
+    async fn attempt(
+        &self,
+        policy: &Arc<RetentionPolicy>,
+        announced: &mut u64,
+    ) -> Result<Option<Duration>, KeepError> {
+        let (cluster, keeper) = (&self.name, &self.keeper);
+        if !rules::is_applied(keeper, &policy.text).await? {
+            if !rules::is_clock_believed(keeper) {
+                let why = "the clock is not believed yet";
+                tracing::info!(cluster, why, "changed rules are not applied yet");
+                return Ok(Some(LOOK));
+            }
+            let [by_rule, by_namespace] = rules::outlook_of(keeper, policy).await?;
+            let ended = by_rule.ended();
+            if is_large(&by_rule, &by_namespace) && ended > announced.saturating_mul(2) {
+                self.announce(&by_rule);
+                *announced = ended;
+                return Ok(Some(HOLD));
+            }
+        }
+        keeper.set_policy(Arc::clone(policy));
+        keeper.set_held(false);
+        let Outcome {
+            ended,
+            events,
+            waits,
+        } = rules::apply_rules(keeper, &policy.text).await?;
+        if ended > 0 {
+            tracing::warn!(
+                cluster,
+                ended,
+                events,
+                "events expired at once because the rules of retention changed"
+            );
+        }
+        Ok(waits.then_some(LOOK))
+    }
+
+    /// Logs what a policy would end.
+    fn announce(&self, outlook: &Outlook) {
+        let by_rule = outlook.by_rule.iter().filter(|(_, found)| found.ended > 0);
+        let by_rule = by_rule.map(|(rule, found)| format!("{rule}: {}", found.ended));
+        let by_rule = by_rule.collect::<Vec<_>>().join(", ");
+        tracing::error!(
+            cluster = self.name,
+            ended = outlook.ended(),
+            events = outlook.events(),
+            by_rule,
+            "the changed rules of retention would end a tenth or more of all events, or of those \
+             of a rule or a namespace: they come into force in ten minutes, unless they are \
+             changed again"
+        );
     }
 
     async fn keep_quota(&self, share: Option<Share>) {
@@ -152,33 +162,46 @@ impl Retaining {
     }
 }
 
+/// Whether a policy ends a tenth of all events, or of those of a rule or of a namespace.
+fn is_large(by_rule: &Outlook, by_namespace: &Outlook) -> bool {
+    let is_large = |ended: u64, all: u64| ended >= LARGE_MIN && ended >= all / LARGE;
+    let mut parts = by_rule
+        .by_rule
+        .values()
+        .chain(by_namespace.by_rule.values());
+    is_large(by_rule.ended(), by_rule.events())
+        || parts.any(|part| is_large(part.ended, part.events))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use tidings_store::Store;
+    use tidings_store::clock::Clock;
+    use tokio::time::Instant;
 
     use super::super::rules_tests::{HOUR, Kept, days};
     use super::*;
 
-    /// A file with `1d` for `100d` would end everything at its next read.
-    #[tokio::test]
+    fn policy(text: &str, warnings: u32) -> Arc<RetentionPolicy> {
+        let mut policy = RetentionPolicy::new(days(Arc::new(Mutex::new(warnings))));
+        policy.text = text.into();
+        policy.rule_of = Arc::new(|event| event.r#type().into());
+        Arc::new(policy)
+    }
+
+    /// A file with `1d` for `30d` would end everything at its next read.
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the paused time of the test")]
     async fn rules_that_end_a_large_part_wait_for_ten_minutes() {
         let folder = tempfile::tempdir().unwrap();
-        let warnings = Arc::new(Mutex::new(30));
-        let keep_for = days(Arc::clone(&warnings));
-        let mut kept = Kept::open(folder.path(), Arc::clone(&keep_for));
+        let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
         // Half of the events are warnings.
-        kept.observe(198).await;
+        kept.observe(100).await;
         kept.clock.advance(48 * HOUR);
         let keeper = Arc::new(kept.keeper);
-        let policy = |text: &str| {
-            let mut policy = RetentionPolicy::new(Arc::clone(&keep_for));
-            policy.text = text.into();
-            policy.rule_of = Arc::new(|event| event.r#type().into());
-            Arc::new(policy)
-        };
-        let (sender, receiver) = watch::channel(policy("30d"));
+        let (sender, receiver) = watch::channel(policy("30d", 30));
         let retaining = Retaining {
             name: "prod".into(),
             keeper: Arc::clone(&keeper),
@@ -187,34 +210,89 @@ mod tests {
             share: None,
             pause: LOOK,
         };
-        let delay = async |policy: &RetentionPolicy| {
-            let outlook = rules::outlook_of(&keeper, policy).await.unwrap();
-            (outlook.ended(), retaining.delay(&outlook))
+        let running = tokio::spawn(async move { retaining.apply_policies().await });
+        let applied = async |text: &str, seconds: u64| {
+            let begun = Instant::now();
+            let most = Duration::from_secs(seconds);
+            while begun.elapsed() < most {
+                if rules::is_applied(&keeper, text).await.unwrap() {
+                    return Some(begun.elapsed());
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            None
         };
-        assert_eq!(delay(&policy("30d")).await, (0, Duration::ZERO));
-        retaining.apply("30d").await;
-        *warnings.lock().unwrap() = 1;
-        assert_eq!(delay(&policy("1d")).await, (99, Duration::ZERO));
-        kept.keeper = Keeper::new(
-            Arc::clone(&keeper.store),
-            Arc::clone(&keeper.clock),
-            keep_for.clone(),
-            false,
+        assert!(applied("30d", 10_000).await.is_some_and(|time| time < HOLD));
+        // While the clock is ahead, nothing is decided, since what is over by it is not seen.
+        kept.clock.set_by(500 * 24 * HOUR);
+        sender.send_replace(policy("1d", 1));
+        assert_eq!(applied("1d", 2_000).await, None);
+        kept.clock.set_by(-500 * 24 * HOUR);
+        // They wait; put back within that time, the former rules are in force at once.
+        assert_eq!(applied("1d", 300).await, None);
+        sender.send_replace(policy("30d", 30));
+        assert!(applied("30d", 10_000).await.is_some_and(|time| time < HOLD));
+        assert_eq!(rules::ended_by_rules(&keeper).await.unwrap().events, 0);
+        sender.send_replace(policy("1d", 1));
+        let waited = applied("1d", 10_000).await.unwrap();
+        assert!(waited >= HOLD, "{waited:?}");
+        assert_eq!(
+            rules::ended_by_rules(&keeper).await.unwrap().by_rule["Warning"],
+            50
         );
-        *warnings.lock().unwrap() = 30;
-        kept.observe(10).await;
-        kept.clock.advance(48 * HOUR);
-        *warnings.lock().unwrap() = 1;
-        let short = policy("1d");
-        assert_eq!(delay(&short).await, (104, HOLD));
-        // Rules that are applied end nothing.
-        assert_eq!(delay(&policy("30d")).await, (0, Duration::ZERO));
         drop(sender);
-        keeper.set_policy(short);
-        retaining.apply("1d").await;
-        let ended = rules::ended_by_rules(&keeper).await.unwrap();
-        assert_eq!(ended.by_rule["Warning"], 104);
-        assert_eq!(ended.events, 104);
+        running.await.unwrap();
         keeper.store.close().await;
+    }
+
+    /// After a start the former rules are not known, but may come back.
+    #[tokio::test]
+    async fn what_is_written_before_rules_are_applied_has_the_times_of_those_that_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+        kept.observe(4).await;
+        rules::apply_rules(&kept.keeper, "30d").await.unwrap();
+        kept.keeper.set_policy(policy("1d", 1));
+        rules::hold(&kept.keeper).await.unwrap();
+        kept.observe(4).await;
+        // The archive is stopped for long.
+        kept.clock.advance(5 * 24 * HOUR);
+        kept.keeper.store.expire().await.unwrap();
+        kept.keeper.set_policy(policy("30d", 30));
+        kept.keeper.set_held(false);
+        rules::apply_rules(&kept.keeper, "30d").await.unwrap();
+        let list = tidings_store::ListRequest::prefix("shop/");
+        let mut ends: Vec<i64> = Vec::new();
+        for found in kept.keeper.store.list(list).await.unwrap().records {
+            ends.push((found.expires_at.unwrap().0 - kept.clock.now().0) / HOUR / 24);
+        }
+        ends.sort_unstable();
+        // Half of the events are warnings, which have 30 days; the others have 7.
+        assert_eq!(ends, [2, 2, 2, 2, 25, 25, 25, 25]);
+        kept.keeper.store.close().await;
+    }
+
+    #[test]
+    fn a_tenth_of_a_rule_or_of_a_namespace_is_a_large_part() {
+        let outlook = |parts: &[(u64, u64)]| {
+            let mut outlook = Outlook::default();
+            for (number, (ended, events)) in parts.iter().enumerate() {
+                for at in 0..*events {
+                    outlook.add(&number.to_string(), at < *ended);
+                }
+            }
+            outlook
+        };
+        for (by_rule, by_namespace, expected) in [
+            (vec![(9, 10)], vec![(9, 10)], false),
+            (vec![(10, 100)], vec![(10, 100)], true),
+            (vec![(10, 120)], vec![(10, 120)], false),
+            (vec![(0, 900), (90, 100)], vec![(90, 1_000)], true),
+            (vec![(90, 1_000)], vec![(0, 900), (90, 100)], true),
+            (vec![(6, 50), (6, 50)], vec![(6, 50), (6, 50)], true),
+        ] {
+            let is = is_large(&outlook(&by_rule), &outlook(&by_namespace));
+            assert_eq!(is, expected, "{by_rule:?} {by_namespace:?}");
+        }
     }
 }

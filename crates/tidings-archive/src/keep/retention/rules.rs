@@ -3,7 +3,8 @@
 //! The time at which an event expires is written with its newest version. When the rules change,
 //! every record gets the time of the new rules, once, in the background.
 //!
-//! Invariant: the store has the name of the rules only if they were applied to everything.
+//! Invariant: the store has the name of the rules only if they were applied to everything, and
+//! everything was written by them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,12 +54,7 @@ pub(crate) async fn apply_rules(keeper: &Keeper, rules: &str) -> Result<Outcome,
     {
         return Ok(outcome);
     }
-    let ahead = keeper
-        .clock
-        .now()
-        .0
-        .saturating_sub(keeper.store.confirmed().0);
-    if ahead > HOUR_MILLIS {
+    if !is_clock_believed(keeper) {
         // The store hides records that have expired by such a clock, so they would be skipped.
         outcome.waits = true;
         return Ok(outcome);
@@ -90,8 +86,38 @@ pub(crate) async fn apply_rules(keeper: &Keeper, rules: &str) -> Result<Outcome,
     Ok(outcome)
 }
 
+/// Whether what has expired by the clock may end.
+pub(super) fn is_clock_believed(keeper: &Keeper) -> bool {
+    let ahead = keeper
+        .clock
+        .now()
+        .0
+        .saturating_sub(keeper.store.confirmed().0);
+    ahead <= HOUR_MILLIS
+}
+
+/// Prepares writes by a policy that may not be applied yet: until that is decided, what is written
+/// ends late. The name of the former rules is forgotten, so that these are applied to it, too, if
+/// they come back.
+pub(crate) async fn hold(keeper: &Keeper) -> Result<(), KeepError> {
+    let key = Bytes::from_static(keys::RETENTION);
+    let former = keeper.store.get(key.clone()).await?;
+    let rules = &keeper.policy().text;
+    if former
+        .as_ref()
+        .is_some_and(|found| found.value == rules.as_bytes())
+    {
+        return Ok(());
+    }
+    keeper.set_held(true);
+    if former.is_some() {
+        keeper.store.write_all(vec![Write::delete(key)]).await?;
+    }
+    Ok(())
+}
+
 /// Returns whether all records have the expiry of these rules.
-async fn is_applied(keeper: &Keeper, rules: &str) -> Result<bool, ReadError> {
+pub(super) async fn is_applied(keeper: &Keeper, rules: &str) -> Result<bool, ReadError> {
     let found = keeper
         .store
         .get(Bytes::from_static(keys::RETENTION))
@@ -99,18 +125,19 @@ async fn is_applied(keeper: &Keeper, rules: &str) -> Result<bool, ReadError> {
     Ok(found.is_some_and(|found| found.value == rules.as_bytes()))
 }
 
-/// Returns what a policy would end at once; nothing if it is applied already.
-pub(crate) async fn outlook_of(
+/// Returns what a policy would end at once: by rule, and by namespace.
+pub(super) async fn outlook_of(
     keeper: &Keeper,
     policy: &RetentionPolicy,
-) -> Result<Outlook, ReadError> {
-    if is_applied(keeper, &policy.text).await? {
-        return Ok(Outlook::default());
-    }
-    outlook(keeper, |_, event| {
-        ((policy.keep_for)(event), (policy.rule_of)(event))
+) -> Result<[Outlook; 2], ReadError> {
+    let rules = |_: &Bytes, event: &Event| ((policy.keep_for)(event), (policy.rule_of)(event));
+    let (mut by_rule, mut by_namespace) = (Outlook::default(), Outlook::default());
+    examine(keeper, rules, |namespace, rule, is_over| {
+        by_rule.add(rule, is_over);
+        by_namespace.add(namespace, is_over);
     })
-    .await
+    .await?;
+    Ok([by_rule, by_namespace])
 }
 
 /// Reads all events, and counts those that would end at once by these rules, which get the stored
@@ -119,14 +146,27 @@ pub(crate) async fn outlook(
     keeper: &Keeper,
     rules: impl Fn(&Bytes, &Event) -> (Duration, Arc<str>),
 ) -> Result<Outlook, ReadError> {
-    let now = keeper.clock.now();
     let mut outlook = Outlook::default();
+    examine(keeper, rules, |_, rule, is_over| outlook.add(rule, is_over)).await?;
+    Ok(outlook)
+}
+
+/// Reads all events, and calls `add` with the namespace of each, its rule, and whether it would end
+/// at once.
+async fn examine(
+    keeper: &Keeper,
+    rules: impl Fn(&Bytes, &Event) -> (Duration, Arc<str>),
+    mut add: impl FnMut(&str, &str, bool),
+) -> Result<(), ReadError> {
+    // A clock that is behind will be put right.
+    let believed = UnixMillis(keeper.believed().unwrap_or(i64::MIN));
+    let now = keeper.clock.now().max(keeper.now()).max(believed);
     let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
     loop {
         let request = ListRequest::default().limit(PAGE).after(after);
         let records = keeper.store.list(request).await?.records;
         let Some(last) = records.last() else {
-            return Ok(outlook);
+            return Ok(());
         };
         after = last.key.clone();
         for found in &records {
@@ -135,7 +175,7 @@ pub(crate) async fn outlook(
             };
             let (keep_for, rule) = rules(&record.newest.event, &event);
             let end = later(counts_from(&record, &event), keep_for);
-            outlook.add(&rule, end <= now);
+            add(&keys::namespace(&found.key), &rule, end <= now);
         }
     }
 }

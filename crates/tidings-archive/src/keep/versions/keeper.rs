@@ -6,7 +6,7 @@
 //! An event that a user deleted is not kept again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -50,6 +50,10 @@ const JOURNAL_WRITES_MAX: usize = 64;
 const NOT_KEPT_MAX: usize = 64;
 /// Minimum time for which a deleted event is not kept again.
 const FORGOTTEN_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Minimum time for which events are kept that are written before it is decided that the policy is
+/// applied: longer than most archives are stopped, and than most policies keep events.
+const HELD_FOR: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// A version of an event, as a source sent it.
 #[derive(Clone, Debug)]
@@ -108,6 +112,8 @@ pub(crate) struct Keeper {
     sealed_before: RwLock<Option<Arc<SealedBefore>>>,
     /// The policy in force. It has an effect on existing events once the cluster is followed.
     policy: RwLock<Arc<RetentionPolicy>>,
+    /// Whether it is not decided yet that the policy is applied.
+    is_held: AtomicBool,
     pub(in crate::keep) mirror_deletions: bool,
     /// The times of the followed clusters, once the cluster is followed.
     pub(crate) clocks: OnceLock<Arc<Clocks>>,
@@ -184,6 +190,7 @@ impl Keeper {
             journal: Journal::new(0, Cursor::NONE, 0),
             sealed_before: RwLock::default(),
             policy: RwLock::new(Arc::new(RetentionPolicy::new(keep_for))),
+            is_held: AtomicBool::new(false),
             mirror_deletions,
             clocks: OnceLock::new(),
             believed: AtomicI64::new(i64::MIN),
@@ -193,6 +200,22 @@ impl Keeper {
     /// Sets the policy by which events expire that are observed from now on.
     pub(crate) fn set_policy(&self, policy: Arc<RetentionPolicy>) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+    }
+
+    /// Sets whether it is not decided yet that the policy is applied. Until then, nothing that is
+    /// written ends sooner than after [`HELD_FOR`], since the former policy may come back.
+    pub(crate) fn set_held(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
+    }
+
+    /// How long an event is kept that is written now.
+    fn keep_for(&self, event: &Event) -> Duration {
+        let keep_for = (self.policy().keep_for)(event);
+        if self.is_held.load(Ordering::Relaxed) {
+            keep_for.max(HELD_FOR)
+        } else {
+            keep_for
+        }
     }
 
     /// Returns the policy in force.
@@ -586,12 +609,12 @@ impl Keeper {
 
     /// Returns the expiry of an event that is observed now.
     pub(in crate::keep) fn end(&self, event: &Event) -> UnixMillis {
-        self.after((self.policy().keep_for)(event))
+        self.after(self.keep_for(event))
     }
 
     /// Returns the expiry of an event that was observed at this time.
     pub(crate) fn end_of(&self, event: &Event, observed_at: UnixMillis) -> UnixMillis {
-        later(observed_at, (self.policy().keep_for)(event))
+        later(observed_at, self.keep_for(event))
     }
 
     /// Uses the later of the clock's time and the corrected one, so that nothing expires sooner
