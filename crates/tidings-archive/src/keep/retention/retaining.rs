@@ -179,7 +179,6 @@ mod tests {
 
     use tidings_store::Store;
     use tidings_store::clock::Clock;
-    use tokio::time::Instant;
 
     use super::super::rules_tests::{HOUR, Kept, days};
     use super::*;
@@ -192,8 +191,7 @@ mod tests {
     }
 
     /// A file with `1d` for `30d` would end everything at its next read.
-    #[tokio::test(start_paused = true)]
-    #[expect(clippy::disallowed_methods, reason = "the paused time of the test")]
+    #[tokio::test]
     async fn rules_that_end_a_large_part_wait_for_ten_minutes() {
         let folder = tempfile::tempdir().unwrap();
         let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
@@ -201,7 +199,7 @@ mod tests {
         kept.observe(100).await;
         kept.clock.advance(48 * HOUR);
         let keeper = Arc::new(kept.keeper);
-        let (sender, receiver) = watch::channel(policy("30d", 30));
+        let (_sender, receiver) = watch::channel(policy("30d", 30));
         let retaining = Retaining {
             name: "prod".into(),
             keeper: Arc::clone(&keeper),
@@ -210,38 +208,32 @@ mod tests {
             share: None,
             pause: LOOK,
         };
-        let running = tokio::spawn(async move { retaining.apply_policies().await });
-        let applied = async |text: &str, seconds: u64| {
-            let begun = Instant::now();
-            let most = Duration::from_secs(seconds);
-            while begun.elapsed() < most {
-                if rules::is_applied(&keeper, text).await.unwrap() {
-                    return Some(begun.elapsed());
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            None
+        let attempt = async |policy, announced: &mut u64| {
+            let wait = retaining.attempt(policy, announced).await.unwrap();
+            let ended = rules::ended_by_rules(&keeper).await.unwrap();
+            (wait, ended.events)
         };
-        assert!(applied("30d", 10_000).await.is_some_and(|time| time < HOLD));
-        // While the clock is ahead, nothing is decided, since what is over by it is not seen.
+        let (long, short) = (policy("30d", 30), policy("1d", 1));
+        assert_eq!(attempt(&long, &mut 0).await, (None, 0));
+        assert_eq!(attempt(&short, &mut 0).await, (Some(HOLD), 0));
+        // Until then, the former rules are in force.
+        assert!(rules::is_applied(&keeper, "30d").await.unwrap());
+        assert_eq!(attempt(&long, &mut 0).await, (None, 0));
+        // What is over by a clock that is ahead is not seen, so nothing is decided.
         kept.clock.set_by(500 * 24 * HOUR);
-        sender.send_replace(policy("1d", 1));
-        assert_eq!(applied("1d", 2_000).await, None);
+        let mut announced = 0;
+        assert_eq!(attempt(&short, &mut announced).await, (Some(LOOK), 0));
         kept.clock.set_by(-500 * 24 * HOUR);
-        // They wait; put back within that time, the former rules are in force at once.
-        assert_eq!(applied("1d", 300).await, None);
-        sender.send_replace(policy("30d", 30));
-        assert!(applied("30d", 10_000).await.is_some_and(|time| time < HOLD));
-        assert_eq!(rules::ended_by_rules(&keeper).await.unwrap().events, 0);
-        sender.send_replace(policy("1d", 1));
-        let waited = applied("1d", 10_000).await.unwrap();
-        assert!(waited >= HOLD, "{waited:?}");
-        assert_eq!(
-            rules::ended_by_rules(&keeper).await.unwrap().by_rule["Warning"],
-            50
-        );
-        drop(sender);
-        running.await.unwrap();
+        assert_eq!(attempt(&short, &mut announced).await, (Some(HOLD), 0));
+        assert_eq!(attempt(&short, &mut announced).await, (None, 50));
+        let ended = rules::ended_by_rules(&keeper).await.unwrap();
+        assert_eq!(ended.by_rule["Warning"], 50);
+        // By a clock that is behind, nothing is over, but it will be put right.
+        keeper.believe(kept.clock.now());
+        kept.clock.set_by(-500 * 24 * HOUR);
+        let mut hour = RetentionPolicy::new(Arc::new(|_| Duration::from_secs(3_600)));
+        hour.text = "1h".into();
+        assert_eq!(attempt(&Arc::new(hour), &mut 0).await, (Some(HOLD), 50));
         keeper.store.close().await;
     }
 
