@@ -78,7 +78,7 @@ pub(crate) fn around(routes: Router<Arc<ApiServer>>, timeline: Arc<Timeline>) ->
     entered(chain::around(routes, timeline.sources.root()), timeline)
 }
 
-/// The routes of answers that can be shown as text. They need nothing of the [chain](chain).
+/// The routes of answers that can be shown as text. They need nothing of the [chain].
 fn texts() -> Router<Arc<ApiServer>> {
     Router::new()
         .route("/timeline/api/coverage", get(answers::coverage::coverage))

@@ -1,6 +1,6 @@
 //! Documents about the server: discovery, OpenAPI, and the answer to unknown paths.
 //!
-//! From outside: the handlers, and [`not_found`].
+//! From outside: the handlers, and [`not_found()`].
 
 pub(super) mod discovery;
 mod not_found;
