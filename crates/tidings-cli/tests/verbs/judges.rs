@@ -130,7 +130,7 @@ async fn the_inspector_reads_over_both_transports() {
         assert!(tools.contains("\"readOnlyHint\": true"), "{tools}");
         let found = inspect(&["--method", "tools/call", "--tool-name", "clusters"]);
         assert!(
-            found.contains("every event written to this server is here"),
+            found.contains("events are written to this server itself"),
             "{found}"
         );
     }
