@@ -12,6 +12,7 @@ use kube::config::{
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
+use super::archive::clusters::name_of_context;
 use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, with_sources};
 use super::kubeconfig;
@@ -95,11 +96,13 @@ fn kubeconfig_of(name: &str, cluster: Cluster, account: &str, token: String) -> 
     }
 }
 
+/// The Secret with a kubeconfig. Its key is the cluster's name in an archive, because keys cannot
+/// have every character of a context's name.
 fn secret_of(namespace: &str, secret: &str, name: &str, kubeconfig: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": secret, "namespace": namespace},
-        "stringData": {format!("{name}.yaml"): kubeconfig},
+        "stringData": {format!("{}.yaml", name_of_context(name)): kubeconfig},
     })
 }
 
@@ -117,6 +120,16 @@ mod tests {
         let text = serde_saphyr::to_string(&kubeconfig).unwrap();
         let secret = secret_of("tidings", "tidings-clusters", "edge", &text);
         let stored = secret["stringData"]["edge.yaml"].as_str().unwrap();
+        let long = secret_of(
+            "tidings",
+            "tidings-clusters",
+            "arn:aws:eks:eu:12:cluster/prod",
+            "",
+        );
+        assert_eq!(
+            long["stringData"]["arn-aws-eks-eu-12-cluster-prod.yaml"],
+            ""
+        );
         let again = Kubeconfig::from_yaml(stored).unwrap();
         assert_eq!(again.current_context.as_deref(), Some("edge"));
         assert!(

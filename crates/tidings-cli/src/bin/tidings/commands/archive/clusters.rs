@@ -241,7 +241,7 @@ pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf
 }
 
 /// The valid cluster name closest to a context's name.
-fn name_of_context(context: &str) -> String {
+pub(in crate::commands) fn name_of_context(context: &str) -> String {
     let mut name = String::new();
     for character in context.chars().flat_map(char::to_lowercase) {
         if character.is_ascii_alphanumeric() {
