@@ -60,7 +60,7 @@ pub struct NoAnswer(String);
 /// The cluster does not answer as an API server does.
 pub async fn cluster_identity(client: &Client) -> Result<Option<String>, NoAnswer> {
     let source = ApiServer::new(client.clone(), Selection::default());
-    let identity = source.identity().await;
+    let identity = source.allowed_identity().await;
     identity.map_err(|failure| {
         NoAnswer(match failure {
             Failure::Other { why, .. } => why,
@@ -265,14 +265,21 @@ impl ApiServer {
         }
     }
 
-    /// The uid of the namespace `kube-system`, or `None` if reading it is not allowed.
+    /// The uid of the namespace `kube-system`, or `None` if it cannot be read. That includes
+    /// rejected credentials, which the requests for events report.
     async fn identity(&self) -> Result<Option<String>, Failure> {
+        match self.allowed_identity().await {
+            Err(Failure::Unauthorized(_)) => Ok(None),
+            answer => answer,
+        }
+    }
+
+    /// The uid of the namespace `kube-system`, or `None` if a role does not allow to read it.
+    async fn allowed_identity(&self) -> Result<Option<String>, Failure> {
         let answer = self.get("/api/v1/namespaces/kube-system", "application/json");
         let response = match answer.await {
             Ok(response) => response,
-            Err(Failure::Unauthorized(_) | Failure::Forbidden(_) | Failure::NotFound(_)) => {
-                return Ok(None);
-            }
+            Err(Failure::Forbidden(_) | Failure::NotFound(_)) => return Ok(None),
             Err(failure) => return Err(failure),
         };
         let body = read(response.into_body(), NAMESPACE_BYTES_MAX).await?;

@@ -1,8 +1,8 @@
 //! Recognises a cluster that is to be followed under another name than before, by its identity.
 //!
 //! Invariant: a cluster whose events are in the data folder under a name that is not wanted any
-//! more is not begun anew under another name. Only where the identity may not be read, that cannot
-//! be known, and is logged.
+//! more is not begun anew under another name. Only where the identity or a former folder may not or
+//! cannot be read, that cannot be known, and is logged.
 
 use std::path::Path;
 use std::time::Duration;
@@ -59,7 +59,19 @@ pub(super) async fn check(
     };
     let namespaces = defaults.namespaces_of(setting);
     for kept in &former {
-        let followed = followed_by(data_dir, defaults, kept, wanted.len()).await?;
+        let followed = match followed_by(data_dir, defaults, kept, wanted.len()).await {
+            Ok(followed) => followed,
+            // The events of a new cluster are gone in an hour; a damaged folder stays.
+            Err(error) => {
+                tracing::error!(
+                    cluster = name,
+                    former = kept.name,
+                    %error,
+                    "it is not known whether the cluster was followed by this former name"
+                );
+                continue;
+            }
+        };
         let is_same = |one: &&Followed| {
             one.identity.as_ref() == Some(&identity) && overlaps(&one.namespace, namespaces)
         };
