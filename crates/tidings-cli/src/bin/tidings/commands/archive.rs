@@ -135,8 +135,8 @@ pub(crate) struct Args {
     ///
     /// The time counts from when an event was last observed. A changed file is read again, and its
     /// rules are applied within minutes to everything that is kept. If they would end a tenth or
-    /// more of a cluster's events, the log says so ten minutes before. tidings coverage
-    /// --check-retention shows what rules would end.
+    /// more of the events of a cluster, of a namespace or under a rule, the log says so ten minutes
+    /// before. tidings coverage --check-retention shows what rules would end.
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
     /// Maximum bytes that each cluster takes on disk, at least 1Mi, with an optional suffix Ki, Mi,
