@@ -131,6 +131,24 @@ pub fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
+/// The valid cluster name closest to a context's name; empty if no character of it can be in one.
+pub fn name_of_context(context: &str) -> String {
+    let mut name = String::new();
+    for character in context.chars().flat_map(char::to_lowercase) {
+        if character.is_ascii_alphanumeric() {
+            name.push(character);
+        } else if !name.is_empty() && !name.ends_with('-') {
+            name.push('-');
+        }
+    }
+    // The end is kept, which distinguishes names such as arn:aws:eks:…:cluster/prod.
+    let start = name.len().saturating_sub(NAME_LEN_MAX);
+    name.get(start..)
+        .unwrap_or_default()
+        .trim_matches('-')
+        .to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +159,22 @@ mod tests {
         for name in ["", "-a", "A", "a/b", "..", &"a".repeat(NAME_LEN_MAX + 1)] {
             assert!(check_name(name).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn names_are_made_of_contexts() {
+        for (context, name) in [
+            ("prod", "prod"),
+            ("kind-Prod_2", "kind-prod-2"),
+            (
+                "arn:aws:eks:eu-west-1:12:cluster/prod",
+                "arn-aws-eks-eu-west-1-12-cluster-prod",
+            ),
+            ("@@", ""),
+        ] {
+            assert_eq!(name_of_context(context), name);
+        }
+        assert!(name_of_context(&"a@".repeat(200)).len() <= NAME_LEN_MAX);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use kube::config::{
 };
 use secrecy::SecretString;
 use serde_json::{Value, json};
+use tidings_cli::clusters::name_of_context;
 
-use super::archive::clusters::name_of_context;
 use super::archived;
 use super::cluster::{ClusterFlags, CommandError, DONE, with_sources};
 use super::kubeconfig;

@@ -9,7 +9,7 @@ use kube::config::Context;
 use tidings_archive::{
     Clocks, Cluster, ClusterOptions, EVENT_TTL, Lives, RetentionPolicy, Selection, SharedQuota,
 };
-use tidings_cli::clusters::{ClusterFile, ClusterSetting, NAME_LEN_MAX, check_name};
+use tidings_cli::clusters::{ClusterFile, ClusterSetting, check_name, name_of_context};
 use tidings_feeds::Feeds;
 use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
@@ -238,24 +238,6 @@ pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError>
 pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
     check_name(name).map_err(ClusterError::Name)?;
     Ok(data_dir.join("clusters").join(name))
-}
-
-/// The valid cluster name closest to a context's name.
-pub(in crate::commands) fn name_of_context(context: &str) -> String {
-    let mut name = String::new();
-    for character in context.chars().flat_map(char::to_lowercase) {
-        if character.is_ascii_alphanumeric() {
-            name.push(character);
-        } else if !name.is_empty() && !name.ends_with('-') {
-            name.push('-');
-        }
-    }
-    // The end is kept, which distinguishes names such as arn:aws:eks:…:cluster/prod.
-    let start = name.len().saturating_sub(NAME_LEN_MAX);
-    name.get(start..)
-        .unwrap_or_default()
-        .trim_matches('-')
-        .to_owned()
 }
 
 impl Defaults {
@@ -492,22 +474,6 @@ mod tests {
 
     use super::*;
     use crate::commands::serve::cluster::Unverified;
-
-    #[test]
-    fn names_are_made_of_contexts() {
-        for (context, name) in [
-            ("prod", "prod"),
-            ("kind-Prod_2", "kind-prod-2"),
-            (
-                "arn:aws:eks:eu-west-1:12:cluster/prod",
-                "arn-aws-eks-eu-west-1-12-cluster-prod",
-            ),
-            ("@@", ""),
-        ] {
-            assert_eq!(name_of_context(context), name);
-        }
-        assert!(name_of_context(&"a@".repeat(200)).len() <= NAME_LEN_MAX);
-    }
 
     #[test]
     fn a_kubeconfig_begins_at_the_folder_of_the_file_and_mistakes_name_it() {
