@@ -342,7 +342,8 @@ impl Worker {
 
     /// Commits a batch, however often the store fails.
     async fn commit(&mut self, through: Offset, totals: Totals) -> Result<(), FeedError> {
-        // State that cannot be written is not too long, so only the store can fail.
+        // Numbers can always be written as JSON, and are far shorter than a state may be: so only
+        // the store can fail.
         let state = serde_json::to_string(&totals).unwrap_or_default();
         loop {
             let place = self.place().await?;
