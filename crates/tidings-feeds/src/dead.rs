@@ -32,7 +32,7 @@ pub(crate) const BYTES_MAX: u64 = 64 << 20;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// When it was given up, in milliseconds since 1970.
+    /// When the record became a dead letter, in milliseconds since 1970.
     pub at: i64,
     /// The cluster's name.
     pub cluster: String,

@@ -27,7 +27,7 @@ pub enum FeedsError {
     /// No feed has this name.
     #[error("there is no feed {0:?}")]
     NotFound(String),
-    /// The feed is in the configuration.
+    /// The feed cannot be removed, because the configuration still has it.
     #[error("the feed {0:?} is in the configuration")]
     Configured(String),
     /// Dead letters of the feed are already being sent again.

@@ -171,7 +171,7 @@ pub(crate) async fn taken(keeper: &Keeper) -> Result<u64, ReadError> {
 
 /// Keeps the quota of a cluster.
 pub(crate) struct Quota {
-    /// The cluster's own quota; the greatest number if it has none.
+    /// The cluster's own quota in bytes; `u64::MAX` if it has none.
     bytes: u64,
     share: Option<Share>,
     /// `None` before the first check of the store.

@@ -202,8 +202,8 @@ impl Keeper {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
-    /// Sets whether it is not decided yet that the policy is applied. Until then, nothing that is
-    /// written ends sooner than after [`HELD_FOR`], since the former policy may come back.
+    /// Sets whether the policy is on hold. While it is, each written event lives for at least
+    /// [`HELD_FOR`], because the former policy may come back.
     pub(crate) fn set_held(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }

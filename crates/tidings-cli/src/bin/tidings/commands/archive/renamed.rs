@@ -86,7 +86,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// What a cluster that is not open was followed for.
+/// Opens a cluster's folder, and returns which identities and namespaces were followed in it.
 async fn followed_by(
     data_dir: &Path,
     defaults: &Defaults,
