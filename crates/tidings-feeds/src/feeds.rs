@@ -162,9 +162,9 @@ impl Feeds {
         self.begin_all().await;
     }
 
-    /// Begins to deliver a cluster's events. When this returns, each feed has its cursor, so it gets
-    /// everything that is observed from then on. Only a feed whose cursor cannot be stored has none
-    /// yet: it tries again, and its status says why. A cluster with this name is replaced.
+    /// Begins to deliver a cluster's events. When this returns, each feed has its cursor, so it
+    /// gets everything that is observed from then on. Only a feed whose cursor cannot be stored has
+    /// none yet: it tries again, and its status says why. A cluster with this name is replaced.
     pub async fn start(&self, cluster: &str, feed: Arc<dyn Feed>, history: Arc<dyn History>) {
         let _changes = self.0.changes.lock().await;
         self.stop_cluster(cluster).await;
