@@ -11,6 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tidings_cli::clusters;
 use tidings_cli::columns::Columns;
+use tidings_cli::feeds;
 use tidings_cli::jsonpath::Template;
 use tidings_cli::kinds::Named;
 use tidings_cli::{times, values};
@@ -37,13 +38,15 @@ const SETTINGS: &[fn(&str)] = &[
     },
     |text| {
         if let Ok(columns) = text.parse::<Columns>() {
-            columns.row(event());
+            let _ = columns.row(event());
         }
     },
     |text| drop(text.parse::<Named>()),
     |text| drop(Namespaces::only(text.split(','))),
     |text| drop(clusters::parse(text)),
-    |text| _ = values::bytes(text).is_ok() | values::days(text).is_ok(),
+    |text| _ = values::bytes(text).is_ok() | values::positive(text).is_ok(),
+    // The files that it names are not opened.
+    |text| drop(feeds::parse(text, Path::new("/nowhere"), Path::new("/nowhere/data"))),
 ];
 
 fn event() -> &'static Value {

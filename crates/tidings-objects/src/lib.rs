@@ -35,7 +35,6 @@ mod foreign;
 #[cfg(feature = "filling")]
 mod forged;
 #[cfg(fuzzing)]
-#[expect(missing_docs, reason = "for fuzz targets only")]
 pub mod fuzzing;
 mod manifest;
 mod merge;
