@@ -128,8 +128,13 @@ fn the_roles_are_those_the_program_asks_for() {
             assert_eq!(role.unwrap()["metadata"]["labels"][label], *value);
         }
         // The archive reads the uid of one namespace, by which it recognises the cluster.
-        let rules = printed["rules"].as_array().unwrap().iter();
-        for rule in rules.filter(|rule| rule["resources"][0] == "namespaces") {
+        let printed = printed["rules"].as_array().unwrap();
+        let is_of_namespaces = |rule: &&Value| {
+            let resources = rule["resources"].as_array().into_iter().flatten();
+            let mut resources = resources.filter_map(Value::as_str);
+            resources.any(|resource| matches!(resource, "namespaces" | "*"))
+        };
+        for rule in printed.iter().chain(rules).filter(is_of_namespaces) {
             assert_eq!(rule["resourceNames"], serde_json::json!(["kube-system"]));
             assert_eq!(rule["verbs"], serde_json::json!(["get"]));
         }
