@@ -195,6 +195,10 @@ fn an_hour_of_an_event_each_second_shows_counts_that_double() {
         (Sink::counts(CorrelatorOptions::client_go()), false),
         (Sink::counts(CorrelatorOptions::default()), true),
         (Sink::series(SeriesOptions::client_go()), false),
+        (
+            Sink::series(SeriesOptions::default().heartbeat(Duration::from_secs(30 * 60))),
+            false,
+        ),
         (Sink::series(SeriesOptions::default()), true),
     ] {
         for second in 0..3600 {
@@ -211,7 +215,10 @@ fn an_hour_of_an_event_each_second_shows_counts_that_double() {
         }
     }
     // Writes, and the count that the server shows at the end of the hour.
-    assert_eq!(written, [(36, 3301), (39, 3301), (3, 1800), (9, 2131)]);
+    assert_eq!(
+        written,
+        [(36, 3301), (39, 3301), (3, 1800), (3, 1801), (9, 2131)]
+    );
 }
 
 /// The shared budget: 100 refreshes at once, and one more each second.
