@@ -2,7 +2,9 @@
 // events: `tidings mcp`, and kubernetes-mcp-server. Prints the bytes of the answers, the calls, and
 // whether the answer has the fact, as one JSON line for each question.
 //
-// node benches/agents/questions.mjs TIDINGS KUBERNETES_MCP_SERVER CAPTURES
+// node benches/agents/questions.mjs TIDINGS KUBERNETES_MCP_SERVER CAPTURES [GPT_TOKENIZER]
+//
+// With the folder of gpt-tokenizer, an npm package, it also counts tokens (o200k_base).
 //
 // CAPTURES is a folder of real events, one JSON object a line (.jsonl), with these incidents.
 
@@ -12,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const [tidings, peer, captures] = process.argv.slice(2);
+const [tidings, peer, captures, tokenizer] = process.argv.slice(2);
 const EVENTS = 25_000;
 const PORT = "17445";
 const SINCE = "4000d";
@@ -62,6 +64,16 @@ const QUESTIONS = [
     ["BackOff", "cilium-sqmvj"]],
 ];
 
+const encoding = tokenizer && await import(`${tokenizer}/esm/encoding/o200k_base.js`);
+
+// A text that looks like a special token counts as text.
+const PLAIN = { disallowedSpecial: new Set() };
+
+// The tokens of a text, if the tokenizer is given.
+function tokensOf(text) {
+  return encoding ? { tokens: encoding.countTokens(text, PLAIN) } : {};
+}
+
 // A client of an MCP server on standard input and output.
 class Client {
   constructor(command, args) {
@@ -88,7 +100,8 @@ class Client {
     const begun = { jsonrpc: "2.0", method: "notifications/initialized" };
     this.process.stdin.write(`${JSON.stringify(begun)}\n`);
     const { result } = await this.ask("tools/list", {});
-    return JSON.stringify(result).length;
+    const text = JSON.stringify(result);
+    return { bytes: Buffer.byteLength(text), ...tokensOf(text) };
   }
 
   // The text of the answers to some calls, and the milliseconds they took.
@@ -158,7 +171,7 @@ try {
     for (const [client, calls, range] of [[ours, us, { since: SINCE }], [theirs, them, {}]]) {
       const [text, millis] = await client.call(calls, range);
       answers.push({
-        bytes: Buffer.byteLength(text), calls: calls.length,
+        bytes: Buffer.byteLength(text), ...tokensOf(text), calls: calls.length,
         // YAML breaks long lines.
         fact: words.every((word) => text.replace(/\s+/g, " ").includes(word)), millis: Math.round(millis),
       });

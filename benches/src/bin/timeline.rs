@@ -37,6 +37,12 @@ enum Part {
         #[arg(long, default_value_t = 50)]
         rounds: u64,
     },
+    /// The tools of the Model Context Protocol, beside the answers that they read
+    Tools {
+        kubeconfig: PathBuf,
+        #[arg(long, default_value_t = 200)]
+        rounds: u64,
+    },
     /// The page in a browser
     Page {
         kubeconfig: PathBuf,
@@ -72,6 +78,10 @@ async fn run(Arguments { events, days, part }: Arguments) -> Result<(), Failure>
         Part::Answers { kubeconfig, rounds } => {
             let target = Target::from_kubeconfig(&kubeconfig).await?;
             Ok(showing::answers(&target, rounds).await?)
+        }
+        Part::Tools { kubeconfig, rounds } => {
+            let target = Target::from_kubeconfig(&kubeconfig).await?;
+            Ok(showing::tools(&target, rounds).await?)
         }
         Part::Page { kubeconfig, rounds } => showing::page(&kubeconfig, rounds),
         Part::Live {

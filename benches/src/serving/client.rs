@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use kube::Config;
@@ -159,14 +159,30 @@ impl Connection {
         &mut self,
         method: Method,
         path: &str,
-        (header, media_type): (hyper::header::HeaderName, &'static str),
+        header: (HeaderName, &'static str),
+        body: Bytes,
+    ) -> Result<Response<Incoming>, LoadError> {
+        self.send_with(method, path, &[header], body).await
+    }
+
+    /// As [`send`](Self::send), with several headers.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_with(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &'static str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, LoadError> {
         let mut request = Request::builder()
             .method(method.clone())
             .uri(path)
-            .header(HOST, self.authority.clone())
-            .header(header, media_type);
+            .header(HOST, self.authority.clone());
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization.clone());
         }

@@ -13,10 +13,10 @@ use crate::serving::{Connection, Latencies, LoadError, Target, now};
 use crate::storing::events::Numbers;
 
 /// The times of the server's events, and some of these events, for requests.
-struct There {
-    from: i64,
-    to: i64,
-    items: Vec<Value>,
+pub(super) struct There {
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) items: Vec<Value>,
 }
 
 /// Makes each request a number of times. A first round warms up, and is not counted.
@@ -134,7 +134,7 @@ impl There {
 }
 
 /// Reads the times and some events of a server.
-async fn there(connection: &mut Connection) -> Result<There, LoadError> {
+pub(super) async fn there(connection: &mut Connection) -> Result<There, LoadError> {
     let overview = plain(&ask(connection, "/timeline/api/overview").await?)?;
     let edge = |name: &str| {
         let edge = overview["clusters"][0][name].as_i64();
@@ -161,7 +161,7 @@ async fn there(connection: &mut Connection) -> Result<There, LoadError> {
 }
 
 /// The body of an answer as it is sent, perhaps compressed.
-async fn ask(connection: &mut Connection, path: &str) -> Result<Bytes, LoadError> {
+pub(super) async fn ask(connection: &mut Connection, path: &str) -> Result<Bytes, LoadError> {
     let encoding = (ACCEPT_ENCODING, "gzip");
     let answer = connection
         .send(Method::GET, path, encoding, Bytes::new())

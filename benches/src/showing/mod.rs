@@ -4,6 +4,7 @@
 //! - `cluster`: invents the events of a cluster over days.
 //! - `fill`: fills the data folder of a server with them.
 //! - `answers`: makes the page's requests, for random times.
+//! - `tools`: calls the tools of the Model Context Protocol, and requests the answers they read.
 //! - `page`: measures the page itself, by the browser's clock.
 //! - `peer`: measures vis-timeline in the same browser.
 
@@ -13,8 +14,10 @@ mod fill;
 mod page;
 mod peer;
 mod tab;
+mod tools;
 
 pub use answers::answers;
 pub use fill::fill;
 pub use page::{live, page};
 pub use peer::peer;
+pub use tools::tools;

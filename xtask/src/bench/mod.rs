@@ -7,6 +7,7 @@
 
 mod archive;
 mod figure;
+mod mcp;
 mod objects;
 mod objects_table;
 mod rounds;
@@ -40,6 +41,8 @@ pub(crate) enum Bench {
     /// The timeline: its answers among a million events, and its page in a browser, beside
     /// vis-timeline
     Timeline(timeline::Args),
+    /// The tools for agents, among a million events
+    Mcp(mcp::Args),
     /// An archive on object storage: questions to readers of it, where each request takes 20 ms
     Objects(objects::Args),
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Archive(args) => archive::run(root, args),
         Bench::Store(args) => store::run(root, args),
         Bench::Timeline(args) => timeline::run(root, args),
+        Bench::Mcp(args) => mcp::run(root, args),
         Bench::Objects(args) => objects::run(root, args),
     }
 }
