@@ -10,6 +10,15 @@ use crate::http::moment::parse_moment;
 /// An hour in milliseconds.
 pub(super) const HOUR: i64 = 3_600_000;
 
+/// Where the next page of a list begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'a> {
+    /// When the first page was read, in milliseconds since 1970.
+    pub(super) at: i64,
+    /// The place in the list, in the form of the tool.
+    pub(super) place: &'a str,
+}
+
 /// The arguments of one call.
 #[derive(Debug)]
 pub(super) struct Arguments(Map<String, Value>);
@@ -97,12 +106,21 @@ impl Arguments {
         self.number("limit", (1, 100), 30)
     }
 
-    /// The first line of a page, as a cursor has it.
-    pub(super) fn skip(&self) -> Result<usize, CallError> {
-        let skip = self.text("cursor")?.map(str::parse);
-        skip.transpose()
-            .map(Option::unwrap_or_default)
-            .map_err(|_| CallError::argument("cursor", "is not one of this tool's answers"))
+    /// The cursor, if it is given.
+    pub(super) fn cursor(&self) -> Result<Option<Cursor<'_>>, CallError> {
+        let cursor = self.text("cursor")?.map(|text| {
+            let (at, place) = text.split_once('~')?;
+            let at = at.parse().ok()?;
+            Some(Cursor { at, place })
+        });
+        let wrong = || CallError::argument("cursor", "is not one of this tool's answers");
+        cursor.map(|cursor| cursor.ok_or_else(wrong)).transpose()
+    }
+
+    /// The time from which durations count: that of the list's first page, or else `now`.
+    pub(super) fn began(&self, now: i64) -> Result<i64, CallError> {
+        let cursor = self.cursor()?;
+        Ok(cursor.map_or(now, |cursor| cursor.at.min(now)))
     }
 
     /// A moment in milliseconds, if it is given.
@@ -117,7 +135,7 @@ impl Arguments {
     }
 
     /// The range from `since` to `until`; without them, the last `default` milliseconds. `None` as
-    /// its end means until now.
+    /// its end means until now. `now` is when the list's first page was read.
     pub(super) fn range(
         &self,
         (since, until): (&str, &str),

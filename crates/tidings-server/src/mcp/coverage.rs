@@ -178,8 +178,8 @@ impl Coverage {
         self.clusters.iter().map(line).collect()
     }
 
-    /// A line for each gap of a range, the latest first.
-    pub(super) fn gaps(&self, range: (i64, Option<i64>)) -> Vec<String> {
+    /// A line for each gap of a range, the latest first, with its distance from `now`.
+    pub(super) fn gaps(&self, range: (i64, Option<i64>), now: i64) -> Vec<String> {
         let mut found: Vec<(&Covered, &Gap)> = Vec::new();
         for covered in &self.clusters {
             let gaps = self.gaps_of(covered, range).into_iter();
@@ -187,7 +187,7 @@ impl Coverage {
         }
         found.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.to));
         let line = |(covered, gap): &(&Covered, &Gap)| {
-            let ended = time(gap.to, self.now);
+            let ended = time(gap.to, now);
             format!(
                 "gap of {}: {}; it ended {ended}",
                 cluster(covered),

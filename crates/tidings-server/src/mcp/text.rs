@@ -15,6 +15,40 @@ const NAME_MAX: usize = 253;
 /// Text as one line without control and format characters, at most `max` bytes; an ellipsis says
 /// that it was cut.
 pub(super) fn clean(text: &str, max: usize) -> String {
+    cut(text, max).0
+}
+
+/// A message as [`clean`] shows it, and how many bytes of it are cut.
+fn message(text: &str, max: usize) -> String {
+    match cut(text, max) {
+        (line, 0) => line,
+        (line, left) => format!("{line} (+{left} bytes)"),
+    }
+}
+
+/// Whether the message of an event is cut in a list.
+pub(super) fn is_cut(item: &Item) -> bool {
+    item.message.len() > MESSAGE_MAX && cut(&item.message, MESSAGE_MAX).1 > 0
+}
+
+/// A note about the messages that are cut in a list, if there are any.
+pub(super) fn note_of_cut(items: &[Item]) -> Option<String> {
+    let many = items.iter().filter(|item| is_cut(item)).count();
+    let messages = if many == 1 {
+        "message is"
+    } else {
+        "messages are"
+    };
+    (many > 0).then(|| {
+        format!(
+            "{many} {messages} cut at {MESSAGE_MAX} bytes, where \"(+N bytes)\" says how much is \
+             left out: `event` shows the whole message of an id."
+        )
+    })
+}
+
+/// Text as one line of at most `max` bytes, and how many bytes of it are left out.
+fn cut(text: &str, max: usize) -> (String, usize) {
     let is_blank = |character: char| character == ' ' || character.is_whitespace();
     let plain = text.chars().filter(|character| !is_hidden(*character));
     let plain = plain.map(|it| if it.is_control() { ' ' } else { it });
@@ -26,14 +60,16 @@ pub(super) fn clean(text: &str, max: usize) -> String {
                 break;
             }
             let end = floor_char_boundary(&line, max.saturating_sub('…'.len_utf8()));
+            let left = line.len() - end + character.len_utf8();
+            let left = left + plain.map(char::len_utf8).sum::<usize>();
             line.truncate(end);
             line.push('…');
-            return line;
+            return (line, left);
         }
         line.push(character);
     }
     line.truncate(line.trim_end().len());
-    line
+    (line, 0)
 }
 
 /// Whether a character is not seen, or changes the order of others: the format characters and the
@@ -137,7 +173,7 @@ fn with_subject(item: &Item, subject: &str, now: i64, max: usize) -> String {
         time(item.last, now),
         name(&item.event_type),
         name(&item.reason),
-        clean(&item.message, max),
+        message(&item.message, max),
         id(item),
     )
 }
@@ -170,6 +206,18 @@ mod tests {
         let begin = "\u{200b}".repeat(5000);
         assert_eq!(clean(&(begin + "seen"), 240), "seen");
         assert!(clean(&"é\n".repeat(5000), 240).len() <= 240);
+    }
+
+    #[test]
+    fn a_message_says_how_much_of_it_is_cut() {
+        for (text, max, expected) in [
+            ("exactly", 7, "exactly"),
+            ("exactly \n", 7, "exactly"),
+            ("too long", 7, "too … (+4 bytes)"),
+            ("größer", 6, "gr… (+6 bytes)"),
+        ] {
+            assert_eq!(message(text, max), expected, "{text:?}");
+        }
     }
 
     #[test]

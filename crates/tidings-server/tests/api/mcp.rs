@@ -160,6 +160,54 @@ async fn cursors_show_every_event_once() {
     }
 }
 
+/// A page whose list has moved says so, and a page of an unchanged list does not.
+#[tokio::test]
+async fn a_page_says_that_its_list_has_changed() {
+    let server = Server::new();
+    let post = async |name: &str, object: &str, count: u64| {
+        let mut event = crate::support::event("shop", name);
+        event["involvedObject"]["name"] = object.into();
+        event["count"] = count.into();
+        server.post(&events("shop"), &event).await.expect(201);
+    };
+    post("web.1", "web", 5).await;
+    post("db.1", "db", 3).await;
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    let page = async |cursor: &str| {
+        let asked = json!({"by": "object", "limit": 1, "cursor": cursor});
+        answer(&*source, "top", asked).await.unwrap()
+    };
+    let first = page("").await;
+    assert!(first.text.contains("| shop/Pod/web: 5"), "{}", first.text);
+    let cursor = first.structured["cursor"].as_str().unwrap();
+    let next = page(cursor).await.text;
+    assert!(next.contains("| shop/Pod/db: 3"), "{next}");
+    assert!(!next.contains("has changed"), "{next}");
+    post("app.1", "app", 9).await;
+    let next = page(cursor).await.text;
+    assert!(next.contains("The list has changed since"), "{next}");
+}
+
+/// What is cut of a message is said in words, and where to read it.
+#[tokio::test]
+async fn a_list_says_how_much_of_its_messages_is_cut() {
+    let server = Server::new();
+    for (name, length) in [("short.1", 240), ("long.1", 1000)] {
+        let mut event = crate::support::event("shop", name);
+        event["message"] = "x".repeat(length).into();
+        server.post(&events("shop"), &event).await.expect(201);
+    }
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    let object = json!({"kind": "Pod", "namespace": "shop", "name": "web"});
+    for (tool, asked) in [("search", json!({})), ("object", object)] {
+        let found = text(&*source, tool, asked).await;
+        assert!(found.contains("x… (+763 bytes)"), "{found}");
+        assert!(found.contains("\n1 message is cut at 240 bytes"), "{found}");
+        let short = found.lines().find(|line| line.contains("short.1"));
+        assert!(short.is_some_and(|line| !line.contains('…')), "{found}");
+    }
+}
+
 /// Text that looks like our own, or hides itself, stays one line of data.
 #[tokio::test]
 async fn what_a_program_wrote_stays_behind_its_fence() {
@@ -269,8 +317,13 @@ async fn errors_say_what_is_accepted_and_what_to_call() {
         ),
         (
             "search",
-            json!({"cursor": "x"}),
+            json!({"cursor": "7~x"}),
             "the continue token is not one of events",
+        ),
+        (
+            "search",
+            json!({"cursor": "x"}),
+            "cursor: is not one of this tool's answers",
         ),
         (
             "search",
@@ -296,7 +349,7 @@ async fn errors_say_what_is_accepted_and_what_to_call() {
         ),
         (
             "clusters",
-            json!({"cursor": "999"}),
+            json!({"cursor": "7~999.0"}),
             "cursor: is behind the last line",
         ),
         (

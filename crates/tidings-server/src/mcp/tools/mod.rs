@@ -277,12 +277,13 @@ pub async fn call(
     match name {
         "clusters" => {
             let coverage = coverage(source, &arguments.place()?).await?;
+            let began = arguments.began(coverage.now)?;
             let page = Page {
                 coverage: coverage.line((coverage.now, None)),
                 lines: coverage.clusters(),
                 ..Page::default()
             };
-            page.starting_at(arguments.skip()?, usize::MAX, max)
+            page.starting_at(arguments.cursor()?, began, usize::MAX, max)
         }
         "coverage" => gaps(source, &arguments, max).await,
         "search" => search::search(source, &arguments, max).await,
@@ -301,9 +302,10 @@ pub(super) async fn resource(source: &dyn Source, id: &str) -> Result<Answer, Ca
 async fn gaps(source: &dyn Source, arguments: &Arguments, max: usize) -> Result<Answer, CallError> {
     let place = arguments.place()?;
     let coverage = coverage(source, &place).await?;
-    let range = arguments.range(("since", "until"), coverage.now, i64::MAX)?;
+    let began = arguments.began(coverage.now)?;
+    let range = arguments.range(("since", "until"), began, i64::MAX)?;
     let coverage = covering(source, &place, range, coverage).await?;
-    let lines = coverage.gaps(range);
+    let lines = coverage.gaps(range, began);
     let left_out = coverage.left_out();
     let mut notes = vec![match lines.len() + left_out {
         0 => "No gap is in this time.".to_owned(),
@@ -324,5 +326,5 @@ async fn gaps(source: &dyn Source, arguments: &Arguments, max: usize) -> Result<
         lines: all,
         ..Page::default()
     };
-    page.starting_at(arguments.skip()?, usize::MAX, max)
+    page.starting_at(arguments.cursor()?, began, usize::MAX, max)
 }

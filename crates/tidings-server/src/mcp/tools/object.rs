@@ -5,7 +5,7 @@ use super::super::arguments::{Arguments, HOUR, Query};
 use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
-use super::super::text::{clean, line, line_of_known, name};
+use super::super::text::{clean, line, line_of_known, name, note_of_cut};
 use super::reading::{coverage, covering, get, only};
 
 /// Maximum members of a family that are told about.
@@ -28,7 +28,7 @@ pub(super) async fn object(
     place.add("cluster", cluster.unwrap_or_default());
     let coverage = coverage(source, &place).await?;
     only(&coverage)?;
-    let now = coverage.now;
+    let now = arguments.began(coverage.now)?;
     let range = arguments.range(("since", "until"), now, 24 * HOUR)?;
     let coverage = covering(source, &place, range, coverage).await?;
     let cluster = only(&coverage)?;
@@ -84,6 +84,7 @@ pub(super) async fn object(
             "Only the latest {ITEMS_MAX} events are listed: `search` lists the others."
         ));
     }
+    notes.extend(note_of_cut(&found.items));
     if found.items.is_empty() {
         notes.push(
             "It has no event in this time that you may read. An earlier `since` may find some; \
@@ -97,5 +98,5 @@ pub(super) async fn object(
         lines,
         ..Page::default()
     };
-    page.starting_at(arguments.skip()?, arguments.limit()?, max)
+    page.starting_at(arguments.cursor()?, now, arguments.limit()?, max)
 }

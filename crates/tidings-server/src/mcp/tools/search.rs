@@ -5,7 +5,7 @@ use super::super::arguments::{Arguments, HOUR};
 use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
-use super::super::text::{line, moment};
+use super::super::text::{line, moment, note_of_cut};
 use super::reading::{coverage, covering, get};
 
 /// Maximum reads for one page that is cut.
@@ -20,12 +20,13 @@ pub(super) async fn search(
     let selection = arguments.selection()?;
     let place = arguments.place()?;
     let coverage = coverage(source, &place).await?;
-    let now = coverage.now;
+    let now = arguments.began(coverage.now)?;
+    let cursor = arguments.cursor()?;
     let range = arguments.range(("since", "until"), now, 24 * HOUR)?;
     let coverage = covering(source, &place, range, coverage).await?;
     let query = selection
         .within(range)
-        .with("continue", arguments.text("cursor")?.unwrap_or_default());
+        .with("continue", cursor.map_or("", |cursor| cursor.place));
     let read = async |limit: usize| -> Result<Events, CallError> {
         let query = query.clone().with("limit", &limit.to_string());
         get(source, "events", &query).await
@@ -52,6 +53,13 @@ pub(super) async fn search(
                     .to_owned(),
             );
         }
+        notes.extend(cursor.map(|_| {
+            format!(
+                "This page continues a list of {}: what was seen since then, or seen again, is not in it.",
+                moment(now)
+            )
+        }));
+        notes.extend(note_of_cut(&found.items));
         Page {
             coverage: coverage.line(range),
             notes,
@@ -70,7 +78,8 @@ pub(super) async fn search(
         more = found.items.len() - fitting;
         found = read(fitting).await?;
     }
-    let next = found.r#continue.clone();
+    let next = found.r#continue.as_ref();
+    let next = next.map(|place| format!("{now}~{place}"));
     let more = if next.is_some() { more.max(1) } else { more };
     Ok(page(&found).fitted(max, more, next))
 }

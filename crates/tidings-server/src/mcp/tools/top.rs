@@ -22,21 +22,18 @@ pub(super) async fn top(
     let selection = arguments.selection()?;
     let place = arguments.place()?;
     let coverage = coverage(source, &place).await?;
-    let range = arguments.range(("since", "until"), coverage.now, HOUR)?;
+    let now = arguments.began(coverage.now)?;
+    let range = arguments.range(("since", "until"), now, HOUR)?;
     let coverage = covering(source, &place, range, coverage).await?;
     let by = if by == "controller" { "source" } else { by };
     let found = table(source, &selection, range, by).await?;
     let page = Page {
         coverage: coverage.line(range),
         notes: vec![summary(&found, range)],
-        lines: found
-            .rows
-            .iter()
-            .map(|row| line(row, coverage.now))
-            .collect(),
+        lines: found.rows.iter().map(|row| line(row, now)).collect(),
         ..Page::default()
     };
-    page.starting_at(arguments.skip()?, arguments.limit()?, max)
+    page.starting_at(arguments.cursor()?, now, arguments.limit()?, max)
 }
 
 /// The table of a range.
@@ -123,7 +120,7 @@ pub(super) async fn compare(
     let selection = arguments.selection()?;
     let place = arguments.place()?;
     let coverage = coverage(source, &place).await?;
-    let now = coverage.now;
+    let now = arguments.began(coverage.now)?;
     let range = arguments.range(("since", "until"), now, HOUR)?;
     // A range of more than a day is compared with the one before it, which has no event of it.
     let end = range.1.unwrap_or(now);
@@ -161,7 +158,7 @@ pub(super) async fn compare(
         lines: differences(&later, &earlier, scale, now),
         ..Page::default()
     };
-    page.starting_at(arguments.skip()?, arguments.limit()?, max)
+    page.starting_at(arguments.cursor()?, now, arguments.limit()?, max)
 }
 
 fn length((from, to): Range, now: i64) -> f64 {
