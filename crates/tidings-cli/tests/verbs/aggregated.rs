@@ -14,6 +14,7 @@ use tidings_testing::process::Process;
 use tidings_testing::{free_port, programs};
 
 use super::kube_apiserver::KubeApiserver;
+use super::mcp::Agent;
 use super::support::{Ran, tidings};
 
 /// Maximum time until an answer is as expected, on a slow machine.
@@ -361,6 +362,52 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
             ran.code == Some(0) && ran.stdout.contains("home"),
             "{ran:?}"
         );
+    }
+    // An agent reads the archive, with the permissions of the user who started it.
+    for (token, further, expected, said) in [
+        (
+            "t-ann",
+            &["-n=shop"][..],
+            2,
+            "events of namespace shop are read",
+        ),
+        ("t-admin", &[], 3, "events are read from the archive"),
+        (
+            "t-admin",
+            &["-n=other"],
+            1,
+            "events of namespace other are read",
+        ),
+    ] {
+        let kubeconfig = world.cluster.folder().join("agent-kubeconfig");
+        let text = world.cluster.kubeconfig_of(token).to_string();
+        std::fs::write(&kubeconfig, text).unwrap();
+        let mut command = tidings(&[&["mcp"], further].concat());
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        let mut agent = Agent::start(command.stderr(Stdio::piped()), true);
+        let found = agent.tool("search", &json!({}));
+        assert_eq!(found.matches(" id=home/").count(), expected, "{found}");
+        assert!(
+            found.starts_with("coverage: home: no gap in this time"),
+            "{found}"
+        );
+        let found = agent.tool("top", &json!({"namespace": "shop"}));
+        let is_allowed = !further.contains(&"-n=other");
+        assert_eq!(found.contains("Pulled: 1"), is_allowed, "{found}");
+        if !is_allowed {
+            assert!(
+                found.contains("instead: you may not list these events"),
+                "{found}"
+            );
+        }
+        // A namespace is never another path of the API server.
+        let found = agent.tool(
+            "search",
+            &json!({"namespace": "../../../../api/v1/secrets"}),
+        );
+        assert!(found.starts_with("error: "), "{found}");
+        let (code, told) = agent.end_and_hear();
+        assert!(code == Some(0) && told.contains(said), "{told}");
     }
     // Whoever may read the cluster's events only is told that there is more.
     let ran = ours("t-live", &["events", "-n=shop", "--since=1h", "-o=name"]);

@@ -1,7 +1,7 @@
 //! `tidings mcp` as a separate process, over standard input and output: a server's own answers, a
 //! followed cluster, and a capture, in both generations of the protocol.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::support::{Cluster, event, lines_of, tidings};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running `tidings mcp`, and its client.
-struct Agent {
+pub(crate) struct Agent {
     process: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -31,7 +31,7 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    fn start(command: &mut Command, stands_alone: bool) -> Self {
+    pub(crate) fn start(command: &mut Command, stands_alone: bool) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut agent = Self {
@@ -80,7 +80,7 @@ impl Agent {
         answer["result"].take()
     }
 
-    fn tool(&mut self, name: &str, arguments: &Value) -> String {
+    pub(crate) fn tool(&mut self, name: &str, arguments: &Value) -> String {
         let params = json!({"name": name, "arguments": arguments});
         let found = self.ask("tools/call", params);
         found["content"][0]["text"].as_str().unwrap().to_owned()
@@ -100,6 +100,16 @@ impl Agent {
             }
             assert!(began.elapsed() < PATIENCE, "{found}");
         }
+    }
+
+    /// Closes the input, and returns the exit code and what the process said on standard error.
+    pub(crate) fn end_and_hear(mut self) -> (Option<i32>, String) {
+        self.input = None;
+        let mut said = String::new();
+        if let Some(mut error) = self.process.stderr.take() {
+            error.read_to_string(&mut said).unwrap();
+        }
+        (self.process.wait().unwrap().code(), said)
     }
 
     /// Closes the input, and returns the exit code.

@@ -278,7 +278,7 @@ impl Clusters {
     }
 
     /// The home cluster, if it is served.
-    pub(super) fn home(&self) -> Option<Arc<Served>> {
+    pub(crate) fn home(&self) -> Option<Arc<Served>> {
         self.find(self.home.as_deref()?)
     }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use axum::Router;
 
 pub use clusters::ClusterError;
-pub(crate) use clusters::{ClusterContext, Clusters};
+pub(crate) use clusters::{ClusterContext, Clusters, Served};
 pub use served_feeds::ServedFeeds;
 
 /// The routes for the aggregation layer of the home cluster's API server.

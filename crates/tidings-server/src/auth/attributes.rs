@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::params;
 use crate::http::request::RequestInfo;
-use tidings_api::codec::Api;
+use tidings_api::codec::{Api, PAST_GROUP};
 use tidings_api::selector::FieldSelector;
 
 /// The attributes of a request, or of a review.
@@ -85,6 +85,19 @@ impl<'a> Attributes<'a> {
             verb: "list".into(),
             version: "v1".into(),
             resource: "events".into(),
+            namespace: namespace.into(),
+            ..ResourceAttributes::default()
+        })
+    }
+
+    /// The list of what is past in a namespace of the home cluster, or in all of it if `namespace`
+    /// is empty.
+    pub(crate) fn list_past(namespace: &'a str) -> Self {
+        Self::Resource(ResourceAttributes {
+            verb: "list".into(),
+            group: PAST_GROUP.into(),
+            version: "v1".into(),
+            resource: "pastevents".into(),
             namespace: namespace.into(),
             ..ResourceAttributes::default()
         })

@@ -15,7 +15,7 @@ use super::{Aggregation, Prepared, Running, StartOptions};
 use crate::api::server::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
-use crate::timeline::{Entrance, Timeline};
+use crate::timeline::{self, Entrance, Timeline};
 
 /// A running server of an archive. Dropping it also ends the server, but without waiting for
 /// anything; see [`shutdown`](RunningClusters::shutdown).
@@ -197,11 +197,16 @@ pub async fn start_clusters(
     written.write()?;
     let timeline = prepared.has_timeline().then(|| {
         let timeline = Timeline::of_archive(Arc::clone(&all), Entrance::Login);
-        super::timeline_router(timeline)
+        Arc::new(timeline)
     });
-    let mut served = Served::new(archive::router(Arc::clone(&all)), timeline);
+    let pages = timeline.clone().map(super::timeline_router);
+    let mut served = Served::new(archive::router(Arc::clone(&all)), pages);
     if home.is_some() {
-        served = served.with_aggregated(archive::aggregated(all));
+        let group = archive::aggregated(all);
+        served = served.with_aggregated(match timeline {
+            Some(timeline) => timeline::past(timeline).fallback_service(group),
+            None => group,
+        });
     }
     let running = prepared.run(served, std::future::ready(()));
     Ok(RunningClusters { running, written })

@@ -250,15 +250,14 @@ pub async fn start_with_store(
     let api = router(Arc::clone(&prepared.server));
     let timeline = prepared.has_timeline().then(|| {
         let server = Arc::clone(&prepared.server);
-        timeline_router(Timeline::of_server(server, Entrance::Login))
+        timeline_router(Arc::new(Timeline::of_server(server, Entrance::Login)))
     });
     let served = Served::new(api, timeline);
     Ok(prepared.run(served, async move { store.close().await }))
 }
 
 /// The routes of a timeline, and of the Model Context Protocol over its answers.
-pub(crate) fn timeline_router(timeline: Timeline) -> Router {
-    let timeline = Arc::new(timeline);
+pub(crate) fn timeline_router(timeline: Arc<Timeline>) -> Router {
     timeline::router(Arc::clone(&timeline)).merge(mcp::router(timeline))
 }
 

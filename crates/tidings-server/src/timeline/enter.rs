@@ -7,6 +7,9 @@
 //! a session, which stands for such credentials. Credentials are shown to the server or archive
 //! itself and to at most one followed cluster: the one for which the session was begun, or the only
 //! one that is requested. A user known only to a cluster sees only that cluster.
+//!
+//! A user whom the home cluster's API server names sees the home cluster alone, and of it what the
+//! user may list as `pastevents`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +32,9 @@ use crate::api::access;
 use crate::api::chain::{self, Entered};
 use crate::api::server::ApiServer;
 use crate::auth::User;
+use crate::auth::attributes::Attributes;
 use crate::auth::authenticator::KnownBy;
+use crate::auth::front_proxy::Fronted;
 use crate::auth::impersonation;
 use crate::http::request::{RequestInfo, TIMELINE_API};
 use crate::http::status::Status;
@@ -174,6 +179,11 @@ async fn entered(
     info: &RequestInfo,
     parts: &mut Parts,
 ) -> Result<Option<Caller>, Status> {
+    // Such requests get to the routes below the API group, and to no others.
+    if let Some(Fronted(user)) = parts.extensions.get() {
+        refuse_impersonation(parts)?;
+        return of_home(timeline, info, user).await.map(Some);
+    }
     let host = doors::host(parts).unwrap_or_default().to_owned();
     if let Entrance::Link { hosts } = &timeline.entrance {
         // A page under another host name that resolves to this address is a foreign page.
@@ -193,11 +203,7 @@ async fn entered(
     } else if !parts.uri.path().starts_with(TIMELINE_API) {
         return Ok(None);
     }
-    if impersonation::count_of(&parts.headers) > 0 {
-        return Err(Status::bad_request(
-            "the timeline is not shown on behalf of another user",
-        ));
-    }
+    refuse_impersonation(parts)?;
     let filter = query::filter(&info.query)?;
     if info.is_mcp() && filter.clone().without(Key::Cluster) != Filter::default() {
         return Err(Status::bad_request(
@@ -264,6 +270,61 @@ async fn entered(
     }))
 }
 
+fn refuse_impersonation(parts: &Parts) -> Result<(), Status> {
+    if impersonation::count_of(&parts.headers) > 0 {
+        return Err(Status::bad_request(
+            "the timeline is not shown on behalf of another user",
+        ));
+    }
+    Ok(())
+}
+
+/// The caller of a request below the archive's API group: a user of the home cluster, who sees the
+/// path's namespace, or all of them.
+async fn of_home(timeline: &Timeline, info: &RequestInfo, user: &User) -> Result<Caller, Status> {
+    let home = timeline.sources.home();
+    let home =
+        home.ok_or_else(|| Status::unavailable("the archive does not serve its own cluster yet"))?;
+    let of_path = info.namespace.as_str();
+    let asked = Attributes::list_past(of_path);
+    access::require(&home.server, user, &asked).await?;
+    if info.is_ambiguous {
+        return Err(Status::no_such_path());
+    }
+    let filter = query::filter(&info.query)?;
+    if !filter.accepts(Key::Cluster, &home.name) {
+        return Err(Status::bad_request(
+            "the cluster's API server shows its own cluster and no other",
+        ));
+    }
+    let wanted = filter.only(Key::Namespace).into_iter().map(str::to_owned);
+    let wanted: Vec<String> = wanted.collect();
+    // An event's namespace is where it is, and its causes are anywhere.
+    let is_event = info.name == "event";
+    let namespaces = match of_path {
+        "" => Some(wanted).filter(|wanted| !wanted.is_empty() && !is_event),
+        only if wanted.iter().all(|wanted| wanted == only) => Some(vec![only.to_owned()]),
+        _ => {
+            let why = format!("the path is of namespace {of_path}, and another is requested");
+            return Err(Status::bad_request(why));
+        }
+    };
+    let mut filter = filter.without(Key::Cluster);
+    if is_event || namespaces.is_some() {
+        filter = filter.without(Key::Namespace);
+    }
+    let visible = Visible {
+        source: home,
+        namespaces,
+    };
+    Ok(Caller {
+        user: user.clone(),
+        filter,
+        clusters: vec![visible],
+        session: None,
+    })
+}
+
 /// The Status for a user who may see nothing of what is requested. Only users who may list the
 /// clusters learn whether a cluster exists.
 async fn nothing_seen(
@@ -307,7 +368,7 @@ impl Known {
             KnownBy::ClusterToken(_) => {
                 Arc::ptr_eq(&self.server.authenticator, &server.authenticator)
             }
-            // The timeline is not served to users whom a front proxy names.
+            // These enter by `of_home`.
             KnownBy::FrontProxy => false,
             KnownBy::Nothing | KnownBy::Certificate | KnownBy::OwnToken => true,
         }

@@ -37,11 +37,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware;
 use axum::routing::{any, get, post};
+use tidings_api::codec::PAST_VERSION;
 
 use crate::api::chain;
 use crate::api::documents::not_found;
 use crate::api::server::ApiServer;
-use crate::http::request::TIMELINE_LOGIN;
+use crate::http::request::{TIMELINE_API, TIMELINE_LOGIN};
 use crate::http::status::Status;
 pub(crate) use enter::Entry;
 pub(crate) use reads::Reads;
@@ -65,7 +66,7 @@ pub(crate) fn router(timeline: Arc<Timeline>) -> Router {
         .route("/timeline/api/overview", get(answers::overview::overview))
         .route("/timeline/api/view", get(answers::view::view))
         .route("/timeline/api/filter", get(answers::filter::filter))
-        .merge(texts())
+        .merge(texts(TIMELINE_API))
         .route("/timeline/api/live", get(answers::live::live))
         .route("/timeline/api/export", get(answers::export::export))
         .fallback(|| async { not_found() })
@@ -78,14 +79,27 @@ pub(crate) fn around(routes: Router<Arc<ApiServer>>, timeline: Arc<Timeline>) ->
     entered(chain::around(routes, timeline.sources.root()), timeline)
 }
 
-/// The routes of answers that can be shown as text. They need nothing of the [chain].
-fn texts() -> Router<Arc<ApiServer>> {
+/// The routes below the archive's API group, for users whom the home cluster's API server names:
+/// the answers that can be shown as text, about the home cluster or one of its namespaces.
+pub(crate) fn past(timeline: Arc<Timeline>) -> Router {
+    let routes = texts(&format!("/apis/{PAST_VERSION}/timeline/"))
+        .merge(texts(&format!(
+            "/apis/{PAST_VERSION}/namespaces/{{namespace}}/timeline/"
+        )))
+        .method_not_allowed_fallback(|| async { Status::method_not_allowed() });
+    around(routes, timeline)
+}
+
+/// The routes of answers that can be shown as text, below this path. They need nothing of the
+/// [chain].
+fn texts(below: &str) -> Router<Arc<ApiServer>> {
+    let at = |answer: &str| format!("{below}{answer}");
     Router::new()
-        .route("/timeline/api/coverage", get(answers::coverage::coverage))
-        .route("/timeline/api/events", get(answers::events::events))
-        .route("/timeline/api/object", get(answers::object::object))
-        .route("/timeline/api/event", get(answers::event::event))
-        .route("/timeline/api/top", get(answers::top::top))
+        .route(&at("coverage"), get(answers::coverage::coverage))
+        .route(&at("events"), get(answers::events::events))
+        .route(&at("object"), get(answers::object::object))
+        .route(&at("event"), get(answers::event::event))
+        .route(&at("top"), get(answers::top::top))
 }
 
 /// Makes routes that know their caller.

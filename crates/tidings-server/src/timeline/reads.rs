@@ -47,7 +47,7 @@ impl Reads {
 
     /// The reads of a caller with these credentials.
     pub(crate) fn new(timeline: Arc<Timeline>, headers: &HeaderMap) -> Self {
-        let answers = super::texts().layer(middleware::from_fn(known));
+        let answers = super::texts(TIMELINE_API).layer(middleware::from_fn(known));
         let router = super::entered(answers, timeline);
         let needed = [header::AUTHORIZATION, header::HOST].into_iter();
         let needed = needed.filter_map(|name| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::server::ApiServer;
-use crate::archive::Clusters;
+use crate::archive::{Clusters, Served};
 
 /// One server, or the clusters of an archive.
 pub(crate) enum Sources {
@@ -18,12 +18,29 @@ pub(crate) struct Source {
     pub(crate) server: Arc<ApiServer>,
 }
 
+impl Source {
+    fn of(served: &Served) -> Self {
+        Self {
+            name: served.name.clone(),
+            server: Arc::clone(&served.server),
+        }
+    }
+}
+
 impl Sources {
     /// The server that has the limits, clock and log of all.
     pub(crate) fn root(&self) -> &Arc<ApiServer> {
         match self {
             Self::One(server) => server,
             Self::Archive(clusters) => &clusters.root,
+        }
+    }
+
+    /// The cluster whose API server proxies to the archive, if it is served.
+    pub(super) fn home(&self) -> Option<Source> {
+        match self {
+            Self::One(_) => None,
+            Self::Archive(clusters) => clusters.home().map(|served| Source::of(&served)),
         }
     }
 
@@ -34,15 +51,7 @@ impl Sources {
                 name: String::new(),
                 server: Arc::clone(server),
             }],
-            Self::Archive(clusters) => {
-                let served = clusters.all().into_iter();
-                served
-                    .map(|served| Source {
-                        name: served.name.clone(),
-                        server: Arc::clone(&served.server),
-                    })
-                    .collect()
-            }
+            Self::Archive(clusters) => clusters.all().iter().map(|it| Source::of(it)).collect(),
         }
     }
 }

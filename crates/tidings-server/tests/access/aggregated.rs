@@ -247,6 +247,21 @@ async fn users_of_the_home_cluster_see_what_it_lets_them_see() {
         (ANN, past("/namespaces/shop/pastevents/none"), 404),
         (ANN, past("/namespaces/shop/pastevents/web.1/versions"), 200),
         (ANN, past("/namespaces/shop/coverage"), 200),
+        (ANN, past("/namespaces/shop/timeline/events"), 200),
+        (ANN, past("/namespaces/shop/timeline/coverage"), 200),
+        (ANN, past("/namespaces/shop/timeline/event?namespace=shop&name=web.1"), 200),
+        (ANN, past("/namespaces/shop/timeline/event?namespace=other&name=secret.1"), 400),
+        (ANN, past("/namespaces/shop/timeline/events?namespace=other"), 400),
+        (ANN, past("/namespaces/shop/timeline/events?cluster=prod"), 400),
+        (ANN, past("/namespaces/other/timeline/events"), 403),
+        (ANN, past("/namespaces/shop%2Fother/timeline/events"), 403),
+        (ANN, past("/timeline/events?namespace=shop"), 403),
+        (ANN, past("/timeline/coverage"), 403),
+        (NOBODY, past("/namespaces/shop/timeline/events"), 403),
+        (ROOT, past("/timeline/events?namespace=other"), 200),
+        (ROOT, past("/timeline/events?cluster=prod"), 400),
+        (ROOT, past("/namespaces/other/timeline/event?namespace=other&name=secret.1"), 200),
+        (ROOT, past("/timeline/view"), 404),
         (ANN, past("/namespaces/other/pastevents"), 403),
         (ANN, past("/namespaces/other/pastevents?watch=true"), 403),
         (ANN, past("/namespaces/other/pastevents/secret.1"), 403),
@@ -324,6 +339,35 @@ async fn users_of_the_home_cluster_see_what_it_lets_them_see() {
     let uri = past("/namespaces/shop/pastevents");
     let answer = proxy.try_send(Method::GET, &uri, &headers, &Value::Null);
     assert_eq!(answer.await.unwrap().code, 403);
+    let uri = past("/namespaces/shop/timeline/events");
+    let answer = proxy.try_send(Method::GET, &uri, &headers, &Value::Null);
+    assert_eq!(answer.await.unwrap().code, 400);
+    // The answer is about the path's namespace, and about no other.
+    for (uri, expected) in [
+        (
+            past("/namespaces/shop/timeline/events?from=0"),
+            ["web.1", "web.2"].as_slice(),
+        ),
+        (
+            past("/namespaces/other/timeline/events?from=0"),
+            &["secret.1"],
+        ),
+        (
+            past("/timeline/events?from=0"),
+            &["secret.1", "web.1", "web.2"],
+        ),
+        (
+            past("/timeline/events?from=0&namespace=other"),
+            &["secret.1"],
+        ),
+    ] {
+        let answer = ask(&proxy, Method::GET, &uri, ROOT.0, ROOT.1).await;
+        let items = answer.body["items"].as_array().unwrap().iter();
+        let mut found: Vec<_> = items.map(|item| item["name"].as_str().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{uri}");
+        assert!(!answer.body.to_string().contains("prod"), "{uri}");
+    }
     world.archive.running.shutdown().await;
 }
 
@@ -613,6 +657,9 @@ async fn forged_headers_are_refused_or_ignored() {
         format!("/clusters/prod{EVENTS}"),
         "/clusters/prod/coverage".to_owned(),
         "/metrics".to_owned(),
+        past("/timeline/events"),
+        past("/namespaces/shop/timeline/events"),
+        "/timeline/api/events".to_owned(),
     ];
     let certificate = |authority: &Authority, name: &str, groups: &[&str]| {
         Credentials::Certificate(authority.client(name, groups, 2040))

@@ -133,7 +133,7 @@ struct Resource {
     verbs: &'static [&'static str],
 }
 
-const RESOURCES: [Resource; 6] = [
+const RESOURCES: [Resource; 7] = [
     Resource {
         name: "clusters",
         singular: "cluster",
@@ -180,6 +180,15 @@ const RESOURCES: [Resource; 6] = [
         short: &[],
         is_namespaced: true,
         kind: "PastEvent",
+        verbs: &["get"],
+    },
+    // The timeline serves it, if there is one.
+    Resource {
+        name: "timeline",
+        singular: "timeline",
+        short: &[],
+        is_namespaced: true,
+        kind: "Timeline",
         verbs: &["get"],
     },
 ];

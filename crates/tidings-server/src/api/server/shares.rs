@@ -70,6 +70,9 @@ fn of_answer(info: &RequestInfo) -> (Pool, usize) {
     if info.is_metrics() {
         return (Pool::Small, METRICS);
     }
+    if info.group == PAST_GROUP && info.resource == "timeline" {
+        return of_timeline(&info.name, None);
+    }
     if info.group == PAST_GROUP && matches!(info.resource.as_str(), "coverage" | "counts") {
         return (Pool::Small, HISTORY);
     }

@@ -53,6 +53,22 @@ pub(crate) struct FollowedClusters {
 }
 
 impl FollowFlags {
+    /// The namespace to read, of a server that has its own events: the only one of -n.
+    ///
+    /// # Errors
+    /// [`CommandError::Usage`]: there are several.
+    pub(crate) fn one_namespace(&self) -> Result<Option<&str>, CommandError> {
+        match self.namespace.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(only)),
+            _ => Err(CommandError::Usage(
+                "of an archive, one namespace or all are read: give -n once, or --keep to follow \
+                 the cluster itself"
+                    .to_owned(),
+            )),
+        }
+    }
+
     /// Refuses options that say how to follow, where nothing is followed.
     ///
     /// # Errors

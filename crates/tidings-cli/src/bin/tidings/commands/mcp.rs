@@ -1,8 +1,9 @@
 //! `tidings mcp`: lets an agent read events, by the Model Context Protocol on standard input and
 //! output.
 //!
-//! A tidings server or archive is asked for its own answers. Any other cluster is followed, as
-//! `tidings timeline` does it, and read within this process. Either way nothing is written.
+//! A tidings server or archive is asked for its own answers, and so is the archive that a cluster's
+//! API server serves. Any other cluster is followed, as `tidings timeline` does it, and read within
+//! this process. Either way nothing is written.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use tidings_store::BoxFuture;
 
 use super::archive::hint;
 use super::capture::Capture;
-use super::cluster::{ClusterFlags, CommandError, Server, one_line, tell, with_sources};
+use super::cluster::{ClusterFlags, CommandError, Server, namespace, one_line, tell, with_sources};
 use super::followed::FollowFlags;
 use super::past;
 use super::serve::{Signals, start_logging_of};
@@ -37,9 +38,10 @@ const ANSWER_MAX: usize = 32 << 20;
 /// Let an agent read events: what happened, and what is not known.
 ///
 /// Speaks the Model Context Protocol on standard input and output, for an agent that starts this
-/// command. Of a tidings server or archive, the agent reads what this user may read. Any other
-/// cluster is followed as tidings timeline does it, in a temporary folder unless --keep names one:
-/// what happened before is known as far as the cluster still has it. Nothing is changed anywhere.
+/// command. Of a tidings server or archive, the agent reads what this user may read; so it does of a
+/// cluster whose API server serves its archive (pastevents). Any other cluster is followed as
+/// tidings timeline does it, in a temporary folder unless --keep names one: what happened before is
+/// known as far as the cluster still has it. Nothing is changed anywhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes:
   0    the client has closed the input, or a signal ended it
@@ -47,7 +49,7 @@ const ANSWER_MAX: usize = 32 << 20;
   2    wrong arguments
 
 Examples:
-  tidings mcp                                   # the cluster of the current context
+  tidings mcp                                   # the cluster of the current context, and its archive
   tidings mcp --context prod --context staging
   tidings mcp --kubeconfig ./archive/kubeconfig # months of events
   tidings mcp --file must-gather.tar.gz         # a bundle as it was sent")]
@@ -98,10 +100,10 @@ async fn mcp(args: Args) -> Result<(), Box<dyn Error>> {
             follow.check_unused()?;
             return serve(Arc::new(server)).await;
         }
-        if past::archive_of(&flags).await?.is_some() {
-            tell(
-                "hint: this cluster has an archive with earlier events: name its kubeconfig with --kubeconfig to read them",
-            );
+        if follow.keep.is_none()
+            && let Some(archive) = Answering::find_archive(&flags, follow).await?
+        {
+            return serve(Arc::new(archive)).await;
         }
     }
     let temporary = tempfile::Builder::new().prefix("tidings-mcp-").tempdir()?;
@@ -120,6 +122,8 @@ struct Answering {
     server: Server,
     /// The cluster that the context names.
     cluster: Option<String>,
+    /// The only namespace that is read.
+    namespace: Option<String>,
 }
 
 impl Answering {
@@ -140,6 +144,7 @@ impl Answering {
                 ..root
             },
             cluster,
+            namespace: None,
         };
         match found.ask("coverage", String::new()).await {
             Ok(_) => Ok(Some(found)),
@@ -149,8 +154,76 @@ impl Answering {
         }
     }
 
+    /// The archive of the cluster that these flags select, if the cluster's API server has one that
+    /// this user may read: of all namespaces, or else of the namespace of -n or of the context.
+    async fn find_archive(
+        flags: &ClusterFlags,
+        follow: &FollowFlags,
+    ) -> Result<Option<Self>, CommandError> {
+        let Some(archive) = past::archive_of(flags).await? else {
+            return Ok(None);
+        };
+        let given = follow.one_namespace()?.map(str::to_owned);
+        let given = given
+            .map(namespace)
+            .transpose()
+            .map_err(|why| CommandError::Usage(format!("-n: {why}")))?;
+        let server = archive.server().await?;
+        let mut found = Self {
+            server: Server {
+                timeout: Some(TIMEOUT),
+                ..server
+            },
+            cluster: None,
+            namespace: given,
+        };
+        let mut asked = found.ask("coverage", String::new()).await;
+        if found.namespace.is_none()
+            && matches!(&asked, Err(kube::Error::Api(status)) if status.code == 403)
+        {
+            found.namespace = Some(found.server.context_namespace()?);
+            asked = found.ask("coverage", String::new()).await;
+        }
+        let why = match asked {
+            Ok(_) => {
+                let of = found
+                    .namespace
+                    .as_deref()
+                    .map(|it| format!(" of namespace {it}"));
+                tell(&format!(
+                    "events{} are read from the archive of this cluster",
+                    of.unwrap_or_default()
+                ));
+                return Ok(Some(found));
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                "it is of an earlier version, or has no timeline".to_owned()
+            }
+            Err(kube::Error::Api(status)) => one_line(&status.message),
+            Err(error) => with_sources(&error),
+        };
+        tell(&format!(
+            "the archive of this cluster is not read, only what the cluster has: {why}"
+        ));
+        Ok(None)
+    }
+
     async fn ask(&self, answer: &str, query: String) -> kube::Result<Bytes> {
         let mut query = query;
+        if let Some(only) = &self.namespace {
+            let mut given = form_urlencoded::parse(query.as_bytes());
+            let given = given.find(|(name, _)| name == "namespace");
+            let given = given.map(|(_, namespace)| namespace.into_owned());
+            match given {
+                Some(other) if other != *only => {
+                    let why = format!("events of namespace {only} are read, and of no other");
+                    let status = kube::core::Status::failure(&why, "Forbidden");
+                    return Err(kube::Error::Api(Box::new(status.with_code(403))));
+                }
+                Some(_) => {}
+                None => query = format!("namespace={only}&{query}"),
+            }
+        }
         let cluster = self.cluster.as_deref();
         if let Some(cluster) = cluster.filter(|_| !query.contains("cluster=")) {
             let cluster = form_urlencoded::Serializer::new(String::new())

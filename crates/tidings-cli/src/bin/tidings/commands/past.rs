@@ -115,7 +115,8 @@ async fn find(server: &Server) -> Result<Option<Server>, CommandError> {
     }
 }
 
-/// The same server, on which requests for events, coverage and counts go to the archive.
+/// The same server, on which requests for events, coverage, counts and the timeline's answers go to
+/// the archive.
 fn through(server: &Server) -> Server {
     let client = server.client.clone();
     let namespace = client.default_namespace().to_owned();
@@ -135,11 +136,18 @@ fn through(server: &Server) -> Server {
     }
 }
 
-/// The place in the API group of a request for events, coverage or counts; `None` for others.
+/// The place in the API group of a request for events, coverage, counts or an answer of the
+/// timeline; `None` for others.
 fn rewritten(target: &str) -> Option<String> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let mut query = query.to_owned();
+    let mut given = form_urlencoded::parse(query.as_bytes());
+    let namespace = given.find(|(name, _)| name == "namespace");
+    // A segment of the path, whatever its text.
+    let namespace = namespace.map(|(_, namespace)| {
+        form_urlencoded::byte_serialize(namespace.as_bytes()).collect::<String>()
+    });
     let below = match parts.as_slice() {
         ["api", "v1", rest @ ..] | ["apis", "events.k8s.io", "v1", rest @ ..] => match rest {
             ["events"] => "pastevents".to_owned(),
@@ -149,19 +157,18 @@ fn rewritten(target: &str) -> Option<String> {
             }
             _ => return None,
         },
-        ["coverage"] => {
-            let mut given = form_urlencoded::parse(query.as_bytes());
-            let namespace = given.find(|(name, _)| name == "namespace");
-            match namespace {
-                None => "coverage".to_owned(),
-                Some((_, namespace)) => {
-                    let below = format!("namespaces/{namespace}/coverage");
-                    query.clear();
-                    below
-                }
+        ["coverage"] => match namespace {
+            None => "coverage".to_owned(),
+            Some(namespace) => {
+                query.clear();
+                format!("namespaces/{namespace}/coverage")
             }
-        }
+        },
         ["counts"] => "counts".to_owned(),
+        ["timeline", "api", answer] => match namespace {
+            None => format!("timeline/{answer}"),
+            Some(namespace) => format!("namespaces/{namespace}/timeline/{answer}"),
+        },
         _ => return None,
     };
     let question = if query.is_empty() { "" } else { "?" };
@@ -231,6 +238,18 @@ mod tests {
             ("/coverage?rules=x", Some("coverage?rules=x")),
             ("/coverage?namespace=shop", Some("namespaces/shop/coverage")),
             ("/counts?since=x&until=y", Some("counts?since=x&until=y")),
+            (
+                "/timeline/api/top?by=reason",
+                Some("timeline/top?by=reason"),
+            ),
+            (
+                "/timeline/api/top?namespace=a%2F..%2F..",
+                Some("namespaces/a%2F..%2F../timeline/top?namespace=a%2F..%2F.."),
+            ),
+            (
+                "/timeline/api/event?namespace=shop&name=a",
+                Some("namespaces/shop/timeline/event?namespace=shop&name=a"),
+            ),
             // The rest is asked of the cluster.
             ("/version", None),
             ("/api/v1/namespaces/shop/pods/web", None),

@@ -167,7 +167,7 @@ impl Use {
                 const {
                     &[
                         rule(PAST_GROUP, &["pastevents"], &["get", "list", "watch"]),
-                        rule(PAST_GROUP, &["pastevents/versions"], &["get"]),
+                        rule(PAST_GROUP, &["pastevents/versions", "timeline"], &["get"]),
                         rule(PAST_GROUP, &["counts", "coverage"], &["list"]),
                     ]
                 }
