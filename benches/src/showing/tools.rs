@@ -1,5 +1,5 @@
-//! The tools of the Model Context Protocol over HTTP, each beside the answer of the timeline that it
-//! reads, for random objects, events and times.
+//! The tools of the Model Context Protocol over HTTP, each beside the answer of the timeline that
+//! it reads, for random objects, events and times.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;

@@ -55,7 +55,8 @@ pub(super) async fn search(
         }
         notes.extend(cursor.map(|_| {
             format!(
-                "This page continues a list of {}: what was seen since then, or seen again, is not in it.",
+                "This page continues a list of {}: what was seen since then, or seen again, is \
+                 not in it.",
                 moment(now)
             )
         }));

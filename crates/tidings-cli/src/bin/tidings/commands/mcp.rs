@@ -38,8 +38,8 @@ const ANSWER_MAX: usize = 32 << 20;
 /// Let an agent read events: what happened, and what is not known.
 ///
 /// Speaks the Model Context Protocol on standard input and output, for an agent that starts this
-/// command. Of a tidings server or archive, the agent reads what this user may read; so it does of a
-/// cluster whose API server serves its archive (pastevents). Any other cluster is followed as
+/// command. Of a tidings server or archive, the agent reads what this user may read; so it does of
+/// a cluster whose API server serves its archive (pastevents). Any other cluster is followed as
 /// tidings timeline does it, in a temporary folder unless --keep names one: what happened before is
 /// known as far as the cluster still has it. Nothing is changed anywhere.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ const ANSWER_MAX: usize = 32 << 20;
   2    wrong arguments
 
 Examples:
-  tidings mcp                                   # the cluster of the current context, and its archive
+  tidings mcp                                   # the current context, and its archive
   tidings mcp --context prod --context staging
   tidings mcp --kubeconfig ./archive/kubeconfig # months of events
   tidings mcp --file must-gather.tar.gz         # a bundle as it was sent")]
