@@ -76,7 +76,7 @@ pub async fn tools(target: &Target, rounds: u64) -> Result<(), LoadError> {
 
 impl There {
     /// The next call of this name. Ranges end at a random time within that of the events.
-    fn call(&self, name: &str, numbers: &mut Numbers) -> Call {
+    fn call(&self, name: &'static str, numbers: &mut Numbers) -> Call {
         let (tool, rest) = name.split_once([',', ' ']).unwrap_or((name, ""));
         let tool = match tool {
             "coverage" | "search" | "object" | "event" | "top" | "compare" => tool,
