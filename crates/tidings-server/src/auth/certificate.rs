@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use super::{Digest, User};
 /// Time for which a result is cached, unless the certificate's validity begins or ends earlier. A
 /// check costs many times as much as a request, above all of a bad certificate.
 const HOLDS_FOR: SignedDuration = SignedDuration::from_secs(60);
+/// Time for which an authority counts as used after it vouched for a client.
+const USED_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// Maximum refused certificates in the cache.
 const REFUSED_MAX: usize = 1024;
 
@@ -74,8 +77,27 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
     certificates: Vec<CertificateDer<'static>>,
+    /// The certificates one by one, if there are several.
+    members: Vec<Member>,
     /// Cache of refused certificates. A replaced authority begins with an empty one.
     refused: Cache<Digest, Refused>,
+}
+
+/// One certificate of a bundle of several.
+struct Member {
+    verifier: Arc<dyn ClientCertVerifier>,
+    ends: Option<Timestamp>,
+    /// When it last vouched for an accepted client, in seconds since 1970; the least number if it
+    /// did not yet.
+    used_at: AtomicI64,
+}
+
+fn verifier(roots: RootCertStore) -> Result<Arc<dyn ClientCertVerifier>, AuthorityError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    verifier.build().map_err(|error| AuthorityError::Unusable {
+        why: error.to_string(),
+    })
 }
 
 /// When a certificate ends; `None` if it cannot be read.
@@ -110,7 +132,7 @@ impl ClientAuthority {
     /// Reads a bundle of certificates in PEM form.
     pub(crate) fn from_pem(pem: &[u8]) -> Result<Self, AuthorityError> {
         let mut roots = RootCertStore::empty();
-        let mut certificates = Vec::new();
+        let mut certificates: Vec<CertificateDer<'static>> = Vec::new();
         for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
             let certificate = certificate.map_err(|error| AuthorityError::Pem {
                 why: error.to_string(),
@@ -123,23 +145,63 @@ impl ClientAuthority {
         if roots.is_empty() {
             return Err(AuthorityError::Empty);
         }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(|error| AuthorityError::Unusable {
-                why: error.to_string(),
-            })?;
+        let verifier = verifier(roots)?;
+        let member = |certificate: &CertificateDer<'static>| {
+            let mut roots = RootCertStore::empty();
+            // It was added to the others before.
+            roots.add(certificate.clone()).ok()?;
+            Some(Member {
+                verifier: self::verifier(roots).ok()?,
+                ends: end(certificate),
+                used_at: AtomicI64::new(i64::MIN),
+            })
+        };
+        let members = match certificates.as_slice() {
+            [_] => Vec::new(),
+            several => several.iter().filter_map(member).collect(),
+        };
         let refused = Cache::new(REFUSED_MAX);
         Ok(Self(Arc::new(Authority {
             verifier,
             certificates,
+            members,
             refused,
         })))
     }
 
-    /// When the first of the certificates ends.
-    pub(crate) fn ends(&self) -> Option<Timestamp> {
-        self.0.certificates.iter().filter_map(end).min()
+    /// When a certificate ends that clients need. Of several, those count that vouched for a client
+    /// within the last day, and of these the one that ends first. Without such a client it is the
+    /// one that ends last, since a bundle has the former authority beside the new one for a while.
+    pub(crate) fn ends(&self, now: Timestamp) -> Option<Timestamp> {
+        let since = now.as_second().saturating_sub(USED_FOR.as_secs());
+        let used = self
+            .0
+            .members
+            .iter()
+            .filter(|member| member.used_at.load(Ordering::Relaxed) >= since);
+        let first = used.filter_map(|member| member.ends).min();
+        first.or_else(|| self.0.certificates.iter().filter_map(end).max())
+    }
+
+    /// Notes which certificate of several vouches for an accepted client. If several do, the client
+    /// needs only the one that ends last.
+    fn note_use(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        at: UnixTime,
+    ) {
+        let vouches = |member: &&Member| {
+            let verifier = &member.verifier;
+            verifier
+                .verify_client_cert(certificate, intermediates, at)
+                .is_ok()
+        };
+        let used = self.0.members.iter().filter(vouches);
+        if let Some(used) = used.max_by_key(|member| member.ends) {
+            let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+            used.used_at.fetch_max(seconds, Ordering::Relaxed);
+        }
     }
 
     /// Whether some certificate is an authority in both.
@@ -237,6 +299,9 @@ impl ClientAuthority {
             .0
             .verifier
             .verify_client_cert(certificate, intermediates, at);
+        if verified.is_ok() {
+            self.note_use(certificate, intermediates, at);
+        }
         verified.map(|_| ()).map_err(|error| match error {
             rustls::Error::InvalidCertificate(error) => match error {
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -438,16 +503,24 @@ mod tests {
     struct Signer {
         authority: ClientAuthority,
         issuer: Issuer<'static, KeyPair>,
+        pem: String,
     }
 
     fn signer() -> Signer {
+        signer_until(2040)
+    }
+
+    /// An authority that ends when this year begins.
+    fn signer_until(year: i32) -> Signer {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
         Signer {
             authority: ClientAuthority::from_pem(pem.as_bytes()).unwrap(),
             issuer: Issuer::new(params, key),
+            pem,
         }
     }
 
@@ -469,6 +542,33 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &signer.issuer).unwrap();
         PeerCertificate::new(vec![certificate.der().clone()])
+    }
+
+    /// While an authority is replaced, both are trusted for a time.
+    #[test]
+    fn of_several_authorities_one_that_clients_use_decides_when_they_end() {
+        let (former, new) = (signer_until(2026), signer_until(2035));
+        let both = format!("{}{}", former.pem, new.pem);
+        let both = ClientAuthority::from_pem(both.as_bytes()).unwrap();
+        let year = |at: &str| -> i16 {
+            let ends = both.ends(at.parse().unwrap()).unwrap();
+            ends.to_string()[..4].parse().unwrap()
+        };
+        let accept = |signer: &Signer, at: &str| {
+            let client = certificate(signer, &["ann"], &[]);
+            client.user(&both, at.parse().unwrap()).unwrap();
+        };
+        assert_eq!(year("2025-12-01T00:00:00Z"), 2035);
+        accept(&new, "2025-12-01T00:00:00Z");
+        assert_eq!(year("2025-12-01T00:00:00Z"), 2035);
+        accept(&former, "2025-12-01T01:00:00Z");
+        assert_eq!(year("2025-12-02T01:00:00Z"), 2026);
+        // Nobody has used the former one for more than a day.
+        assert_eq!(year("2025-12-02T01:00:01Z"), 2035);
+        let alone = former
+            .authority
+            .ends("2025-12-01T00:00:00Z".parse().unwrap());
+        assert!(alone.unwrap().to_string().starts_with("2026"));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl AccessCounters {
         text.metric(
             name,
             "gauge",
-            "Unix time at which a certificate in use ends; of several, the one that ends first.",
+            "Unix time at which a certificate in use ends; of several authorities, the first that a client needs.",
         );
         for (certificate, at) in &*self.certificates() {
             text.sample(name, &[("certificate", certificate)], at.as_second());

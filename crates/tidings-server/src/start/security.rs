@@ -166,12 +166,13 @@ pub(crate) type MakeIdentity = Box<dyn Fn(Timestamp) -> Result<Identity, TlsErro
 
 impl Files {
     /// When the certificates in force end, by their names in metrics.
-    fn certificate_ends(&self) -> Vec<(&'static str, Timestamp)> {
+    fn certificate_ends(&self, now: Timestamp) -> Vec<(&'static str, Timestamp)> {
         let authority = self.own.as_ref();
         let authority =
             authority.and_then(|_| certificate_end(self.authority_pem.read().as_bytes()));
         let of = |authority: &Option<ClientAuthority>| {
-            authority.as_ref().and_then(ClientAuthority::ends)
+            let authority = authority.as_ref();
+            authority.and_then(|authority| authority.ends(now))
         };
         let ends = [
             ("serving", self.identity.ends()),
@@ -319,7 +320,7 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
 impl Security {
     /// Makes the task that reloads the files from now on.
     pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
-        let ends = self.files.certificate_ends();
+        let ends = self.files.certificate_ends(server.clock.now());
         server.access_counters().set_certificates(ends);
         FileWatcher {
             server,
@@ -499,7 +500,7 @@ impl FileWatcher {
             files.certificate = Some(watched);
         }
         renew(server.clock.now(), tls, files);
-        counters.set_certificates(files.certificate_ends());
+        counters.set_certificates(files.certificate_ends(server.clock.now()));
         looked
     }
 }
