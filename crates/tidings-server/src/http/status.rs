@@ -216,6 +216,13 @@ impl Status {
         Self::unavailable("the credentials or permissions of this request could not be checked")
     }
 
+    /// The same Status, whose message also names the clusters that it is about.
+    pub(crate) fn about_clusters(mut self, names: &[String]) -> Self {
+        let message = &mut self.0.message;
+        *message = format!("{message} (clusters: {})", names.join(", "));
+        self
+    }
+
     pub(crate) fn not_found(api: Api, name: &str) -> Self {
         let message = format!("{} {} not found", api.resource(), Quoted(name));
         Self::of(NOT_FOUND, message).about(api, name)

@@ -17,7 +17,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use futures::future::{select_all, try_join_all};
+use futures::future::{join_all, select_all};
 use http::header;
 use http::request::Parts;
 use tidings_core::filter::{Filter, Key};
@@ -248,7 +248,8 @@ async fn entered(
         }
         known => known?,
     };
-    let mut clusters = visible(timeline, &known, &filter).await?;
+    let (mut clusters, mut unasked) = visible(timeline, &known, &filter).await?;
+    unasked.retain(|name| bound.accepts(Key::Cluster, name));
     clusters.retain(|visible| bound.accepts(Key::Cluster, &visible.source.name));
     // An event's namespace is where it is, and its causes are anywhere.
     if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
@@ -266,6 +267,7 @@ async fn entered(
         user: known.user,
         filter,
         clusters,
+        unasked,
         session,
     }))
 }
@@ -436,23 +438,37 @@ pub(super) async fn known(
     }
 }
 
-/// The requested clusters and namespaces that a user may see.
+/// The requested clusters and namespaces that a user may see, and the names of clusters of which
+/// that could not be found out entirely, because the cluster to ask does not answer.
+///
+/// # Errors
+/// Some could not be asked, and the user may see nothing of the others.
 pub(super) async fn visible(
     timeline: &Timeline,
     known: &Known,
     filter: &Filter,
-) -> Result<Vec<Visible>, Status> {
+) -> Result<(Vec<Visible>, Vec<String>), Status> {
     let mut sources = timeline.sources.all();
     sources.retain(|source| {
         filter.accepts(Key::Cluster, &source.name) && known.is_known_to(&source.server)
     });
     let found = sources.into_iter().map(|source| async {
-        let namespaces =
-            namespaces(&source.server, &known.user, &filter.only(Key::Namespace)).await?;
-        Ok::<_, Status>(namespaces.map(|namespaces| Visible { source, namespaces }))
+        let wanted = filter.only(Key::Namespace);
+        let found = namespaces(&source.server, &known.user, &wanted).await;
+        (source, found)
     });
-    let found = try_join_all(found).await?;
-    Ok(found.into_iter().flatten().collect())
+    let (mut seen, mut unasked, mut failure) = (Vec::new(), Vec::new(), None);
+    for (source, (namespaces, failed)) in join_all(found).await {
+        if let Some(status) = failed {
+            unasked.push(source.name.clone());
+            failure.get_or_insert(status);
+        }
+        seen.extend(namespaces.map(|namespaces| Visible { source, namespaces }));
+    }
+    match failure {
+        Some(status) if seen.is_empty() => Err(status.about_clusters(&unasked)),
+        _ => Ok((seen, unasked)),
+    }
 }
 
 /// Adds all other namespaces that a user may see to the requested ones.
@@ -463,7 +479,7 @@ async fn widen(
     clusters: &mut [Visible],
 ) -> Result<(), Status> {
     let filter = filter.clone().without(Key::Namespace);
-    let all = visible(timeline, known, &filter).await?;
+    let (all, _) = visible(timeline, known, &filter).await?;
     for cluster in clusters {
         let mut whole = all
             .iter()
@@ -481,33 +497,43 @@ async fn widen(
     Ok(())
 }
 
-/// The requested namespaces that a user may see. `Some(None)` means all namespaces, and `None`
-/// means nothing at all.
+/// The requested namespaces that a user may see, as far as that can be found out, and the failure
+/// of what cannot. `Some(None)` means all namespaces, and `None` means nothing at all.
 async fn namespaces(
     server: &ApiServer,
     user: &User,
     wanted: &[&str],
-) -> Result<Option<Option<Vec<String>>>, Status> {
-    if access::may_list(server, user, "").await? {
-        let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
-        return Ok(Some(Some(wanted).filter(|wanted| !wanted.is_empty())));
-    }
-    let candidates = if wanted.is_empty() {
-        let mut candidates = server.authorizer.namespaces(user);
-        if server.authorizer.asks_cluster(user) {
-            candidates.extend(crate::api::read::stored_namespaces(server, NAMESPACES_MAX).await?);
+) -> (Option<Option<Vec<String>>>, Option<Status>) {
+    let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+    let mut failure = match access::may_list(server, user, "").await {
+        Ok(true) => return (Some(Some(wanted).filter(|wanted| !wanted.is_empty())), None),
+        Ok(false) => None,
+        Err(status) => Some(status),
+    };
+    let mut candidates = wanted;
+    if candidates.is_empty() {
+        candidates = server.authorizer.namespaces(user);
+        if failure.is_none() && server.authorizer.asks_cluster(user) {
+            match crate::api::read::stored_namespaces(server, NAMESPACES_MAX).await {
+                Ok(stored) => candidates.extend(stored),
+                Err(status) => failure = Some(status),
+            }
             candidates.sort_unstable();
             candidates.dedup();
         }
-        candidates
-    } else {
-        wanted.iter().map(|name| (*name).to_owned()).collect()
-    };
+    }
     let asked = candidates.into_iter().map(|namespace| async {
-        let may = access::may_list(server, user, &namespace).await?;
-        Ok::<_, Status>(may.then_some(namespace))
+        let may = access::may_list(server, user, &namespace).await;
+        (namespace, may)
     });
-    let mut allowed: Vec<String> = try_join_all(asked).await?.into_iter().flatten().collect();
+    let mut allowed = Vec::new();
+    for (namespace, may) in join_all(asked).await {
+        match may {
+            Ok(true) => allowed.push(namespace),
+            Ok(false) => {}
+            Err(status) => failure = failure.or(Some(status)),
+        }
+    }
     allowed.sort_unstable();
-    Ok((!allowed.is_empty()).then_some(Some(allowed)))
+    ((!allowed.is_empty()).then_some(Some(allowed)), failure)
 }

@@ -90,6 +90,7 @@ async fn admit(timeline: &Timeline, known: &Known, cluster: Option<&str>) -> Res
     if sources.len() > 1
         && visible(timeline, known, &Filter::default())
             .await?
+            .0
             .is_empty()
     {
         return Err(Status::of_which_cluster(&known.user.name));

@@ -15,6 +15,9 @@ pub(crate) struct Caller {
     pub(crate) filter: Filter,
     /// The requested clusters of which the caller may see something.
     pub(crate) clusters: Vec<Visible>,
+    /// The names of requested clusters of which it is not known what the caller may see, because
+    /// the cluster to ask does not answer.
+    pub(crate) unasked: Vec<String>,
     pub(crate) session: Option<Arc<Session>>,
 }
 

@@ -13,7 +13,9 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_history::{Capabilities, Coverage, Following, History, Version, Versions};
-use tidings_server::{ApiOptions, FollowedCluster, ReviewError, Reviewer, start_timeline};
+use tidings_server::{
+    AggregatedOptions, ApiOptions, FollowedCluster, ReviewError, Reviewer, start_timeline,
+};
 use tidings_store::{BoxFuture, Fault, NewRecord, ReadError, UnixMillis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -664,6 +666,65 @@ async fn who_asks_is_found_out_within_the_time_of_a_request() {
     let archive = archive.await.unwrap();
     let unknown = archive.to_root(&token("t-of-prod")).await;
     assert_eq!(ask(&unknown, "overview?").await.0, 504);
+}
+
+/// The home cluster while it cannot be reached.
+#[derive(Debug)]
+struct Away;
+
+impl Reviewer for Away {
+    fn is_verified(&self) -> bool {
+        true
+    }
+
+    fn review<'a>(
+        &'a self,
+        _: &'static str,
+        _: Value,
+    ) -> BoxFuture<'a, Result<Value, ReviewError>> {
+        let why = "connection refused".to_owned();
+        Box::pin(std::future::ready(Err(ReviewError::Unreachable { why })))
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_asked_hides_no_other_cluster() {
+    let clusters = vec![
+        cluster("prod", &["a.1"]).await,
+        cluster("edge", &["b.1"]).await,
+    ];
+    let archive = Archive::start_with(clusters, |options| {
+        options.aggregated = Some(AggregatedOptions::new("prod"));
+        options.security.authorization_cluster = Some(Arc::new(Away));
+    });
+    let archive = archive.await.unwrap();
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    let origin = format!("https://{}", archive.running.address());
+    let login = async |token: &str| {
+        let headers = [("origin", origin.as_str())];
+        let body = json!({"token": token});
+        let answer = nobody.try_send(Method::POST, "/timeline/login", &headers, &body);
+        answer.await.unwrap()
+    };
+    // Bindings of the archive grant the namespace `other`; prod might grant more.
+    assert_eq!(login("t-stranger").await.code, 204);
+    let stranger = archive.to_root(&token("t-stranger")).await;
+    let (code, text) = ask(&stranger, "overview?").await;
+    assert_eq!(code, 200, "{text}");
+    let overview: Value = serde_json::from_str(&text).unwrap();
+    let names = overview["clusters"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|it| (&it["name"], &it["namespaces"])).collect();
+    let other = json!(["other"]);
+    assert_eq!(names, [(&json!("prod"), &other), (&json!("edge"), &other)]);
+    assert_eq!(overview["unasked"], json!(["prod"]));
+    // Nothing is granted to this user here, so that only prod could show something.
+    let refused = login("t-updater").await;
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("could not be checked (clusters: prod)"),
+        "{message}"
+    );
+    assert_eq!(refused.code, 503);
 }
 
 /// The event's own text about its namespace is untrusted.

@@ -9,7 +9,7 @@
  * @typedef {{name: string, from: number|null, to: number|null, fromIsExact?: boolean,
  *   events: number|null, kept: Kept|null, live: boolean, namespaces: string[]|null}} Cluster
  * @typedef {{version: string, now: number, user: string, login: "token"|"code",
- *   clusters: Cluster[]}} Overview
+ *   clusters: Cluster[], unasked: string[]}} Overview
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
  *   kept?: Kept}} Following
  * @typedef {{objects: number, events: number, warnings: number, occurrences: number,
