@@ -128,6 +128,14 @@ pub(crate) struct Readable {
     pub(crate) newer: Option<FolderError>,
 }
 
+/// A manifest as the storage lists it: with its length, and when it was written. While these stay
+/// the same, so does its content.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) number: u64,
+    object: ObjectMeta,
+}
+
 /// The result of [`Folder::newest_readable`].
 pub(crate) enum Newest {
     Readable(Box<Readable>),
@@ -257,22 +265,36 @@ impl Folder {
         Ok(Some(Newest::Unreadable(Unreadable { error, numbers })))
     }
 
-    /// Finds the greatest number of a manifest. It lists only from the last known manifest on,
-    /// which is not deleted while it is among the newest ones, and lists all if that finds none.
+    /// Finds the greatest number of a manifest.
     async fn newest_number(&self) -> Result<Option<u64>, FolderError> {
+        let newest = self.newest_listed().await?;
+        Ok(newest.map(|newest| newest.number))
+    }
+
+    /// Finds the manifest with the greatest number, without reading it. It lists only from the last
+    /// known manifest on, which is not deleted while it is among the newest ones, and lists all if
+    /// that finds none.
+    pub(crate) async fn newest_listed(&self) -> Result<Option<Listed>, FolderError> {
         let known = self.known.load(Ordering::Relaxed);
         let before = self.manifest(known.saturating_sub(1));
-        let newest = |found: &[ObjectMeta]| found.iter().filter_map(number).max();
+        let newest = |found: Vec<ObjectMeta>| {
+            let found = found.into_iter().filter_map(|object| {
+                let number = number(&object)?;
+                Some(Listed { number, object })
+            });
+            found.max_by_key(|found| found.number)
+        };
         if known > 0 {
             let later = self
                 .store
                 .list_with_offset(Some(&self.manifests()), &before);
             let later = within(later.try_collect::<Vec<_>>()).await?;
-            if let Some(number) = newest(&self.own("manifests", later)) {
-                return Ok(Some(number));
+            let found = newest(self.own("manifests", later));
+            if found.is_some() {
+                return Ok(found);
             }
         }
-        Ok(newest(&self.list("manifests").await?))
+        Ok(newest(self.list("manifests").await?))
     }
 
     /// Reads a manifest by its number.

@@ -10,6 +10,7 @@ mod foreign;
 mod formats;
 mod killed;
 mod ledger;
+mod looking;
 mod reading;
 mod restored;
 mod sampled;

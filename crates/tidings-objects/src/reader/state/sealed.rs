@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::folder::{Folder, FolderError, Newest, Readable};
+use crate::folder::{Folder, FolderError, Listed, Newest, Readable};
 use crate::manifest::Manifest;
 use crate::place::Place;
 use crate::reader::fault::Fault;
@@ -71,6 +71,9 @@ pub(in crate::reader) struct Sealed {
     former: Mutex<VecDeque<Arc<View>>>,
     /// Maximum bytes of the former views: of their manifests and pending versions.
     former_bytes_max: u64,
+    /// The newest manifest as it was listed before it was read and shown. While it is listed like
+    /// that, it is not read again.
+    seen: Mutex<Option<Listed>>,
     /// Why the last look for a manifest failed, if it did.
     failure: Mutex<Option<String>>,
     /// Why nothing may be read: an unreadable manifest may have deleted events that are still
@@ -154,6 +157,7 @@ impl Sealed {
             newest: RwLock::new(Arc::new(view)),
             former: Mutex::default(),
             former_bytes_max: waiting_bytes,
+            seen: Mutex::default(),
             failure: Mutex::new(failure),
             withheld: Mutex::default(),
             steps: Mutex::default(),
@@ -206,6 +210,11 @@ impl Sealed {
     /// Looks for a newer manifest; if it has to be shown, then without pending versions that cannot
     /// be had.
     async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
+        let listed = self.listed().await;
+        if listed.is_some() && *self.seen.lock() == listed {
+            return Ok(());
+        }
+        *self.seen.lock() = None;
         let found = newest(&self.folder, &self.fetch.counters, &self.name).await;
         let failure = match &found {
             Ok(Newest::Readable(found)) => {
@@ -231,10 +240,13 @@ impl Sealed {
             let cluster = &*self.name;
             tracing::error!(cluster, why, "the newest manifest cannot be read");
         }
+        let is_newest = found.newer.is_none();
         let named = Arc::new(Named::new(&self.folder, found.manifest));
+        let listed = listed.filter(|it| is_newest && it.number == named.manifest().number);
         loop {
             let now = self.newest();
             if named.manifest().number <= now.manifest().number {
+                *self.seen.lock() = listed;
                 return Ok(());
             }
             if !has_to && self.catch_up(&now, named.manifest()).await {
@@ -247,9 +259,18 @@ impl Sealed {
             };
             let view = View::new(Arc::clone(&named), tail, self.fetch.clone());
             if self.replace(&now, view, news) {
+                *self.seen.lock() = listed;
                 return Ok(());
             }
         }
+    }
+
+    /// The newest manifest as the storage lists it; `None` if there is none, or no answer.
+    async fn listed(&self) -> Option<Listed> {
+        let counters = &self.fetch.counters;
+        counters.requests.fetch_add(1, Ordering::Relaxed);
+        let listed = timeout(LOOK_MAX, self.folder.newest_listed()).await;
+        listed.ok()?.ok()?
     }
 
     /// Shows the remaining entries of the shown manifest that a newer manifest seals. This has to
