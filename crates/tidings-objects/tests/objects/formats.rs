@@ -2,11 +2,14 @@
 //! wrote them, and this version opens them.
 //!
 //! Before a form changes, its last version writes the file, as for the formats of tidings-store.
-//! Its name has the form of manifests:
+//! Its name begins with the form of manifests:
 //!
 //! ```text
-//! KEEP_FORMAT=1 cargo test -p tidings-objects --test objects formats
+//! KEEP_FORMAT=1-cursor cargo test -p tidings-objects --test objects formats
 //! ```
+//!
+//! - `1.zst` is the form of 2026-11-26 (75e11199), whose sealer had no cursor.
+//! - `1-cursor.zst` is that of 2026-11-29, with that cursor.
 //!
 //! The file is a zstd frame with a folder: `data` is the data folder of a cluster, `bucket` has
 //! what was sealed, and `waiting.parquet` has what waited then, as `/waiting` returned it.
@@ -234,7 +237,7 @@ async fn every_form_that_is_kept_opens() {
     }
 }
 
-/// The current form can be read. With `KEEP_FORMAT` it is written to a file.
+/// The current form can be read. With `KEEP_FORMAT` it is written to a file of that name.
 #[tokio::test]
 async fn todays_form_can_be_kept() {
     let folder = temporary();
@@ -242,8 +245,8 @@ async fn todays_form_can_be_kept() {
     let packed = zstd::bulk::compress(&pack_folder(folder.path()), 19).unwrap();
     assert!(packed.len() < 100_000, "{} bytes", packed.len());
     opens(&packed).await;
-    if std::env::var_os("KEEP_FORMAT").is_some() {
-        let file = Path::new(KEPT).join("1.zst");
+    if let Ok(name) = std::env::var("KEEP_FORMAT") {
+        let file = Path::new(KEPT).join(format!("{name}.zst"));
         let mut file = std::fs::File::create_new(&file)
             .unwrap_or_else(|error| panic!("{} is kept already, or: {error}", file.display()));
         file.write_all(&packed).unwrap();
