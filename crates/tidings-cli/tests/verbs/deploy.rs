@@ -590,6 +590,7 @@ fn the_objects_for_kubectl_are_those_of_the_chart() {
 fn the_chart_has_the_alerts_and_the_dashboard_of_the_folders() {
     for (file, copy) in [
         ("prometheus/alerts.yaml", "alerts.yaml"),
+        ("prometheus/events.yaml", "events.yaml"),
         ("grafana/tidings-archive.json", "tidings-archive.json"),
     ] {
         let copy = format!("helm/tidings/files/{copy}");
@@ -598,9 +599,11 @@ fn the_chart_has_the_alerts_and_the_dashboard_of_the_folders() {
         }
         assert!(read(file) == read(&copy), "deploy/{copy} is out of date");
     }
-    let values =
-        "prometheusRule.enabled=true,prometheusRule.labels.release=p,dashboards.enabled=true";
-    let Some(rendered) = rendered(&["--set", values]) else {
+    let values = "prometheusRule.enabled=true,prometheusRule.labels.release=p,\
+                  dashboards.enabled=true,serviceMonitor.enabled=true,tls.existingSecret=s,\
+                  tls.caBundle=x";
+    let feeds = r#"feeds=[{"name":"lines","stdout":{}},{"name":"metrics","metrics":{}}]"#;
+    let Some(rendered) = rendered(&["--set", values, "--set-json", feeds]) else {
         return;
     };
     let objects = parsed(&rendered.unwrap());
@@ -612,7 +615,10 @@ fn the_chart_has_the_alerts_and_the_dashboard_of_the_folders() {
     assert_eq!(rule["metadata"]["labels"]["release"], "p");
     let alerts: Value = serde_saphyr::from_str(&read("prometheus/alerts.yaml")).unwrap();
     let all = alerts["groups"][0]["rules"].as_array().unwrap().iter();
-    let of_archives = all.filter(|rule| rule["alert"].as_str().unwrap().starts_with("Archive"));
+    let of_archives = all.filter(|rule| {
+        let name = rule["alert"].as_str().unwrap();
+        name.starts_with("Archive") || name.starts_with("Feed")
+    });
     let of_archives: Vec<&Value> = of_archives.collect();
     let found: Vec<&Value> = rule["spec"]["groups"][0]["rules"]
         .as_array()
@@ -620,6 +626,16 @@ fn the_chart_has_the_alerts_and_the_dashboard_of_the_folders() {
         .iter()
         .collect();
     assert_eq!(found, of_archives);
+    assert!(found.iter().any(|rule| rule["alert"] == "FeedRefused"));
+    // A feed counts events.
+    let events: Value = serde_saphyr::from_str(&read("prometheus/events.yaml")).unwrap();
+    assert_eq!(rule["spec"]["groups"][1], events["groups"][0]);
+    let monitor = of_kind("ServiceMonitor", "tidings-archive");
+    let endpoints = monitor["spec"]["endpoints"].as_array().unwrap().iter();
+    let endpoints: Vec<_> = endpoints
+        .map(|it| (it["path"].as_str().unwrap(), it["honorLabels"] == true))
+        .collect();
+    assert_eq!(endpoints, [("/metrics", false), ("/metrics/events", true)]);
     let dashboards = of_kind("ConfigMap", "tidings-archive-dashboards");
     assert_eq!(dashboards["metadata"]["labels"]["grafana_dashboard"], "1");
     let shown = dashboards["data"]["tidings-archive.json"].as_str().unwrap();

@@ -57,3 +57,8 @@ runAsGroup: 65532
 fsGroup: 65532
 {{- end }}
 {{- end }}
+
+{{- /* Not empty if a feed counts events for Prometheus. */ -}}
+{{- define "tidings.countsEvents" -}}
+{{- range .Values.feeds }}{{- if hasKey . "metrics" }}true{{- end }}{{- end }}
+{{- end }}
