@@ -14,14 +14,14 @@ use hyper_util::service::TowerToHyperService;
 
 use super::clusters::{Clusters, PREFIX, name_in};
 use crate::api::chain;
-use crate::http::request::is_at_or_below;
+use crate::http::request::{FEEDS, is_at_or_below};
 use crate::http::status::Status;
 
 /// Path prefixes of the root, which are not those of a cluster even if a single cluster's API is
 /// also at the root.
 const ROOT: [&str; 6] = [
     "/clusters",
-    "/feeds",
+    FEEDS,
     "/healthz",
     "/livez",
     "/metrics",

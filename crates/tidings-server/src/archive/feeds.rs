@@ -1,5 +1,5 @@
 //! The paths of an archive's feeds, at its root. Who may use them is decided as for other paths
-//! that are no resources: GET shows, POST acts.
+//! that are no resources: GET shows, POST acts. The audit log has each POST.
 
 use std::sync::Arc;
 
@@ -10,10 +10,8 @@ use http::{Method, StatusCode, Uri};
 use super::clusters::Clusters;
 use crate::api::request::encoded;
 use crate::http::negotiate::Media;
+use crate::http::request::FEEDS;
 use crate::http::status::Status;
-
-/// The path of the feeds.
-pub(super) const PATH: &str = "/feeds";
 
 /// Any method of /feeds and below.
 pub(super) async fn answer(
@@ -25,7 +23,7 @@ pub(super) async fn answer(
         let why = "the archive has no feeds: it was started without --feeds";
         return Status::of_feeds(StatusCode::NOT_FOUND, why).into_response();
     };
-    let below = uri.path().strip_prefix(PATH).unwrap_or_default();
+    let below = uri.path().strip_prefix(FEEDS).unwrap_or_default();
     let (code, body) = feeds.answer(&method, below.trim_matches('/')).await;
     if code == StatusCode::OK {
         return encoded(code, Media::Json, body);

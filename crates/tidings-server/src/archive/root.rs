@@ -18,7 +18,7 @@ use crate::api::server::ApiServer;
 use crate::api::{chain, documents, health, metrics};
 use crate::auth::User;
 use crate::http::negotiate::Media;
-use crate::http::request::RequestInfo;
+use crate::http::request::{FEEDS, RequestInfo};
 use crate::http::status::Status;
 use crate::metrics::Text;
 
@@ -32,7 +32,7 @@ pub(super) fn router(clusters: &Arc<Clusters>) -> Router {
         .route("/version/", get(documents::version))
         .route("/metrics", get(measure))
         .route("/metrics/events", get(measure_events))
-        .route(feeds::PATH, any(feeds::answer))
+        .route(FEEDS, any(feeds::answer))
         .route("/feeds/{*rest}", any(feeds::answer));
     for path in ["/healthz", "/livez", "/readyz"] {
         api = api

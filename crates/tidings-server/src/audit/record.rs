@@ -23,7 +23,7 @@ use super::queue::Whose;
 use super::text::{TEXT_BYTES_MAX, URI_BYTES_MAX, Who, cut};
 use super::{AuditLevel, AuditLog};
 use crate::auth::{AUTHENTICATED, Identity};
-use crate::http::request::RequestInfo;
+use crate::http::request::{FEEDS, RequestInfo, is_at_or_below};
 use crate::http::status::Status;
 use tidings_api::codec::Api;
 
@@ -96,7 +96,9 @@ struct Record<'a> {
     source_ips: Vec<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
     user_agent: Cow<'a, str>,
-    object_ref: ObjectRef<'a>,
+    /// Requests of feeds have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_ref: Option<ObjectRef<'a>>,
     response_status: ResponseStatus<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_object: Option<Value>,
@@ -161,7 +163,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Starts the entry of a request that writes events; `None` for other requests.
+    /// Starts the entry of a request that writes events or acts on feeds; `None` for other requests.
     pub(crate) fn begin(
         log: &Arc<AuditLog>,
         received: Timestamp,
@@ -170,15 +172,15 @@ impl Entry {
         identity: Identity,
         request: &mut Request,
     ) -> Option<Self> {
-        if info.labels.resource != "events" {
-            return None;
-        }
+        let is_of_events = info.labels.resource == "events";
         let verb = match info.labels.verb {
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" | "APPLY" => "patch",
-            "DELETE" => "delete",
-            "DELETECOLLECTION" => "deletecollection",
+            "POST" if is_of_events => "create",
+            "PUT" if is_of_events => "update",
+            "PATCH" | "APPLY" if is_of_events => "patch",
+            "DELETE" if is_of_events => "delete",
+            "DELETECOLLECTION" if is_of_events => "deletecollection",
+            // The verb of a path that is no resource is the method.
+            "POST" if is_at_or_below(info.uri.path(), FEEDS) => "post",
             _ => return None,
         };
         let notes = Notes(Arc::new(Noted {
@@ -281,7 +283,7 @@ impl Entry {
             impersonated_user: self.identity.impersonated.as_deref().map(Who::of),
             source_ips: self.peer.iter().map(|peer| peer.ip().to_string()).collect(),
             user_agent: header(&header::USER_AGENT),
-            object_ref: ObjectRef {
+            object_ref: (self.info.labels.resource == "events").then(|| ObjectRef {
                 resource: "events",
                 namespace: text(&self.info.namespace),
                 name: if noted.is_empty() {
@@ -291,7 +293,7 @@ impl Entry {
                 },
                 api_group: self.api.group(),
                 api_version: "v1",
-            },
+            }),
             response_status: ResponseStatus {
                 metadata: Empty {},
                 status: failure.map_or("", |_| "Failure"),

@@ -63,7 +63,7 @@ const PATHS: [&str; 18] = [
     "/counts",
     "/coverage",
     "/export",
-    "/feeds",
+    FEEDS,
     "/healthz",
     "/livez",
     MCP,
@@ -88,6 +88,8 @@ pub(crate) const TIMELINE_LIVE: &str = "/timeline/api/live";
 pub(crate) const TIMELINE_LOGIN: &str = "/timeline/login";
 /// The path of the Model Context Protocol.
 pub(crate) const MCP: &str = "/mcp";
+/// The path of an archive's feeds.
+pub(crate) const FEEDS: &str = "/feeds";
 /// Prefix of the timeline's paths that need credentials.
 pub(crate) const TIMELINE_API: &str = "/timeline/api/";
 /// Resources other than events.

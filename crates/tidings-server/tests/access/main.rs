@@ -7,6 +7,7 @@ mod certificates;
 mod cluster;
 mod clusters;
 mod connections;
+mod feeds;
 mod kept;
 mod matrix;
 mod mcp;
