@@ -1,7 +1,8 @@
 //! The delivery of one batch: decides what is sent next, and what an answer means for the records.
 //!
 //! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
-//! once, and records that are sent again keep their order. If the receiver takes no record of a
+//! once. If the receiver rejected some of a request and does not say which, all of it become dead
+//! letters, of which only so many count as dead. Records that are sent again keep their order. If the receiver takes no record of a
 //! batch, none is dead before the receiver takes a test record. So neither a wrong configuration
 //! nor an outage makes dead letters, and no record holds up the others forever. A receiver that is
 //! busy gets the same records until it takes them.
@@ -9,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tidings_core::Backoff;
@@ -40,6 +41,9 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 pub enum DeadCause {
     /// The receiver rejected it.
     Rejected,
+    /// The receiver rejected some records of a request, it is not known which. Each of them is kept,
+    /// and only the number of rejected ones counts.
+    PossiblyRejected,
     /// The receiver does not take a request with this record alone.
     TooLarge,
     /// It has no form that the receiver takes.
@@ -50,8 +54,9 @@ pub enum DeadCause {
 
 impl DeadCause {
     /// All causes.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Rejected,
+        Self::PossiblyRejected,
         Self::TooLarge,
         Self::Unencodable,
         Self::Unreadable,
@@ -61,6 +66,7 @@ impl DeadCause {
     pub fn name(self) -> &'static str {
         match self {
             Self::Rejected => "rejected",
+            Self::PossiblyRejected => "possibly-rejected",
             Self::TooLarge => "too-large",
             Self::Unencodable => "unencodable",
             Self::Unreadable => "unreadable",
@@ -100,9 +106,18 @@ struct Doubt {
 pub(crate) struct Step {
     /// Number of versions that were delivered.
     pub(crate) delivered: u64,
-    /// Records that will not be delivered.
+    /// Records that become dead letters.
     pub(crate) dead: Vec<(Record, DeadCause, String)>,
+    /// Number of versions that were not delivered and are not sent again, by cause.
+    pub(crate) dead_versions: BTreeMap<DeadCause, u64>,
     pub(crate) next: Next,
+}
+
+impl Step {
+    fn bury(&mut self, record: Record, cause: DeadCause, why: String) {
+        *self.dead_versions.entry(cause).or_default() += u64::from(record.is_version());
+        self.dead.push((record, cause, why));
+    }
 }
 
 /// When the next request is sent.
@@ -175,6 +190,7 @@ impl Delivery {
         let mut step = Step {
             delivered: 0,
             dead: Vec::new(),
+            dead_versions: BTreeMap::new(),
             next: Next::Now,
         };
         let Some(mut part) = self.parts.pop_front() else {
@@ -195,8 +211,7 @@ impl Delivery {
                 self.is_last_try = false;
                 for (at, why) in which.into_iter().rev() {
                     if at < part.len() {
-                        let cause = DeadCause::Unencodable;
-                        step.dead.push((part.remove(at), cause, why));
+                        step.bury(part.remove(at), DeadCause::Unencodable, why);
                     }
                 }
                 self.parts.push_front(part);
@@ -208,6 +223,18 @@ impl Delivery {
                 step.delivered = versions(&part);
                 self.note_progress();
                 self.is_taking = true;
+            }
+            Verdict::PartlyRejected(rejected, why) => {
+                let dead = rejected.min(versions(&part));
+                step.delivered = versions(&part) - dead;
+                self.is_taking = true;
+                let cause = DeadCause::PossiblyRejected;
+                self.bury(
+                    part.into_iter().map(|it| (it, why.clone())),
+                    cause,
+                    &mut step,
+                );
+                step.dead_versions.insert(cause, dead);
             }
             Verdict::Retry(why) => {
                 let wait = self.wait(retry_after, random);
@@ -380,9 +407,9 @@ impl Delivery {
         cause: DeadCause,
         step: &mut Step,
     ) {
-        let dead = dead.into_iter();
-        step.dead
-            .extend(dead.map(|(record, why)| (record, cause, why)));
+        for (record, why) in dead {
+            step.bury(record, cause, why);
+        }
         self.note_progress();
         self.is_halving = false;
     }

@@ -75,9 +75,11 @@ impl Post {
             }
             let step = delivery.handle(reply, fastrand::u64(..));
             totals.delivered += step.delivered;
+            for (cause, versions) in step.dead_versions {
+                *totals.dead.entry(cause).or_default() += versions;
+            }
             let mut letters = Vec::with_capacity(step.dead.len());
             for (record, cause, why) in step.dead {
-                *totals.dead.entry(cause).or_default() += u64::from(record.is_version());
                 self.shared.say(&why);
                 letters.push(DeadLetter::new(
                     source,
@@ -156,12 +158,17 @@ impl Post {
                     self.bury(vec![letter]).await;
                     continue;
                 };
+                // By itself, it is either taken or rejected.
+                let is_alone = letter.cause == DeadCause::PossiblyRejected;
                 match &mut batch {
-                    Some((of, records)) if *of == source => records.push(record),
+                    Some((of, records)) if *of == source && !is_alone => records.push(record),
                     _ => {
                         let former = batch.replace((source, vec![record]));
                         self.deliver_again(former, &mut totals).await;
                     }
+                }
+                if is_alone {
+                    self.deliver_again(batch.take(), &mut totals).await;
                 }
             }
             self.deliver_again(batch, &mut totals).await;
@@ -188,6 +195,7 @@ impl Post {
                 Verdict::Delivered => Ok(()),
                 Verdict::TooLarge => Err("a single record is too large".to_owned()),
                 Verdict::Retry(why)
+                | Verdict::PartlyRejected(_, why)
                 | Verdict::Busy(why)
                 | Verdict::Rejected(why)
                 | Verdict::Refused(why) => Err(why),

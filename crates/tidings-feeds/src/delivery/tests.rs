@@ -6,6 +6,22 @@ use tidings_store::UnixMillis;
 use super::*;
 use crate::record::RecordBody;
 
+/// A version as delivered records are, whose id is its number.
+fn version(id: usize) -> Record {
+    let version = tidings_history::Version {
+        uid: "u".into(),
+        epoch: 0,
+        number: 1,
+        observed_at: UnixMillis(0),
+        event: crate::testing::event("web", 1),
+    };
+    let id = id.to_string();
+    Record {
+        id,
+        ..Record::version(version, 1).unwrap()
+    }
+}
+
 fn records(number: usize) -> Vec<Record> {
     let records = (0..number).map(|id| Record {
         id: id.to_string(),
@@ -187,6 +203,29 @@ fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
     assert!(matches!(step.next, Next::Retry(wait, _) if wait >= asked));
 }
 
+/// A partial success of OTLP has a number and no names, and its request must not be sent again.
+#[test]
+fn records_of_which_some_were_rejected_are_kept_and_only_the_rejected_ones_count() {
+    let mut delivery = Delivery::new((0..8).map(version).collect(), usize::MAX);
+    let partly = Verdict::PartlyRejected(3, "3 of 8".to_owned());
+    let step = delivery.handle(judged(partly), 0);
+    let cause = DeadCause::PossiblyRejected;
+    assert_eq!(step.delivered, 5);
+    assert_eq!(step.dead_versions, BTreeMap::from([(cause, 3)]));
+    let dead: Vec<_> = step
+        .dead
+        .iter()
+        .map(|(it, cause, _)| (it.id.as_str(), *cause))
+        .collect();
+    let ids = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    assert_eq!(dead, ids.map(|id| (id, cause)));
+    assert!(delivery.next().is_none(), "{delivery:?}");
+    // Gaps and skips may be among the rejected records.
+    let mut delivery = Delivery::new([records(3), vec![version(3)]].concat(), usize::MAX);
+    let step = delivery.handle(judged(Verdict::PartlyRejected(3, String::new())), 0);
+    assert_eq!((step.delivered, &step.dead_versions[&cause]), (0, &1));
+}
+
 proptest! {
     /// Whatever the receiver answers, each record ends once, and those of one request that are
     /// sent again are sent in their order.
@@ -194,7 +233,7 @@ proptest! {
     fn each_record_ends_once(
         number in 0_usize..20,
         max in 1_usize..9,
-        answers in prop::collection::vec((0_u8..8, any::<u64>()), 0..60),
+        answers in prop::collection::vec((0_u8..9, any::<u64>()), 0..60),
     ) {
         let mut delivery = Delivery::new(records(number), max);
         let mut ended = Vec::new();
@@ -229,6 +268,7 @@ proptest! {
                 3 => judged(Verdict::TooLarge),
                 4 => judged(Verdict::Rejected(why())),
                 7 => judged(Verdict::Busy(why())),
+                8 => judged(Verdict::PartlyRejected(random % 9, why())),
                 5 => judged(Verdict::Items((0..ids.len()).map(outcome).collect())),
                 _ => Reply::Unencodable(vec![(0, why()), (ids.len() - 1, why())]),
             };

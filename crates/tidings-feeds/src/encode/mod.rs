@@ -85,6 +85,9 @@ pub enum Verdict {
     Delivered,
     /// One outcome for each record of the request, in the order of the records.
     Items(Vec<Outcome>),
+    /// So many were rejected, fewer than all, and the others were taken. It is not known which, and
+    /// none must be sent again. The text has the receiver's words.
+    PartlyRejected(u64, String),
     /// None was taken, all can be sent again. The text has the receiver's words.
     Retry(String),
     /// As `Retry`, because the receiver takes nothing now, whatever the records are.

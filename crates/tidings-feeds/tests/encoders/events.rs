@@ -101,6 +101,7 @@ pub(crate) fn kind(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Delivered => "delivered",
         Verdict::Items(_) => "items",
+        Verdict::PartlyRejected(..) => "partly rejected",
         Verdict::Retry(_) => "retry",
         Verdict::Busy(_) => "busy",
         Verdict::TooLarge => "too large",

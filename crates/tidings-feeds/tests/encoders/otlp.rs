@@ -232,7 +232,7 @@ fn a_partial_success_is_not_repeated() {
         .encode_to_vec()
     };
     let rejected = "3 of 6 log records, it is not known which: 200 OK too old".to_owned();
-    let rejected = Verdict::Items(vec![Outcome::Rejected(rejected); 6]);
+    let rejected = Verdict::PartlyRejected(3, rejected);
     assert_eq!(judge(200, &partial(3)), rejected);
     for json in [
         r#"{"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"too old"}}"#,
@@ -241,6 +241,10 @@ fn a_partial_success_is_not_repeated() {
     ] {
         assert_eq!(judge(200, json.as_bytes()), rejected, "{json}");
     }
+    // None was taken, so it is known which were rejected.
+    let all = Verdict::Items(vec![Outcome::Rejected("200 OK too old".to_owned()); 6]);
+    assert_eq!(judge(200, &partial(6)), all);
+    assert_eq!(judge(200, &partial(7)), all);
     // An error that came with the status of a success.
     for body in [
         r#"{"code":13,"message":"internal"}"#,
@@ -258,7 +262,7 @@ fn a_partial_success_is_not_repeated() {
     };
     let json_like = json_like.encode_to_vec();
     assert_eq!(json_like[..2], *b"\n{");
-    assert_eq!(kind(&judge(200, &json_like)), "items");
+    assert_eq!(kind(&judge(200, &json_like)), "partly rejected");
     for body in [&b""[..], b"{}", &partial(0)] {
         assert_eq!(judge(200, body), Verdict::Delivered);
     }

@@ -6,9 +6,8 @@ use serde_json::Value;
 use super::message::{ExportLogsPartialSuccess, ExportLogsServiceResponse};
 use crate::encode::{Answer, Outcome, Verdict, judge_failure, words};
 
-/// A partial success says how many log records were rejected and not which, and must not be
-/// retried. So each record of the request is rejected: dead letters then have the rejected ones,
-/// and others that were taken.
+/// A partial success says how many log records were rejected and not which. The protocol forbids to
+/// send its request again, so that halves of it cannot find out which.
 pub(super) fn judge(answer: &Answer<'_>, records: usize) -> Verdict {
     if answer.status.as_u16() != 200 {
         return judge_failure(answer);
@@ -16,16 +15,19 @@ pub(super) fn judge(answer: &Answer<'_>, records: usize) -> Verdict {
     let Some(partial) = partial_success(answer) else {
         return Verdict::Refused(format!("an answer that is not OTLP: {}", words(answer)));
     };
-    if partial.rejected_log_records <= 0 {
+    let rejected = u64::try_from(partial.rejected_log_records).unwrap_or(0);
+    if rejected == 0 {
         return Verdict::Delivered;
     }
     let why = words(&Answer {
         body: partial.error_message.as_bytes(),
         ..*answer
     });
-    let rejected = partial.rejected_log_records;
+    if rejected >= records as u64 {
+        return Verdict::Items(vec![Outcome::Rejected(why); records]);
+    }
     let why = format!("{rejected} of {records} log records, it is not known which: {why}");
-    Verdict::Items(vec![Outcome::Rejected(why); records])
+    Verdict::PartlyRejected(rejected, why)
 }
 
 /// Reads an answer in protobuf, or in JSON, which some receivers send in any case. Protobuf can
