@@ -19,7 +19,7 @@ pub const TEST_REASON: &str = "TestRecord";
 /// The value of a label in place of others.
 pub(crate) const OTHER: &str = "other";
 /// Maximum bytes of a label's value.
-const LABEL_LEN_MAX: usize = 128;
+pub(crate) const LABEL_LEN_MAX: usize = 128;
 
 /// What a record is about.
 #[derive(Clone, Debug)]
@@ -158,6 +158,15 @@ impl<'a> EventFacts<'a> {
     /// Returns `source.host`.
     pub fn host(&self) -> &'a str {
         self.event().source.as_ref().map_or("", |s| s.host())
+    }
+
+    /// Returns the node that the event is about, or else the host that reported it.
+    pub fn node(&self) -> &'a str {
+        if self.is_about("", "Node") {
+            self.object.name()
+        } else {
+            self.host()
+        }
     }
 
     /// Returns how often the event occurred so far: `count`, or else `series.count`; 0 if it

@@ -1,7 +1,8 @@
 //! Grafana Loki's push API, with JSON.
 //!
 //! Labels come from a closed list without names of objects, because Loki keeps a stream for each
-//! set of labels. Everything else is in the line and in structured metadata.
+//! set of labels. Everything else is in the line and in structured metadata, and so are the values
+//! of labels that are `other`.
 //!
 //! Loki ignores an entry whose stream, time and line it just received. The time is the event's and
 //! the line has the event's resourceVersion, so records that come twice are harmless.
@@ -9,19 +10,22 @@
 mod answer;
 mod labels;
 mod line;
+mod streams;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use serde::Serialize;
 
-use super::facts::{Facts, nanoseconds};
+use super::facts::{Facts, LABEL_LEN_MAX, OTHER, beginning, nanoseconds};
 use super::{Answer, Encoded, Encoder, Verdict};
 use crate::record::{Record, RecordBody, Source};
 
 pub use labels::{Label, LabelError, Labels};
 pub use line::Line;
+use streams::Streams;
 
 /// Options of a Loki receiver, whose URL ends in `/loki/api/v1/push`.
 #[derive(Clone, Debug, Default)]
@@ -34,9 +38,12 @@ pub struct LokiOptions {
     pub line: Line,
 }
 
-/// The encoder for Loki.
+/// The encoder for Loki. Clones share the bounds of streams.
 #[derive(Clone, Debug)]
-pub struct Loki(LokiOptions);
+pub struct Loki {
+    options: LokiOptions,
+    streams: Arc<Streams>,
+}
 
 #[derive(Serialize)]
 struct Push<'a> {
@@ -52,21 +59,36 @@ struct Stream<'a> {
 impl Loki {
     /// Makes an encoder with these options.
     pub fn new(options: LokiOptions) -> Self {
-        Self(options)
+        Self {
+            options,
+            streams: Arc::default(),
+        }
     }
 }
 
 impl Encoder for Loki {
     fn encode(&self, source: &Source, records: &[Record]) -> Encoded {
         let mut streams: BTreeMap<BTreeMap<&str, &str>, Vec<_>> = BTreeMap::new();
+        let written = self.options.labels.written();
         for record in records {
-            let labels = self.0.labels.of(source, record);
-            let metadata = metadata(source, record)
+            let mut labels = self.options.labels.of(source, record);
+            let mut metadata = metadata(source, record);
+            if let Facts::Event(event) = record.facts() {
+                let of = (source.cluster.as_str(), event.object.namespace());
+                self.streams.bound(&mut labels, &written, of);
+                for (name, label) in &written {
+                    let is_other = labels.get(*name).is_some_and(|value| *value == OTHER);
+                    let text = beginning(label.written(&event), LABEL_LEN_MAX);
+                    let name = label.metadata().filter(|_| is_other);
+                    metadata.extend(name.map(|name| (name, text.to_owned())));
+                }
+            }
+            let metadata = metadata
                 .into_iter()
                 .filter(|(name, value)| !value.is_empty() && !labels.contains_key(name))
                 .collect();
             let at = nanoseconds(record.at());
-            let line = self.0.line.of(record);
+            let line = self.options.line.of(record);
             streams
                 .entry(labels)
                 .or_default()
@@ -88,7 +110,7 @@ impl Encoder for Loki {
         };
         let json = HeaderValue::from_static("application/json");
         let mut headers = vec![(CONTENT_TYPE, json)];
-        if let Some(tenant) = &self.0.tenant {
+        if let Some(tenant) = &self.options.tenant {
             headers.push((HeaderName::from_static("x-scope-orgid"), tenant.clone()));
         }
         Encoded {
@@ -113,15 +135,10 @@ fn metadata(source: &Source, record: &Record) -> Vec<(&'static str, String)> {
         ("cluster", source.cluster.clone()),
     ];
     if let (Facts::Event(event), RecordBody::Version(version)) = (record.facts(), &record.body) {
-        let node = if event.is_about("", "Node") {
-            event.object.name()
-        } else {
-            event.host()
-        };
         metadata.extend([
             ("name", event.object.name().to_owned()),
             ("uid", event.object.uid().to_owned()),
-            ("node", node.to_owned()),
+            ("node", event.node().to_owned()),
             ("count", event.count().to_string()),
             ("occurrences", version.occurrences.to_string()),
         ]);

@@ -1,7 +1,8 @@
 //! Encoders: the forms of receivers that are reached over HTTP, one file each.
 //!
 //! An encoder does no I/O and reads no clock. The same records give the same bytes, so a request
-//! that is repeated is the same request.
+//! that is repeated is the same request. Loki's labels depend on the streams before them, too, so
+//! there it is the same until the process ends.
 //!
 //! Invariant: an answer counts as success only if the form's documentation names it as one. A
 //! proxy, a log-in page or a receiver that ignores records may answer with any status of 2xx.

@@ -1,6 +1,6 @@
 //! Loki: streams, lines and metadata of real events, and what its answers reject.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::header::DATE;
 use http::{HeaderMap, HeaderValue};
@@ -263,6 +263,65 @@ fn entries_that_are_too_old_are_rejected_and_no_others() {
             );
         }
     }
+}
+
+/// Anyone who may write events chooses reasons, kinds and names of nodes. Loki refuses a tenant
+/// with more than 5,000 streams.
+#[test]
+fn one_writer_cannot_end_a_tenant() {
+    let event = |namespace: &str, reason: &str, kind: &str, name: &str| {
+        let event = json!({
+            "metadata": {"name": "x", "namespace": namespace, "uid": "u", "resourceVersion": "5"},
+            "involvedObject": {"kind": kind, "name": name, "namespace": namespace},
+            "reason": reason, "type": "Warning", "message": "m",
+        });
+        record(&event.to_string())
+    };
+    let loki = Loki::new(LokiOptions::default());
+    let mut streams = BTreeSet::new();
+    let mut push = |records: &[Record]| {
+        let body: Value = serde_json::from_slice(&loki.encode(&source(), records).body).unwrap();
+        let found = body["streams"].as_array().unwrap().clone();
+        streams.extend(found.iter().map(|found| found["stream"].to_string()));
+        (found, streams.len())
+    };
+    let shop = [event("shop", "BackOff", "Pod", "web-0")];
+    let (before, _) = push(&shop);
+    let flood = |namespace: &str| -> Vec<Record> {
+        let flood = (0..2000).map(|number| {
+            let text = format!("R{number}");
+            event(
+                namespace,
+                &text,
+                if number % 2 == 0 { "Pod" } else { "Node" },
+                &text,
+            )
+        });
+        flood.collect()
+    };
+    let (_, number) = push(&flood("evil"));
+    assert!((900..=1003).contains(&number), "{number}");
+    // A request that is repeated is the same, and others have their share.
+    assert_eq!(push(&flood("evil")).1, number);
+    assert_eq!(push(&shop).0, before);
+    let (fresh, _) = push(&[event("fresh", "BackOff", "Pod", "web-0")]);
+    assert_eq!(fresh[0]["stream"]["reason"], "BackOff");
+    // The values are metadata.
+    let (other, _) = push(&[event("evil", "Late", "Pod", "web-0")]);
+    assert_eq!(other[0]["stream"]["reason"], "other");
+    assert_eq!(other[0]["stream"]["namespace"], "evil");
+    assert_eq!(other[0]["values"][0][2]["event_reason"], "Late");
+    for number in 0..20 {
+        push(&flood(&format!("evil-{number}")));
+    }
+    let (other, number) = push(&[event("late", "Late", "Node", "n")]);
+    assert!(number < 4000, "{number}");
+    let stream = &other[0]["stream"];
+    assert_eq!(
+        (&stream["namespace"], &stream["node"]),
+        (&json!("other"), &json!("other"))
+    );
+    assert_eq!(other[0]["values"][0][2]["event_namespace"], "late");
 }
 
 /// Loki rejects an entry that is an hour older than one before it in its stream.

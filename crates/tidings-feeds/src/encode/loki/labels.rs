@@ -3,13 +3,14 @@
 //! Invariants: no label has the name or uid of an object (except of nodes, where a preset has it)
 //! or a message, and every set of labels has that of the cluster. What anyone can write into an
 //! event is a label only if it looks like a name, and types are three.
+//! [`Streams`](super::streams::Streams) bounds how many sets of labels there are.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use crate::encode::facts::{Facts, OTHER, label_value};
+use crate::encode::facts::{EventFacts, Facts, OTHER, label_value};
 use crate::record::{Record, Source};
 
 /// Maximum labels of a stream, as Loki limits them by default.
@@ -106,6 +107,25 @@ impl Labels {
         }
     }
 
+    /// Returns the labels whose values writers of events choose, by their names.
+    pub(super) fn written(&self) -> Vec<(&str, Label)> {
+        let is_written = |label: &Label| label.metadata().is_some();
+        match self {
+            Self::K8sMonitoring => vec![
+                ("namespace", Label::Namespace),
+                ("reason", Label::Reason),
+                ("node", Label::Node),
+            ],
+            Self::Alloy => vec![("namespace", Label::Namespace)],
+            Self::Kee => Vec::new(),
+            Self::List(list) => {
+                let list = list.iter().filter(|(_, label)| is_written(label));
+                list.map(|(name, label)| (name.as_str(), label.clone()))
+                    .collect()
+            }
+        }
+    }
+
     /// Returns the labels of a record's stream. Empty ones are left out, as Loki would.
     pub(super) fn of<'a>(
         &'a self,
@@ -146,6 +166,33 @@ impl Labels {
         };
         labels.retain(|_, value| !value.is_empty());
         labels
+    }
+}
+
+impl Label {
+    /// Returns the name of the structured metadata that has the value where the label is
+    /// [`OTHER`]; `None` for labels that writers of events do not choose.
+    pub(super) fn metadata(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Namespace => "event_namespace",
+            Self::Kind => "event_kind",
+            Self::Reason => "event_reason",
+            Self::Controller => "event_controller",
+            Self::Node => "event_node",
+            Self::Cluster | Self::Type | Self::Level | Self::Text(_) => return None,
+        })
+    }
+
+    /// Returns what writers chose as the label's value.
+    pub(super) fn written<'a>(&self, event: &EventFacts<'a>) -> &'a str {
+        match self {
+            Self::Namespace => event.object.namespace(),
+            Self::Kind => event.object.kind(),
+            Self::Reason => event.record.event.reason(),
+            Self::Controller => event.controller(),
+            Self::Node => event.node(),
+            Self::Cluster | Self::Type | Self::Level | Self::Text(_) => "",
+        }
     }
 }
 
@@ -197,13 +244,10 @@ fn value<'a>(label: &'a Label, cluster: &'a str, record: &'a Record) -> &'a str 
             event_type
         }
         (Label::Type | Label::Level, _) => OTHER,
-        (Label::Namespace, Facts::Event(event)) => label_value(event.object.namespace()),
-        (Label::Namespace, Facts::Notice(notice)) => notice.namespace,
-        (Label::Reason, Facts::Event(event)) => label_value(event.event().reason()),
-        (Label::Reason, Facts::Notice(notice)) => notice.reason,
-        (Label::Kind, Facts::Event(event)) => label_value(event.object.kind()),
-        (Label::Controller, Facts::Event(event)) => label_value(event.controller()),
         (Label::Node, Facts::Event(event)) => label_value(event.host()),
+        (label, Facts::Event(event)) => label_value(label.written(&event)),
+        (Label::Namespace, Facts::Notice(notice)) => notice.namespace,
+        (Label::Reason, Facts::Notice(notice)) => notice.reason,
         (Label::Kind | Label::Controller | Label::Node, Facts::Notice(_)) => "",
     }
 }
