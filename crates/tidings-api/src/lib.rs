@@ -34,7 +34,7 @@
 //! | read and write events | [`codec`], and for YAML [`yaml`] |
 //! | serve stored bytes without decoding them | [`codec::stored`] |
 //! | print what `kubectl get` shows | [`table`], and for `?pretty` [`indent`] |
-//! | select | [`selector`] |
+//! | select | [`selector`], and for files [`conditions`] |
 //! | change | [`patch`], and for server-side apply [`managed`] |
 //! | say what is wrong in a bounded text | [`bounded`], [`field_validation`] |
 //!
@@ -43,6 +43,7 @@
 
 pub mod bounded;
 pub mod codec;
+pub mod conditions;
 pub mod field_validation;
 mod go;
 pub mod indent;

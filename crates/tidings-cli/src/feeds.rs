@@ -16,8 +16,8 @@ use tidings_feeds::encode::loki::{Labels, Line, Loki, LokiOptions};
 use tidings_feeds::encode::otlp::{Names, Otlp};
 use tidings_feeds::encode::webhook::Webhook;
 use tidings_feeds::{
-    Connection, Credentials, FEEDS_MAX, FeedOptions, FileOptions, Form, From, NAME_LEN_MAX,
-    ReceiverOptions,
+    Conditions, Connection, Credentials, FEEDS_MAX, FeedOptions, FileOptions, Form, From,
+    NAME_LEN_MAX, ReceiverOptions,
 };
 
 use crate::{times, values};
@@ -49,6 +49,8 @@ struct Feed {
     from: From,
     #[serde(default, deserialize_with = "filter")]
     filter: Filter,
+    #[serde(default)]
+    r#match: Conditions,
     #[serde(default, deserialize_with = "every")]
     every: Option<Duration>,
     connection: Option<ConnectionSetting>,
@@ -344,7 +346,8 @@ impl Feed {
         // There is one.
         let receiver = all.pop().unwrap_or(ReceiverOptions::Stdout);
         let mut options = FeedOptions::new(&self.name, receiver);
-        (options.from, options.filter, options.every) = (self.from, self.filter, self.every);
+        (options.from, options.every) = (self.from, self.every);
+        (options.filter, options.conditions) = (self.filter, self.r#match);
         Ok(options)
     }
 }
@@ -438,6 +441,7 @@ mod tests {
   from: 7d
   every: 5m
   filter: 'type:Warning -reason:BackOff'
+  match: {namespace: 'shop-*', not: {reason: [Pulled, Pulling]}}
   file: {path: events.jsonl, rotate: 10Mi, keep: 2}
 - name: hook
   webhook: {url: 'https://hook.example/in?x=1', form: single, secretFile: secret}
@@ -496,6 +500,16 @@ mod tests {
             ),
             ("- name: a\n  every: 2d\n  stdout: {}", "line 3", "every"),
             ("- name: a\n  from: later\n  stdout: {}", "line 3", "from"),
+            (
+                "- name: a\n  stdout: {}\n  match: {reasn: x}",
+                "line 4",
+                "unknown field `reasn`",
+            ),
+            (
+                "- name: a\n  stdout: {}\n  match:\n    not: {type: warning}",
+                "line 5",
+                "type \"warning\": expected Normal or Warning",
+            ),
             ("- name: A\n  stdout: {}", "line 2", "\"A\""),
             (
                 "- name: a\n  stdout: {}\n- name: a\n  stdout: {}",

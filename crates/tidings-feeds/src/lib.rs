@@ -62,3 +62,4 @@ pub use receiver::{Form, ReceiverOptions};
 pub use record::{Record, RecordBody, Source, VersionRecord};
 pub use series::{SERIES_MAX, Series};
 pub use status::{FeedStatus, State, Totals};
+pub use tidings_api::conditions::Conditions;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidings_api::conditions::Conditions;
 use tidings_core::filter::Filter;
 
 use crate::receiver::ReceiverOptions;
@@ -31,8 +32,10 @@ pub struct FeedOptions {
     pub name: String,
     /// Where it begins, if it is new for a cluster. Default: now.
     pub from: From,
-    /// The events that it has. Default: all.
+    /// The events that it has, as the language of filters states them. Default: all.
     pub filter: Filter,
+    /// The events that it has, as the conditions of retention rules state them. Default: all.
+    pub conditions: Conditions,
     /// The period in which at most one version of an event is delivered. Default: every version is.
     pub every: Option<Duration>,
     /// The receiver.
@@ -46,6 +49,7 @@ impl FeedOptions {
             name: name.to_owned(),
             from: From::Now,
             filter: Filter::default(),
+            conditions: Conditions::default(),
             every: None,
             receiver,
         }

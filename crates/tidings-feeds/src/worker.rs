@@ -372,8 +372,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes the records of a batch: what is missing first, and then the versions that the filter
-    /// selects.
+    /// Makes the records of a batch: what is missing first, and then the versions that the feed
+    /// has.
     async fn records(&mut self, batch: Batch, totals: &mut Totals) -> Vec<Record> {
         let mut records = Vec::with_capacity(batch.versions.len());
         totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
@@ -406,6 +406,9 @@ impl Worker {
     }
 
     fn selects(&self, event: &Event) -> bool {
+        if !(self.options.conditions).match_event(&self.source.cluster, event) {
+            return false;
+        }
         let metadata = event.metadata.as_ref();
         let object = event.involved_object.as_ref();
         let source = event.source.as_ref();

@@ -18,6 +18,11 @@ impl Pattern {
         }
     }
 
+    /// A value in which each star stands for any characters.
+    pub fn glob(text: &str) -> Self {
+        Self::of_parts(text.split('*').map(str::to_owned).collect())
+    }
+
     /// Makes a pattern of the texts between its stars.
     pub(super) fn of_parts(mut parts: Vec<String>) -> Self {
         let last = parts.len().saturating_sub(1);
@@ -75,7 +80,7 @@ impl Pattern {
     }
 
     /// Whether a whole text has this form.
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         let [first, inner @ .., last] = self.parts.as_slice() else {
             return self.exact() == Some(text);
         };

@@ -4,16 +4,15 @@
 //! each write. So retention counts from the last write, and events written before a rule changed
 //! keep their expiry.
 //!
-//! A new condition is a new [`Field`] and a new field of [`RuleText`]; the compiler asks for the
-//! rest.
+//! The conditions are those of [`tidings_api::conditions`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_pb::api::core::v1::{Event, EventSource};
-use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_pb::api::core::v1::Event;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
+use tidings_api::conditions::{Conditions, TimedConditions};
 
 use crate::auth::settings::{self, SettingsError};
 use crate::http::duration::parse_go_duration;
@@ -41,6 +40,9 @@ const TTL_MAX: Duration = Duration::from_secs(36_500 * 24 * 3600);
 /// - source: {component: kubelet, host: 'edge-*'}
 ///   ttl: 7d
 /// - cluster: [prod, 'prod-*']                 # of an archive; tidings serve has no clusters
+///   kind: Node
+///   message: '*certificate*'
+///   not: {reason: NodeReady}                  # or a list, of which none may match
 ///   ttl: 365d
 /// ")?;
 /// # Ok::<(), tidings_server::SettingsError>(())
@@ -56,143 +58,8 @@ pub struct RetentionRules {
 struct Rule {
     /// The rule as a line of YAML.
     name: Arc<str>,
-    conditions: Vec<Condition>,
+    conditions: Conditions,
     ttl: Duration,
-}
-
-/// A condition on one field of the event.
-#[derive(Debug)]
-struct Condition {
-    field: Field,
-    /// The patterns, at least one. One of them must match.
-    patterns: Vec<String>,
-}
-
-/// The fields that conditions can name.
-#[derive(Clone, Copy, Debug)]
-enum Field {
-    Cluster,
-    Namespace,
-    Type,
-    Reason,
-    ReportingController,
-    SourceComponent,
-    SourceHost,
-}
-
-impl Field {
-    /// The field's name in the file.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cluster => "cluster",
-            Self::Namespace => "namespace",
-            Self::Type => "type",
-            Self::Reason => "reason",
-            Self::ReportingController => "reportingController",
-            Self::SourceComponent => "source.component",
-            Self::SourceHost => "source.host",
-        }
-    }
-
-    /// The field's value in an event of a cluster.
-    fn of<'a>(self, cluster: &'a str, event: &'a Event) -> &'a str {
-        let source = event.source.as_ref();
-        match self {
-            Self::Cluster => Some(cluster),
-            Self::Namespace => event.metadata.as_ref().map(ObjectMeta::namespace),
-            Self::Type => Some(event.r#type()),
-            Self::Reason => Some(event.reason()),
-            Self::ReportingController => match event.reporting_component() {
-                "" => return Self::SourceComponent.of(cluster, event),
-                controller => Some(controller),
-            },
-            Self::SourceComponent => source.map(EventSource::component),
-            Self::SourceHost => source.map(EventSource::host),
-        }
-        .unwrap_or_default()
-    }
-
-    /// Checks that a pattern can match a value of the field.
-    fn check(self, pattern: &str) -> Result<(), &'static str> {
-        let is_namespace = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'*');
-        match self {
-            Self::Namespace if !pattern.bytes().all(is_namespace) => {
-                Err("namespaces are of lower-case letters, digits and '-'; * stands for any")
-            }
-            Self::Type if !matches!(pattern, "Normal" | "Warning") => {
-                Err("expected Normal or Warning")
-            }
-            Self::Cluster
-            | Self::Namespace
-            | Self::Type
-            | Self::Reason
-            | Self::ReportingController
-            | Self::SourceComponent
-            | Self::SourceHost => Ok(()),
-        }
-    }
-}
-
-impl Rule {
-    fn matches(&self, cluster: &str, event: &Event) -> bool {
-        let holds = |condition: &Condition| {
-            let found = condition.field.of(cluster, event);
-            let mut patterns = condition.patterns.iter();
-            patterns.any(|pattern| glob(pattern, found))
-        };
-        self.conditions.iter().all(holds)
-    }
-
-    fn matches_everything(&self) -> bool {
-        self.conditions.iter().all(Condition::always_holds)
-    }
-
-    /// Whether the rule can match events of a cluster.
-    fn is_for(&self, cluster: &str) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.all(|condition| condition.holds_for(cluster).unwrap_or(true))
-    }
-
-    /// Whether the rule matches every event of a cluster.
-    fn matches_all_of(&self, cluster: &str) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.all(|condition| {
-            let holds = condition.holds_for(cluster);
-            holds.unwrap_or_else(|| condition.always_holds())
-        })
-    }
-}
-
-impl Condition {
-    fn always_holds(&self) -> bool {
-        self.patterns.iter().any(|pattern| pattern == "*")
-    }
-
-    /// Whether the condition holds for a cluster; `None` if it concerns another field.
-    fn holds_for(&self, cluster: &str) -> Option<bool> {
-        let mut patterns = self.patterns.iter();
-        matches!(self.field, Field::Cluster).then(|| patterns.any(|pattern| glob(pattern, cluster)))
-    }
-}
-
-/// Whether a text matches a pattern, in which `*` stands for any characters.
-fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else {
-        // The pattern has no star.
-        return rest.is_empty();
-    };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = rest.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
 }
 
 impl RetentionRules {
@@ -214,8 +81,8 @@ impl RetentionRules {
                 return Err(SettingsError::at(&rule, message));
             }
             let line = rule.referenced.line();
-            let rule = rule.value.check(line)?;
-            if rule.matches_everything() {
+            let rule = Rule::new(rule.value, line)?;
+            if rule.conditions.match_everything() {
                 catch_all = Some(line);
             }
             rules.push(rule);
@@ -237,14 +104,14 @@ impl RetentionRules {
 
     /// The retention of an event after a write, if a rule matches.
     pub fn ttl(&self, event: &Event) -> Option<Duration> {
-        let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
+        let matching = |rule: &&Rule| rule.conditions.match_event(&self.cluster, event);
         self.rules.iter().find(matching).map(|rule| rule.ttl)
     }
 
     /// The retention and the name of the rule that matches an event. The name is the rule as a line
     /// of YAML, such as `{type: Warning, ttl: 14d}`, of at most 128 characters.
     pub fn rule(&self, event: &Event) -> Option<(Duration, Arc<str>)> {
-        let matching = |rule: &&Rule| rule.matches(&self.cluster, event);
+        let matching = |rule: &&Rule| rule.conditions.match_event(&self.cluster, event);
         let rule = self.rules.iter().find(matching)?;
         Some((rule.ttl, Arc::clone(&rule.name)))
     }
@@ -262,16 +129,20 @@ impl RetentionRules {
     /// Whether every event of the cluster matches a rule. Then [`ttl`](Self::ttl) is never `None`.
     pub fn match_everything(&self) -> bool {
         let last = self.possible().pop();
-        last.is_some_and(|rule| rule.matches_all_of(&self.cluster))
+        last.is_some_and(|rule| rule.conditions.match_all_of(&self.cluster))
     }
 
     /// The rules that can match events of the cluster. No rule follows one that matches all of
     /// them.
     fn possible(&self) -> Vec<&Rule> {
         let mut possible = Vec::new();
-        for rule in self.rules.iter().filter(|rule| rule.is_for(&self.cluster)) {
+        for rule in self
+            .rules
+            .iter()
+            .filter(|rule| rule.conditions.are_for(&self.cluster))
+        {
             possible.push(rule);
-            if rule.matches_all_of(&self.cluster) {
+            if rule.conditions.match_all_of(&self.cluster) {
                 break;
             }
         }
@@ -282,48 +153,14 @@ impl RetentionRules {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    rules: Vec<Spanned<RuleText>>,
+    rules: Vec<Spanned<TimedConditions>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RuleText {
-    cluster: Option<Spanned<OneOrMore>>,
-    namespace: Option<Spanned<OneOrMore>>,
-    r#type: Option<Spanned<OneOrMore>>,
-    reason: Option<Spanned<OneOrMore>>,
-    reporting_controller: Option<Spanned<OneOrMore>>,
-    source: Option<SourceText>,
-    ttl: Option<Spanned<String>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SourceText {
-    component: Option<Spanned<OneOrMore>>,
-    host: Option<Spanned<OneOrMore>>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
-
-impl RuleText {
-    fn check(self, line: u64) -> Result<Rule, SettingsError> {
-        // Without `..`, so that no field can be forgotten.
-        let Self {
-            cluster,
-            namespace,
-            r#type,
-            reason,
-            reporting_controller,
-            source,
-            ttl,
-        } = self;
-        let SourceText { component, host } = source.unwrap_or_default();
+impl Rule {
+    fn new(
+        TimedConditions { conditions, ttl }: TimedConditions,
+        line: u64,
+    ) -> Result<Self, SettingsError> {
         let ttl = ttl.ok_or_else(|| SettingsError {
             line,
             message: "the rule has no ttl".into(),
@@ -336,20 +173,7 @@ impl RuleText {
             );
             return Err(SettingsError::at(&ttl, message));
         };
-        let given = [
-            (Field::Cluster, cluster),
-            (Field::Namespace, namespace),
-            (Field::Type, r#type),
-            (Field::Reason, reason),
-            (Field::ReportingController, reporting_controller),
-            (Field::SourceComponent, component),
-            (Field::SourceHost, host),
-        ];
-        let conditions = given
-            .into_iter()
-            .filter_map(|(field, given)| given.map(|given| condition(field, given)))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Rule {
+        Ok(Self {
             name: name(&conditions, &ttl.value).into(),
             conditions,
             ttl: time,
@@ -361,41 +185,12 @@ impl RuleText {
 const NAME_LEN_MAX: usize = 128;
 
 /// The name of a rule with these conditions.
-fn name(conditions: &[Condition], ttl: &str) -> String {
-    let conditions = conditions.iter().map(|Condition { field, patterns }| {
-        let field = field.name();
-        match patterns.as_slice() {
-            [pattern] => format!("{field}: {pattern}, "),
-            patterns => format!("{field}: [{}], ", patterns.join(", ")),
-        }
-    });
-    let name = format!("{{{}ttl: {ttl}}}", conditions.collect::<String>());
+fn name(conditions: &Conditions, ttl: &str) -> String {
+    let name = format!("{{{conditions}ttl: {ttl}}}");
     match name.char_indices().nth(NAME_LEN_MAX - 1) {
         Some((at, _)) => format!("{}…", &name[..at]),
         None => name,
     }
-}
-
-fn condition(field: Field, given: Spanned<OneOrMore>) -> Result<Condition, SettingsError> {
-    let line = given.referenced.line();
-    let name = field.name();
-    let patterns = match given.value {
-        OneOrMore::One(pattern) => vec![pattern],
-        OneOrMore::More(patterns) => patterns,
-    };
-    let refuse = |message: String| Err(SettingsError { line, message });
-    if patterns.is_empty() {
-        return refuse(format!("{name} is an empty list, which matches nothing"));
-    }
-    for pattern in &patterns {
-        if pattern.is_empty() {
-            return refuse(format!("{name} is empty; leave it out to match everything"));
-        }
-        if let Err(why) = field.check(pattern) {
-            return refuse(format!("{name} {pattern:?}: {why}"));
-        }
-    }
-    Ok(Condition { field, patterns })
 }
 
 /// Reads a duration in Go's notation, optionally preceded by days: `90d`, `1d12h`, `30m`.
@@ -416,7 +211,8 @@ pub fn parse_days(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use k8s_pb::api::core::v1::EventSource;
+    use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
 
@@ -464,6 +260,7 @@ mod tests {
 - {namespace: quiet, ttl: 1s}
 - {source: {component: [scheduler, 'edge-*'], host: node-1}, ttl: 3h}
 - {source: {host: '*-2'}, ttl: 4h}
+- {message: '*refused*', not: [{reason: A, type: Warning}, {reason: B}], ttl: 5h}
 ",
         )
         .unwrap();
@@ -474,6 +271,10 @@ mod tests {
                 source.host = Some(host.into());
             }
             event
+        };
+        let said = |event_type: &str, reason: &str| Event {
+            message: Some("connection refused by 10.0.0.1".into()),
+            ..event("other", event_type, reason, "x")
         };
         #[rustfmt::skip]
         let table = [
@@ -488,6 +289,9 @@ mod tests {
             (on("node-1", "x"), None),
             (on("node-2", "edge-proxy"), minutes(240)),
             (on("node-3", "scheduler"), None),
+            (said("Normal", "A"), minutes(300)),
+            (said("Warning", "A"), None),
+            (said("Normal", "B"), None),
         ];
         for (event, expected) in table {
             assert_eq!(rules.ttl(&event), expected, "{event:?}");
@@ -505,13 +309,14 @@ mod tests {
 - {type: Normal, ttl: 7d}
 - {cluster: 'prod-*', reason: X, ttl: 1h}
 - {cluster: ['*'], namespace: shop, ttl: 90d}
-- {cluster: edge, ttl: 3d}
-- {namespace: quiet, ttl: 2d}
+- {cluster: edge, not: {cluster: other}, ttl: 3d}
+- {not: [{cluster: [edge, 'prod-*']}, {reason: X}], ttl: 4d}
+- {not: {cluster: other}, namespace: quiet, ttl: 2d}
 ",
         )
         .unwrap();
         for (cluster, days, match_everything) in [
-            ("other", &[7_u64, 90, 2][..], false),
+            ("other", &[7_u64, 90, 4][..], false),
             // A rule after one that matches every event of the cluster never applies.
             ("edge", &[7, 90, 3], true),
         ] {
@@ -552,6 +357,10 @@ mod tests {
                 "rules:\n- source: {host: '*'}\n  ttl: 1h\n- ttl: 2h",
                 "line 4: this rule never applies",
             ),
+            ("rules:\n- ttl: 1h\n  not: {reasn: X}", "line 3: unknown field `reasn`"),
+            ("rules:\n- ttl: 1h\n  not: {ttl: 1h}", "line 3: unknown field `ttl`"),
+            ("rules:\n- ttl: 1h\n  not:\n  - {}", "line 4: not without a condition"),
+            ("rules:\n- ttl: 1h\n  message: {a: b}", "line 3: "),
             ("rule: []", "line 1: unknown field `rule`"),
             ("", "line 1: "),
             ("rules:\n  - [", "line 2: "),
@@ -559,28 +368,6 @@ mod tests {
         for (text, said) in table {
             let error = RetentionRules::parse(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");
-        }
-    }
-
-    /// A simple implementation, letter by letter, to compare with.
-    fn slow_glob(pattern: &[u8], text: &[u8]) -> bool {
-        match (pattern.split_first(), text.split_first()) {
-            (None, None) => true,
-            (Some((b'*', rest)), _) => {
-                slow_glob(rest, text)
-                    || text
-                        .split_first()
-                        .is_some_and(|(_, text)| slow_glob(pattern, text))
-            }
-            (Some((a, pattern)), Some((b, text))) => a == b && slow_glob(pattern, text),
-            _ => false,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn globs(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
-            prop_assert_eq!(glob(&pattern, &text), slow_glob(pattern.as_bytes(), text.as_bytes()));
         }
     }
 }

@@ -19,8 +19,9 @@ pub(crate) struct PolicyFlags {
     /// File with retention rules in YAML. The first matching rule decides, otherwise --event-ttl.
     ///
     /// For example `rules: [{type: Warning, ttl: 14d}, {reason: [Pulled, 'Pull*'], ttl: 30m}]`.
-    /// Conditions: namespace, type, reason, reportingController, source.component and source.host;
-    /// `*` matches any characters. A rule applies from the next write of an event
+    /// Conditions: namespace, kind, type, reason, reportingController, source.component,
+    /// source.host and message, and not with conditions that must not all hold; `*` matches any
+    /// characters. A rule applies from the next write of an event
     #[arg(long, value_name = "FILE")]
     retention_file: Option<PathBuf>,
 }
