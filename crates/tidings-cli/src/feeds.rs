@@ -14,7 +14,7 @@ use tidings_feeds::encode::clickhouse::{ClickHouse, Table};
 use tidings_feeds::encode::elasticsearch::{Elasticsearch, ElasticsearchOptions, Index, Mode};
 use tidings_feeds::encode::loki::{Labels, Line, Loki, LokiOptions};
 use tidings_feeds::encode::otlp::{Names, Otlp};
-use tidings_feeds::encode::webhook::Webhook;
+use tidings_feeds::encode::webhook::{Template, Webhook};
 use tidings_feeds::{
     Conditions, Connection, Credentials, FEEDS_MAX, FeedOptions, FileOptions, Form, From,
     NAME_LEN_MAX, ReceiverOptions,
@@ -84,6 +84,8 @@ struct WebhookSetting {
     url: Uri,
     #[serde(default)]
     form: WebhookForm,
+    #[serde(default, deserialize_with = "body")]
+    body: Option<Template>,
     secret_file: Option<PathBuf>,
 }
 
@@ -93,6 +95,7 @@ enum WebhookForm {
     #[default]
     Batch,
     Single,
+    Template,
 }
 
 #[derive(Deserialize)]
@@ -179,6 +182,11 @@ fn from<'de, D: Deserializer<'de>>(value: D) -> Result<From, D::Error> {
 fn filter<'de, D: Deserializer<'de>>(value: D) -> Result<Filter, D::Error> {
     let filter = String::deserialize(value)?.parse();
     filter.map_err(|why| D::Error::custom(format_args!("filter: {why}")))
+}
+
+fn body<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Template>, D::Error> {
+    let found = Template::parse(&String::deserialize(value)?);
+    found.map(Some).map_err(D::Error::custom)
 }
 
 fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
@@ -297,9 +305,17 @@ impl Feed {
         let mut http = Vec::new();
         let mut signature = None;
         if let Some(webhook) = self.webhook {
-            let is_single = webhook.form == WebhookForm::Single;
+            let form = match (webhook.form, webhook.body) {
+                (WebhookForm::Batch, None) => Webhook::Batch,
+                (WebhookForm::Single, None) => Webhook::Single,
+                (WebhookForm::Template, Some(template)) => Webhook::Template(template),
+                (WebhookForm::Template, None) => {
+                    return Err("webhook: form: template needs a body".to_owned());
+                }
+                (_, Some(_)) => return Err("webhook: body needs form: template".to_owned()),
+            };
             signature = webhook.secret_file.map(at);
-            http.push((webhook.url, false, Form::Webhook(Webhook { is_single })));
+            http.push((webhook.url, false, Form::Webhook(form)));
         }
         if let Some(loki) = self.loki {
             let options = LokiOptions {
@@ -471,7 +487,9 @@ mod tests {
         let ReceiverOptions::Http(connection, Form::Webhook(form)) = &feeds[1].receiver else {
             panic!("{feeds:?}");
         };
-        assert!(form.is_single && connection.insecure_skip_verify && !connection.gzip);
+        assert!(
+            matches!(form, Webhook::Single) && connection.insecure_skip_verify && !connection.gzip
+        );
         assert_eq!(
             connection.signature.as_deref(),
             Some(Path::new("/etc/tidings/secret"))
@@ -543,6 +561,16 @@ mod tests {
                 "connection",
             ),
             ("- name: a\n  webhook: {url: 'ftp://x'}", "line 3", "url"),
+            (
+                "- name: a\n  webhook: {url: 'https://a', form: template}",
+                "line 2",
+                "needs a body",
+            ),
+            (
+                "- name: a\n  webhook:\n    url: https://a\n    form: template\n    body: |-\n      {\"a\":\n        {{ event.acton }}}",
+                "line 6",
+                "the body has event.acton, which is no field: expected action",
+            ),
             (
                 "- name: a\n  webhook: {url: 'https://u:p@x'}",
                 "line 3",

@@ -94,7 +94,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
 ];
 
 /// Libraries, and the only crates that may use them.
-const ONLY_IN: [(&str, &[&str]); 10] = [
+const ONLY_IN: [(&str, &[&str]); 11] = [
     ("axum", &["tidings-server", "tidings-testing"]),
     (
         "hyper",
@@ -116,6 +116,7 @@ const ONLY_IN: [(&str, &[&str]); 10] = [
             "tidings-testing",
         ],
     ),
+    ("minijinja", &["tidings-feeds"]),
     ("object_store", &["tidings-objects"]),
     ("parquet", &["tidings-objects"]),
     ("lsm-tree", &["tidings-store"]),

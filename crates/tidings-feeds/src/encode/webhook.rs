@@ -1,7 +1,9 @@
-//! Webhooks: CloudEvents in JSON, one or a batch in a request.
+//! Webhooks: CloudEvents in JSON, one or a batch in a request, or a body by a template.
 //!
 //! The header `Idempotency-Key` has the record's id, or that of the first and the last record of a
 //! batch.
+
+mod template;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
@@ -12,44 +14,64 @@ use tidings_history::timestamp;
 use super::{Answer, Encoded, Encoder, Verdict, judge_failure};
 use crate::record::{Record, RecordBody, Source};
 
+pub use template::{Template, TemplateError};
+
 /// The header by which a receiver recognizes a request that comes twice.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The encoder for webhooks.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Webhook {
-    /// Whether each request has a single event. By default it has a batch.
-    pub is_single: bool,
+#[derive(Clone, Debug, Default)]
+pub enum Webhook {
+    /// Each request has a batch of CloudEvents.
+    #[default]
+    Batch,
+    /// Each request has a single CloudEvent.
+    Single,
+    /// Each request has the body that a template makes of a record.
+    Template(Template),
+}
+
+impl Webhook {
+    fn is_batch(&self) -> bool {
+        matches!(self, Self::Batch)
+    }
 }
 
 impl Encoder for Webhook {
     fn records_max(&self) -> usize {
-        if self.is_single { 1 } else { usize::MAX }
+        if self.is_batch() { usize::MAX } else { 1 }
     }
 
     fn encode(&self, source: &Source, records: &[Record]) -> Encoded {
-        let mut body = Vec::new();
+        let (mut body, mut unencodable) = (Vec::new(), Vec::new());
         for (at, record) in records.iter().enumerate() {
-            if !self.is_single {
-                body.push(if at == 0 { b'[' } else { b',' });
+            match self {
+                Self::Batch => {
+                    body.push(if at == 0 { b'[' } else { b',' });
+                    write(source, record, &mut body);
+                }
+                Self::Single => write(source, record, &mut body),
+                Self::Template(template) => match template.render(source, record) {
+                    Ok(rendered) => body.extend(rendered),
+                    Err(why) => unencodable.push((at, why)),
+                },
             }
-            write(source, record, &mut body);
         }
-        if !self.is_single {
+        if self.is_batch() {
             body.push(b']');
         }
-        let media = if self.is_single {
-            "application/cloudevents+json"
-        } else {
-            "application/cloudevents-batch+json"
+        let media = match self {
+            Self::Batch => "application/cloudevents-batch+json",
+            Self::Single => "application/cloudevents+json",
+            Self::Template(_) => "application/json",
         };
         let mut headers = vec![(CONTENT_TYPE, HeaderValue::from_static(media))];
         let ids = (records.first(), records.last());
         if let (Some(first), Some(last)) = ids {
-            let key = if self.is_single {
-                format!("{}/{}", source.uid, first.id)
-            } else {
+            let key = if self.is_batch() {
                 format!("{}/{}..{}", source.uid, first.id, last.id)
+            } else {
+                format!("{}/{}", source.uid, first.id)
             };
             // The uid of an event may have any characters.
             let key = key.replace(|c: char| !c.is_ascii_graphic(), "_");
@@ -60,7 +82,7 @@ impl Encoder for Webhook {
             path: String::new(),
             headers,
             body: body.into(),
-            unencodable: Vec::new(),
+            unencodable,
         }
     }
 
@@ -174,7 +196,7 @@ mod tests {
         assert_eq!(found[1]["data"]["versions"], 47);
         let key = "kube-system-uid/u-1/2/7..skip/hook/0/1000/47";
         assert_eq!(batch.headers[1].1, key);
-        let single = Webhook { is_single: true }.encode(&source, &records[..1]);
+        let single = Webhook::Single.encode(&source, &records[..1]);
         let one: Value = serde_json::from_slice(&single.body).unwrap();
         assert_eq!(
             (&one, &single.headers[1].1),

@@ -8,4 +8,5 @@ mod loki;
 mod otlp;
 mod receivers;
 mod series;
+mod templates;
 mod verdicts;
