@@ -6,6 +6,7 @@
 mod environment;
 mod expression;
 mod findings;
+mod layout;
 mod pattern;
 mod receivers;
 mod routes;
@@ -95,7 +96,7 @@ pub enum ConvertError {
 /// )?;
 /// assert_eq!(
 ///     converted.feeds,
-///     "feeds:\n- name: \"dump\"\n  filter: \"-type:*Normal*\"\n  stdout: {}\n"
+///     "feeds:\n- name: \"dump\"\n  match:\n    not: [{\"type\":\"*Normal*\"}]\n  stdout: {}\n"
 /// );
 /// assert!(converted.findings.is_empty());
 /// # Ok::<(), tidings_feeds::convert::ConvertError>(())
@@ -139,9 +140,9 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
     for (number, receiver) in receivers.items().iter().enumerate() {
         let (name, path) = (name_of(receiver), format!("receivers[{number}]"));
         let of_this = selections.iter().filter(|it| it.receiver == name);
-        let mut filters: Vec<&str> = of_this.map(|it| it.filter.as_str()).collect();
-        filters.dedup();
-        if filters.is_empty() {
+        let mut rules: Vec<_> = of_this.map(|it| &it.conditions).collect();
+        rules.dedup();
+        if rules.is_empty() {
             notes.add(
                 receiver.line,
                 &path,
@@ -149,7 +150,7 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
             );
             continue;
         }
-        if filters.len() > 1 {
+        if rules.len() > 1 {
             let why = "several rules lead to it, so it has several feeds: an event that several \
                        select is sent by each, as before";
             notes.add(receiver.line, &path, why);
@@ -158,13 +159,18 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
         let Some(members) = receivers::receiver(receiver, &path, &feed, &mut notes) else {
             continue;
         };
-        for (number, filter) in filters.iter().enumerate() {
+        for (number, conditions) in rules.into_iter().enumerate() {
             let feed = if number == 0 {
                 feed.clone()
             } else {
                 unused(&name, &mut names)
             };
-            write(&feed, filter, &members, &mut feeds);
+            let mut all = Vec::new();
+            if !conditions.is_empty() {
+                all.push(("match", Value::from(conditions.clone())));
+            }
+            all.extend(members.iter().cloned());
+            write(&feed, &all, &mut feeds);
         }
     }
     if feeds.len() == "feeds:\n".len() {
@@ -198,12 +204,9 @@ fn unused(name: &str, names: &mut BTreeSet<String>) -> String {
 }
 
 /// Writes a feed. Texts are in quotes of JSON, which YAML reads in the same way.
-fn write(name: &str, filter: &str, members: &receivers::Members, feeds: &mut String) {
+fn write(name: &str, members: &receivers::Members, feeds: &mut String) {
     // Writing to a text cannot fail.
     let _ = writeln!(feeds, "- name: {}", Value::from(name));
-    if !filter.is_empty() {
-        let _ = writeln!(feeds, "  filter: {}", Value::from(filter));
-    }
     for (key, value) in members {
         match value.as_object().filter(|members| !members.is_empty()) {
             Some(members) => {

@@ -6,9 +6,11 @@ use serde_json::{Map, Value, json};
 
 use super::environment::{expanded, has_variable};
 use super::findings::Notes;
+use super::layout;
 use super::tree::Node;
 use crate::encode::elasticsearch::Index;
 use crate::encode::loki::{Label, Labels};
+use crate::encode::webhook::Template;
 
 /// Kinds of receivers that feeds do not have, each with what to do.
 const WITHOUT_FEED: [(&str, &str); 16] = [
@@ -116,13 +118,13 @@ impl Reader<'_> {
     fn note_others(&mut self, read: &[&str]) {
         for (name, node) in self.node.members() {
             let why = match name.as_str() {
+                name if read.contains(&name) => continue,
                 "layout" => {
-                    "not taken over: feeds have no templates, and every record has all fields of \
-                     the event"
+                    "not taken over: only webhooks have templates, and every record has all \
+                     fields of the event"
                 }
                 "deDot" if !node.is_true() => continue,
                 "deDot" => "not needed: labels are no fields of their own",
-                name if read.contains(&name) => continue,
                 _ => "not taken over",
             };
             self.note(name, why);
@@ -154,11 +156,21 @@ impl Reader<'_> {
     }
 
     fn webhook(&mut self) -> Option<Members> {
-        self.note_others(&["endpoint", "headers", "tls"]);
+        self.note_others(&["endpoint", "headers", "tls", "layout"]);
         let url = self.text("endpoint")?;
-        let why = "the body is a CloudEvent with the event, not the event alone";
-        self.note("endpoint", why);
-        let webhook = json!({"url": url, "form": "single"});
+        let body = if let Some(layout) = self.node.get("layout") {
+            layout::template(layout, &format!("{}.layout", self.path), self.notes)
+        } else {
+            let why = "the body is the event, without clusterName, and without labels, \
+                       annotations and owners of its object";
+            self.note("endpoint", why);
+            "{{ event }}".to_owned()
+        };
+        if let Err(why) = Template::parse(&body) {
+            self.note("layout", &format!("no feed is written: {why}"));
+            return None;
+        }
+        let webhook = json!({"url": url, "form": "template", "body": body});
         let mut connection = self.tls(&url);
         self.headers(&mut connection);
         Some(with_connection("webhook", webhook, connection))
@@ -204,6 +216,9 @@ impl Reader<'_> {
         let format = self
             .text("indexFormat")
             .map(|text| (date_of(&text), "indexFormat"));
+        if format.is_some() {
+            self.note("index", "not taken over: indexFormat is used");
+        }
         let index = format.or(self.text("index").map(|text| (text, "index")));
         let mut is_dated = false;
         if let Some((index, name)) = index {

@@ -1,41 +1,46 @@
-//! Routes of kubernetes-event-exporter, as filters.
+//! Routes of kubernetes-event-exporter, as conditions.
 //!
 //! A route's `drop` rules come first: one that matches ends the route. Each `match` rule that
-//! matches sends to its receiver. Sub-routes run if all `match` rules matched. A filter has the
+//! matches sends to its receiver. Sub-routes run if all `match` rules matched. A feed has the
 //! conditions of all rules on the way to a receiver.
 
 use std::collections::BTreeMap;
 
-use tidings_core::filter::Filter;
+use serde_json::{Map, Value, json};
+use tidings_api::conditions::Conditions;
 
 use super::environment::expanded;
 use super::findings::Notes;
-use super::pattern::{PatternError, Values, literal, values};
+use super::pattern::{PatternError, values};
 use super::tree::Node;
 
-/// The conditions of rules that a filter has, with its keys, and whether it compares in any case.
-const FIELDS: [(&str, &str, bool); 6] = [
-    ("namespace", "namespace", false),
-    ("kind", "kind", true),
-    ("reason", "reason", false),
-    ("type", "type", true),
-    ("component", "source", false),
-    ("host", "host", false),
+/// The conditions of rules, with the keys of a feed's conditions.
+const FIELDS: [(&str, &str); 7] = [
+    ("namespace", "namespace"),
+    ("kind", "kind"),
+    ("reason", "reason"),
+    ("type", "type"),
+    ("component", "source.component"),
+    ("host", "source.host"),
+    ("message", "message"),
 ];
-/// Conditions that a filter has nothing like.
+/// Conditions that a feed has nothing like.
 const OTHERS: [(&str, &str); 4] = [
     (
         "labels",
-        "a filter sees the event, not the labels of its object",
+        "a feed sees the event, not the labels of its object",
     ),
     (
         "annotations",
-        "a filter sees the event, not the annotations of its object",
+        "a feed sees the event, not the annotations of its object",
     ),
-    ("apiVersion", "a filter has no apiVersion of the object"),
+    (
+        "apiVersion",
+        "a feed has no condition on the apiVersion of the object",
+    ),
     (
         "minCount",
-        "a filter has no count; `every: 5m` reduces repeats",
+        "a feed has no condition on the count; `every: 5m` reduces repeats",
     ),
 ];
 
@@ -46,70 +51,51 @@ pub(super) struct Selection {
     pub(super) receiver: String,
     /// The line of the rule.
     pub(super) line: u64,
-    /// The filter of the feed; empty for all events.
-    pub(super) filter: String,
+    /// The conditions of the feed; without members for all events.
+    pub(super) conditions: Map<String, Value>,
 }
+
+/// The conditions of a rule: for each key the patterns of which one must match.
+type Rule = BTreeMap<&'static str, Vec<String>>;
 
 /// The conditions on the way to a rule.
 #[derive(Clone, Debug, Default)]
-struct Conditions {
-    /// For each key, the values of which one must match.
-    only: BTreeMap<&'static str, Vec<String>>,
-    texts: Vec<String>,
-    without: Vec<String>,
+struct Way {
+    only: Rule,
+    /// The rules of which none may match.
+    not: Vec<Rule>,
 }
 
 /// Why a rule has no conditions.
 enum Obstacle {
     /// It matches no event.
     Never,
-    /// A filter has nothing like it.
+    /// A feed has nothing like it.
     Inexpressible,
 }
 
-type Rule = Vec<(&'static str, Vec<String>)>;
-
 /// Returns what leads to receivers. `namespace` is the only followed one, if there is one.
 pub(super) fn selections(route: &Node, namespace: &str, notes: &mut Notes) -> Vec<Selection> {
-    let mut conditions = Conditions::default();
+    let mut way = Way::default();
     if !namespace.is_empty() {
-        conditions
-            .only
-            .insert("namespace", vec![literal(namespace)]);
+        way.only.insert("namespace", vec![namespace.to_owned()]);
     }
     let mut found = Vec::new();
-    walk(route, "route", &conditions, notes, &mut found);
+    walk(route, "route", &way, notes, &mut found);
     found
 }
 
-fn walk(
-    route: &Node,
-    path: &str,
-    above: &Conditions,
-    notes: &mut Notes,
-    found: &mut Vec<Selection>,
-) {
+fn walk(route: &Node, path: &str, above: &Way, notes: &mut Notes, found: &mut Vec<Selection>) {
     let list = |name: &str| route.get(name).map_or(&[][..], Node::items);
     let mut here = above.clone();
     for (number, rule) in list("drop").iter().enumerate() {
         let path = format!("{path}.drop[{number}]");
         match conditions(rule, &path, true, notes) {
-            Ok(rule_of) => match rule_of.as_slice() {
-                [] => {
-                    let why = "it drops every event, so nothing of this route is delivered";
-                    return notes.add(rule.line, &path, why);
-                }
-                [(key, values)] => {
-                    let terms = values.iter().map(|value| format!("-{key}:{value}"));
-                    here.without.extend(terms);
-                }
-                _ => notes.add(
-                    rule.line,
-                    &path,
-                    "not taken over, so more events are delivered: a filter cannot exclude what \
-                     matches several conditions at once",
-                ),
-            },
+            Ok(rule_of) if rule_of.is_empty() => {
+                let why = "it drops every event, so nothing of this route is delivered";
+                return notes.add(rule.line, &path, why);
+            }
+            Ok(rule_of) => here.not.push(rule_of),
             Err(Obstacle::Never) => {}
             Err(Obstacle::Inexpressible) => {
                 notes.add(
@@ -134,16 +120,12 @@ fn walk(
             }
         };
         let receiver = rule.get("receiver").map_or("", Node::text);
-        if let Some(conditions) = with_rule.as_ref().filter(|_| !receiver.is_empty()) {
-            let filter = conditions.filter();
-            match filter.parse::<Filter>() {
-                Ok(_) => found.push(Selection {
-                    receiver: receiver.to_owned(),
-                    line: rule.line,
-                    filter,
-                }),
-                Err(why) => notes.add(rule.line, &path, &format!("not taken over: {why}")),
-            }
+        if let Some(way) = with_rule.as_ref().filter(|_| !receiver.is_empty()) {
+            found.push(Selection {
+                receiver: receiver.to_owned(),
+                line: rule.line,
+                conditions: way.conditions(),
+            });
         }
         // What all of them match is below.
         below = match (below, with_rule) {
@@ -166,7 +148,7 @@ fn walk(
 
 /// Returns the conditions of a rule, without those that every event meets.
 fn conditions(rule: &Node, path: &str, is_drop: bool, notes: &mut Notes) -> Result<Rule, Obstacle> {
-    let mut all = Vec::new();
+    let mut all = Rule::new();
     let mut obstacle = None;
     let mut refuse = |with: Obstacle| {
         // A rule that never matches needs nothing else.
@@ -196,20 +178,12 @@ fn conditions(rule: &Node, path: &str, is_drop: bool, notes: &mut Notes) -> Resu
             }
             continue;
         }
-        let field = FIELDS.iter().find(|(field, ..)| field == name);
-        let (key, is_any_case) = match field {
-            Some((_, key, is_any_case)) => (*key, *is_any_case),
-            None if name == "message" => ("text", true),
-            None => {
-                if name != "receiver" {
-                    notes.add(
-                        node.line,
-                        &path,
-                        "kubernetes-event-exporter has no such condition",
-                    );
-                }
-                continue;
+        let Some((_, key)) = FIELDS.iter().find(|(field, _)| field == name) else {
+            if name != "receiver" {
+                let why = "kubernetes-event-exporter has no such condition";
+                notes.add(node.line, &path, why);
             }
+            continue;
         };
         let pattern = expanded(node, &path, notes);
         if pattern.is_empty() {
@@ -221,35 +195,23 @@ fn conditions(rule: &Node, path: &str, is_drop: bool, notes: &mut Notes) -> Resu
                 refuse(Obstacle::Never);
             }
             Err(PatternError::Inexpressible(what)) => {
-                notes.add(
-                    node.line,
-                    &path,
-                    &format!("a filter has nothing like {what}"),
-                );
+                let why = format!("a pattern of a feed has nothing like {what}");
+                notes.add(node.line, &path, &why);
                 refuse(Obstacle::Inexpressible);
             }
-            Ok(found) if found.is_any_case && !is_any_case => {
-                notes.add(
-                    node.line,
-                    &path,
-                    "a filter compares this field in upper and lower case",
-                );
+            Ok(found) if found.is_any_case => {
+                notes.add(node.line, &path, "a feed compares in upper and lower case");
                 refuse(Obstacle::Inexpressible);
             }
             Ok(found) if found.alternatives.iter().any(|value| value == "*") => {}
-            Ok(found) if key == "text" => match text(found, is_drop) {
-                Ok(value) => {
-                    let why = "a text of a filter is looked for in the message, the reason, the \
-                               source and the object, in any case";
-                    notes.add(node.line, &path, why);
-                    all.push((key, vec![value]));
-                }
-                Err(why) => {
-                    notes.add(node.line, &path, why);
+            Ok(found) => {
+                let rule = Rule::from([(*key, found.alternatives)]);
+                if let Err(why) = check(&rule) {
+                    notes.add(node.line, &path, &why);
                     refuse(Obstacle::Inexpressible);
                 }
-            },
-            Ok(found) => all.push((key, found.alternatives)),
+                all.extend(rule);
+            }
         }
     }
     match obstacle {
@@ -268,40 +230,51 @@ fn note_invalid(node: &Node, path: &str, is_drop: bool, why: &str, notes: &mut N
     notes.add(node.line, path, &why);
 }
 
-/// Returns the text of a filter for a pattern of messages.
-fn text(found: Values, is_drop: bool) -> Result<String, &'static str> {
-    let mut values = found.alternatives;
-    match (values.pop(), values.is_empty()) {
-        (Some(value), true) if !found.is_anchored => {
-            if is_drop && !value.contains(' ') {
-                return Err(
-                    "without a blank it could exclude other events by their reason or object",
-                );
-            }
-            Ok(value.trim_matches('*').to_owned())
-        }
-        _ => Err("a text of a filter has no alternatives and no anchors"),
-    }
+/// Checks that a feed accepts a rule's conditions.
+fn check(rule: &Rule) -> Result<(), String> {
+    let text = Value::from(members(rule)).to_string();
+    let read = serde_saphyr::from_str::<Conditions>(&text).map(drop);
+    read.map_err(|error| {
+        let why = error.without_snippet().to_string();
+        let (why, _) = why.rsplit_once(" at line ").unwrap_or((&why, ""));
+        why.to_owned()
+    })
 }
 
-impl Conditions {
-    /// Returns these conditions with those of a rule; `None` if no filter or no event has both.
+/// Returns a rule as the map of a file.
+fn members(rule: &Rule) -> Map<String, Value> {
+    let (mut map, mut source) = (Map::new(), Map::new());
+    for (key, patterns) in rule {
+        let patterns = match patterns.as_slice() {
+            [pattern] => json!(pattern),
+            patterns => json!(patterns),
+        };
+        match key.strip_prefix("source.") {
+            Some(key) => source.insert(key.to_owned(), patterns),
+            None => map.insert((*key).to_owned(), patterns),
+        };
+    }
+    if !source.is_empty() {
+        map.insert("source".to_owned(), source.into());
+    }
+    map
+}
+
+impl Way {
+    /// Returns these conditions with those of a rule; `None` if no feed or no event has both.
     fn and(&self, rule: &Rule, line: u64, path: &str, notes: &mut Notes) -> Option<Self> {
         let mut all = self.clone();
         for (key, values) in rule {
-            if *key == "text" {
-                all.texts.extend(values.iter().cloned());
-                continue;
-            }
             let before = all.only.entry(key).or_insert_with(|| values.clone());
             if before == values {
                 continue;
             }
             let has_star = |values: &[String]| values.iter().any(|value| value.contains('*'));
+            let had_star = has_star(before);
             before.retain(|value| values.contains(value));
-            if has_star(values) || has_star(before) || before.is_empty() {
+            if has_star(values) || had_star || before.is_empty() {
                 let why = format!(
-                    "not taken over: a filter cannot require two conditions on {key}, of this rule \
+                    "not taken over: a feed cannot require two conditions on {key}, of this rule \
                      and of one above it"
                 );
                 notes.add(line, path, &why);
@@ -313,23 +286,16 @@ impl Conditions {
 
     /// Returns the conditions of both.
     fn joined(&self, other: &Self, line: u64, path: &str, notes: &mut Notes) -> Option<Self> {
-        let mut rule: Rule = Vec::new();
-        for (key, values) in &other.only {
-            rule.push((key, values.clone()));
-        }
-        for text in other.texts.iter().filter(|text| !self.texts.contains(text)) {
-            rule.push(("text", vec![text.clone()]));
-        }
-        self.and(&rule, line, path, notes)
+        self.and(&other.only, line, path, notes)
     }
 
-    fn filter(&self) -> String {
-        let mut terms = Vec::new();
-        for (key, values) in &self.only {
-            terms.extend(values.iter().map(|value| format!("{key}:{value}")));
+    /// Returns the conditions as the map of a file.
+    fn conditions(&self) -> Map<String, Value> {
+        let mut map = members(&self.only);
+        let not: Vec<Value> = self.not.iter().map(|rule| members(rule).into()).collect();
+        if !not.is_empty() {
+            map.insert("not".to_owned(), not.into());
         }
-        terms.extend(self.texts.iter().map(|text| format!("text:{text}")));
-        terms.extend(self.without.iter().cloned());
-        terms.join(" ")
+        map
     }
 }

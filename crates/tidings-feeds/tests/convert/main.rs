@@ -2,9 +2,13 @@
 //! its users complain about.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
+mod documented;
+
+use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use proptest::prelude::*;
 use serde_json::Value;
-use tidings_core::filter::{Fields, Filter};
+use tidings_feeds::Conditions;
 use tidings_feeds::convert::{ConvertError, convert};
 
 /// Returns the file of feeds, and each finding as `line what`.
@@ -15,19 +19,25 @@ fn converted(text: &str) -> (String, Vec<String>) {
     (converted.feeds, findings.collect())
 }
 
-/// Returns each feed's name and filter.
-fn filters(feeds: &str) -> Vec<(String, Filter)> {
+/// Returns each feed's name and conditions.
+fn conditions(feeds: &str) -> Vec<(String, Conditions)> {
     let feeds: Value = serde_saphyr::from_str(feeds).unwrap();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let feeds = feeds["feeds"].as_array().unwrap().iter();
     feeds
-        .map(|feed| (text(&feed["name"]), text(&feed["filter"]).parse().unwrap()))
+        .map(|feed| {
+            let read = serde_saphyr::from_str(&feed["match"].to_string());
+            let conditions = match &feed["match"] {
+                Value::Null => Conditions::default(),
+                _ => read.unwrap(),
+            };
+            (feed["name"].as_str().unwrap().to_owned(), conditions)
+        })
         .collect()
 }
 
 /// The drop of `*test*`, which is in its documentation, has never dropped an event.
 #[test]
-fn routes_are_filters_and_an_invalid_pattern_is_named() {
+fn routes_are_conditions_and_an_invalid_pattern_is_named() {
     let text = r#"logLevel: error
 maxEventAgeSeconds: 60
 route:
@@ -68,7 +78,8 @@ receivers:
   connection:
     apiKeyFile: "dump-apikey"
 - name: "critical"
-  filter: "-type:*Normal*"
+  match:
+    not: [{"type":"*Normal*"}]
   file:
     keep: 3
     path: "/var/log/events"
@@ -99,17 +110,26 @@ receivers:
 
 /// Each row has rules, and which events reach the receiver by the conditions that are taken over.
 #[test]
-fn a_filter_selects_what_the_rules_select() {
-    let event = |namespace, kind, reason, event_type, message| Fields {
-        namespace,
-        kind,
-        object: "web-0",
-        reason,
-        event_type,
-        source: "kubelet",
-        host: "worker-1",
-        message,
-        cluster: "prod",
+fn a_feed_selects_what_the_rules_select() {
+    let text = |text: &str| Some(text.to_owned());
+    let event = |namespace, kind, reason, event_type, message| Event {
+        metadata: Some(ObjectMeta {
+            namespace: text(namespace),
+            ..ObjectMeta::default()
+        }),
+        involved_object: Some(ObjectReference {
+            kind: text(kind),
+            name: text("web-0"),
+            ..ObjectReference::default()
+        }),
+        reason: text(reason),
+        r#type: text(event_type),
+        source: Some(EventSource {
+            component: text("kubelet"),
+            host: text("worker-1"),
+        }),
+        message: text(message),
+        ..Event::default()
     };
     let events = [
         event(
@@ -172,17 +192,26 @@ fn a_filter_selects_what_the_rules_select() {
             "{drop: [{message: 'pulled image'}], match: [{receiver: r}]}",
             vec!["023"],
         ),
-        // What cannot be taken over drops nothing.
+        // A drop needs all of its conditions.
         (
             "{drop: [{type: Normal, kind: Pod}], match: [{receiver: r}]}",
-            vec!["0123"],
+            vec!["023"],
         ),
+        (
+            "{drop: [{message: Failed}, {message: '^Successfully|3$'}], match: [{receiver: r}]}",
+            vec!["03"],
+        ),
+        (
+            "match: [{message: 'failed|ready', receiver: r}]",
+            vec!["03"],
+        ),
+        // What cannot be taken over drops nothing.
         (
             "{drop: [{type: Normal, minCount: 5}], match: [{receiver: r}]}",
             vec!["0123"],
         ),
         (
-            "{drop: [{message: Failed}], match: [{receiver: r}]}",
+            "{drop: [{type: Unknown}, {reason: '(?i)pulled'}], match: [{receiver: r}]}",
             vec!["0123"],
         ),
         (
@@ -196,7 +225,7 @@ fn a_filter_selects_what_the_rules_select() {
         // What cannot be selected has no feed.
         ("match: [{namespace: '*', receiver: r}]", vec![]),
         ("match: [{minCount: 3, receiver: r}]", vec![]),
-        ("match: [{message: 'a|b', receiver: r}]", vec![]),
+        ("match: [{message: 'a.b', receiver: r}]", vec![]),
         ("{drop: [{}], match: [{receiver: r}]}", vec![]),
         // Conditions and drops above hold below.
         (
@@ -225,11 +254,11 @@ fn a_filter_selects_what_the_rules_select() {
             .map(|rules| format!("{{match:{rules}}}"));
         let route_of = route_of.unwrap_or_else(|| route.to_owned());
         let text = format!("route: {route_of}\nreceivers: [{{name: r, stdout: {{}}}}]");
-        let found: Vec<String> = filters(&converted(&text).0)
+        let found: Vec<String> = conditions(&converted(&text).0)
             .iter()
-            .map(|(_, filter)| {
+            .map(|(_, conditions)| {
                 let events = events.iter().enumerate();
-                let selected = events.filter(|(_, event)| filter.selects(event));
+                let selected = events.filter(|(_, event)| conditions.match_event("prod", event));
                 selected.map(|(number, _)| number.to_string()).collect()
             })
             .collect();
@@ -270,7 +299,8 @@ fn receivers_are_converted_or_named() {
             "webhook:\n    endpoint: https://a.example/x\n    headers: {X-API-KEY: '123', User-Agent: kee}\n    tls: {insecureSkipVerify: true, caFile: /ca, serverName: b}",
             r#"
   webhook:
-    form: "single"
+    body: "{{ event }}"
+    form: "template"
     url: "https://a.example/x"
   connection:
     ca: "/ca"
@@ -367,7 +397,7 @@ namespace: shop
     );
     assert!(!feeds.contains("c2VjcmV0"), "{feeds}");
     assert!(
-        feeds.contains("- name: \"my-loki\"\n  filter: \"namespace:shop\"\n"),
+        feeds.contains("- name: \"my-loki\"\n  match:\n    namespace: \"shop\"\n"),
         "{feeds}"
     );
     assert!(feeds.contains("url: \"http://${HOST}/push\""), "{feeds}");
@@ -403,7 +433,7 @@ fn text_that_is_no_configuration_is_refused_with_its_line() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever the texts are, the feeds are YAML with valid filters, and name a receiver each.
+    /// Whatever the texts are, the feeds are YAML with valid conditions, and name a receiver each.
     #[test]
     fn any_texts_are_converted_to_valid_feeds(
         texts in prop::collection::vec(prop_oneof![any::<String>(), "[a-z*.|^$(){} \"':\n-]{0,12}"], 8),
@@ -416,7 +446,7 @@ receivers: [{{name: {name}, loki: {{url: {url}, headers: {{{header}: {value}}}, 
 "
         );
         if let Ok(converted) = convert(&text) {
-            for (name, _) in filters(&converted.feeds) {
+            for (name, _) in conditions(&converted.feeds) {
                 prop_assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
             }
         }

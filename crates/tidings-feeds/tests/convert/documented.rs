@@ -1,0 +1,267 @@
+//! Each configuration of kubernetes-event-exporter's README, and of what its users complain about:
+//! it becomes a feed, or the error or a finding has its name. No member is left out in silence.
+
+use serde_json::{Map, Value, json};
+use tidings_feeds::convert::{Converted, convert};
+
+/// A receiver in YAML, the member of its feed (empty if it has none), and what is named.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+const RECEIVERS: [Row; 27] = [
+    (
+        r#"opsgenie: {apiKey: xxx, priority: "P3", message: "Event {{ .Reason }}", alias: "{{ .UID }}", description: "<pre>{{ toPrettyJson . }}</pre>", tags: ["event", "{{ .Reason }}"]}"#,
+        "",
+        &["opsgenie"],
+    ),
+    (
+        r#"webhook: {endpoint: "https://my-super-secret-service.com", headers: {X-API-KEY: "123", User-Agent: kube-event-exporter 1.0}, layout: }"#,
+        "webhook",
+        &["webhook.endpoint", "webhook.headers.X-API-KEY"],
+    ),
+    (
+        r#"elasticsearch: {hosts: [http://localhost:9200], index: kube-events, indexFormat: "kube-events-{2006-01-02}", username: , password: , cloudID: , apiKey: , headers: , useEventID: true, deDot: true, layout: , tls: {insecureSkipVerify: true, serverName: a, caFile: /ca}}"#,
+        "elasticsearch",
+        &[
+            "elasticsearch.index",
+            "elasticsearch.useEventID",
+            "elasticsearch.deDot",
+            "elasticsearch.tls.serverName",
+        ],
+    ),
+    (
+        "opensearch: {hosts: [http://localhost:9200], index: kube-events, username: u, password: p, useEventID: true, deDot: false, layout: {a: b}, type: kube-event}",
+        "elasticsearch",
+        &[
+            "opensearch.password",
+            "opensearch.layout",
+            "opensearch.type",
+        ],
+    ),
+    (
+        r#"slack: {token: YOUR-API-TOKEN-HERE, channel: "@{{ .InvolvedObject.Labels.owner }}", message: "{{ .Message }}", fields: {namespace: "{{ .Namespace }}"}}"#,
+        "",
+        &["slack"],
+    ),
+    (
+        "kinesis: {streamName: events-pipeline, region: us-west-2, layout: }",
+        "",
+        &["kinesis"],
+    ),
+    (
+        "firehose: {deliveryStreamName: events-pipeline, region: us-west-2}",
+        "",
+        &["firehose"],
+    ),
+    (
+        "sns: {topicARN: 'arn:aws:sns:us-east-1:1234567890123456:mytopic', region: us-west-2}",
+        "",
+        &["sns"],
+    ),
+    (
+        "sqs: {queueName: /tmp/dump, region: us-west-2}",
+        "",
+        &["sqs"],
+    ),
+    ("file: {path: /tmp/dump, layout: }", "file", &[]),
+    (
+        "file: {path: /tmp/dump, layout: {a: '{{ .Message }}'}, maxsize: 5, maxage: 3, maxbackups: 2, deDot: true}",
+        "file",
+        &["file.layout", "file.maxage", "file.deDot"],
+    ),
+    ("stdout: {deDot: true}", "stdout", &["stdout.deDot"]),
+    (
+        "kafka: {clientId: kubernetes, topic: kube-event, brokers: ['localhost:9092'], compressionCodec: snappy, tls: {enable: true, certFile: a, keyFile: b, caFile: c}, sasl: {enable: true, username: d, password: e, mechanism: sha512}, layout: {kind: '{{ .InvolvedObject.Kind }}'}}",
+        "",
+        &["kafka"],
+    ),
+    (
+        r#"opscenter: {title: "{{ .Message }}", category: "{{ .Reason }}", notifications: [sns1], priority: "6", region: us-east1}"#,
+        "",
+        &["opscenter"],
+    ),
+    (
+        "pubsub: {gcloud_project_id: my-project, topic: kube-event, create_topic: False}",
+        "",
+        &["pubsub"],
+    ),
+    (
+        r#"teams: {endpoint: "https://outlook.office.com/webhook/..."}"#,
+        "",
+        &["teams"],
+    ),
+    (
+        r#"syslog: {network: tcp, address: "127.0.0.1:11514", tag: k8s.event}"#,
+        "",
+        &["syslog"],
+    ),
+    (
+        "bigquery: {location: a, project: b, dataset: c, table: d, batch_size: 1}",
+        "",
+        &["bigquery"],
+    ),
+    ("pipe: {path: /dev/stdout, deDot: true}", "", &["pipe"]),
+    (
+        r#"eventbridge: {detailType: deployment, source: cd, eventBusName: default, region: r, details: {message: "{{ .Message }}"}}"#,
+        "",
+        &["eventbridge"],
+    ),
+    ("inMemory: {}", "", &["inMemory"]),
+    (
+        "loki: {headers: {X-Scope-OrgID: tennantID}, streamLabels: {foo: bar}, url: 'http://127.0.0.1:3100/loki/api/v1/push'}",
+        "loki",
+        &[],
+    ),
+    // Loki took nothing, and nobody was told (issue 119).
+    (
+        "loki: {url: 'http://loki/loki/api/v1/push'}",
+        "loki",
+        &["loki.url"],
+    ),
+    // Labels cannot come from the event (issues 134 and 185).
+    (
+        "loki: {url: 'http://loki', streamLabels: {ns: '{{ .InvolvedObject.Namespace }}', pod: '{{ .InvolvedObject.Name }}'}}",
+        "loki",
+        &["loki.streamLabels.ns", "loki.streamLabels.pod"],
+    ),
+    // A misspelt field drops the whole layout (issue 69).
+    (
+        r#"webhook: {endpoint: "https://a", layout: {text: "{{ .Mesage }}", reason: "{{ .Reason }}"}}"#,
+        "webhook",
+        &["webhook.layout.text"],
+    ),
+    // Passwords in a ConfigMap (issue 48).
+    (
+        "elasticsearch: {hosts: ['http://a'], username: u, password: 'pa$$word'}",
+        "elasticsearch",
+        &["elasticsearch.password"],
+    ),
+    (
+        "elasticsearch: {cloudID: 'x:y'}",
+        "",
+        &["elasticsearch.cloudID"],
+    ),
+];
+
+fn converted(receiver: &Value) -> Converted {
+    let route = json!({"match": [{"receiver": "r"}]});
+    let text = json!({"route": route, "receivers": [receiver]}).to_string();
+    convert(&text).unwrap()
+}
+
+fn receiver(text: &str) -> Value {
+    let mut receiver: Map<String, Value> = serde_saphyr::from_str(text).unwrap();
+    receiver.insert("name".to_owned(), "r".into());
+    receiver.into()
+}
+
+#[test]
+fn each_documented_receiver_is_a_feed_or_named() {
+    for (text, member, named) in RECEIVERS {
+        let converted = converted(&receiver(text));
+        let feeds: Value = serde_saphyr::from_str(&converted.feeds).unwrap();
+        let feeds = feeds["feeds"].as_array().unwrap();
+        match member {
+            "" => assert!(feeds.is_empty(), "{text}: {feeds:?}"),
+            member => assert!(feeds[0][member].is_object(), "{text}: {feeds:?}"),
+        }
+        let found = converted.findings.iter().map(|it| it.what.as_str());
+        let mut found: Vec<_> = found
+            .filter_map(|it| it.strip_prefix("receivers[0]."))
+            .collect();
+        found.sort_unstable();
+        let mut named = named.to_vec();
+        named.sort_unstable();
+        assert_eq!(found, named, "{text}");
+    }
+}
+
+/// If another value of a member makes no difference, a finding has its name, or that of what it is
+/// in.
+#[test]
+fn no_member_is_left_out_in_silence() {
+    for (text, ..) in RECEIVERS {
+        let whole = receiver(text);
+        let before = converted(&whole);
+        let mut all = Vec::new();
+        paths(&whole, "", "receivers[0]", &mut all);
+        for (pointer, path) in all {
+            let mut changed = whole.clone();
+            let value = changed.pointer_mut(&pointer).unwrap();
+            *value = match value.take() {
+                Value::Bool(is) => json!(!is),
+                Value::Number(number) => json!(number.as_i64().unwrap() + 1),
+                other => json!(format!("{}z", other.as_str().unwrap())),
+            };
+            let after = converted(&changed);
+            let names = |it: &Converted| it.findings.iter().any(|it| path.starts_with(&it.what));
+            let is_named = names(&before) || names(&after);
+            assert!(is_named || after.feeds != before.feeds, "{path} of {text}");
+        }
+    }
+}
+
+/// Collects the pointer and the path of each text, number and boolean, but of the name.
+fn paths(value: &Value, pointer: &str, path: &str, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                paths(
+                    value,
+                    &format!("{pointer}/{name}"),
+                    &format!("{path}.{name}"),
+                    found,
+                );
+            }
+        }
+        Value::Array(items) => {
+            for (number, value) in items.iter().enumerate() {
+                paths(
+                    value,
+                    &format!("{pointer}/{number}"),
+                    &format!("{path}[{number}]"),
+                    found,
+                );
+            }
+        }
+        Value::Null => {}
+        _ if pointer == "/name" => {}
+        _ => found.push((pointer.to_owned(), path.to_owned())),
+    }
+}
+
+/// The layout of its section "Customizing Payload", which only a webhook can have.
+#[test]
+fn layouts_are_templates_whose_values_stay_texts() {
+    let layout = r#"webhook: {endpoint: "https://a", layout: {region: us-west-2, createdAt: "{{ .GetTimestampMs }}", details: {message: "{{ .Message }}", count: "{{ .Count }}", kind: "{{.InvolvedObject.Kind}}", place: "{{ .Namespace }}/{{ .Source.Host }}", labels: "{{ toJson .InvolvedObject.Labels}}"}, all: "{{ toJson . }}", nano: "{{ mul .GetTimestampMs 1000000 }}", team: '{{ .Labels.team | default "x" }}', own: "{{ .Labels.team }}"}}"#;
+    let converted = converted(&receiver(layout));
+    let what: Vec<_> = converted.findings.iter().map(|it| it.to_string()).collect();
+    let [labels, team] = what.as_slice() else {
+        panic!("{what:?}");
+    };
+    assert!(
+        labels.contains(".InvolvedObject.Labels, since it has the event"),
+        "{labels}"
+    );
+    assert!(
+        team.contains(r#"nothing like {{ .Labels.team | default "x" }}"#),
+        "{team}"
+    );
+    let feeds: Value = serde_saphyr::from_str(&converted.feeds).unwrap();
+    assert_eq!(
+        feeds["feeds"][0]["webhook"]["body"],
+        r#"{"region": "us-west-2", "createdAt": {{ "" ~ firstSeenMs }}, "details": {"message": {{ "" ~ message }}, "count": {{ "" ~ event.count }}, "kind": {{ "" ~ event.involvedObject.kind }}, "place": {{ event.metadata.namespace ~ "/" ~ event.source.host }}}, "all": {{ "" ~ (event | tojson) }}, "nano": {{ "" ~ (firstSeenMs * 1000000) }}, "own": {{ "" ~ (event.metadata.labels["team"] | default('')) }}}"#
+    );
+}
+
+/// A comma behind a value, as its README has it, and a template without quotes (issue 49).
+#[test]
+fn text_that_is_no_yaml_is_refused_with_its_line() {
+    for (receiver, words) in [
+        ("opscenter:\n    title: \"{{ .Message }}\",", "line 4"),
+        ("webhook:\n    endpoint: {{ .Message }}", "needs quotes"),
+    ] {
+        let text = format!("route: {{match: [{{receiver: r}}]}}\nreceivers:\n- {receiver}\n");
+        let error = convert(&text).unwrap_err().to_string();
+        assert!(error.contains("line 4") && error.contains(words), "{error}");
+    }
+}
