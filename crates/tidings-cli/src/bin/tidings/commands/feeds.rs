@@ -1,6 +1,7 @@
 //! `tidings feeds`: shows and changes the feeds of a running archive.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use http::{Method, Request};
@@ -9,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidings_cli::table::{Cell, Column, Look, Screen, Table};
 use tidings_core::printable;
-use tidings_feeds::{FeedStatus, State};
+use tidings_feeds::{FeedStatus, ReceiverOptions, State};
 
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, Server, finish, one_line,
@@ -28,7 +29,7 @@ use super::terminal::{self, ColorFlag};
   tidings feeds dead-letters loki --kubeconfig ./archive/kubeconfig
   tidings feeds dead-letters loki --retry --kubeconfig ./archive/kubeconfig
   tidings feeds skip loki --to now --kubeconfig ./archive/kubeconfig
-  tidings feeds template es --kubeconfig ./archive/kubeconfig > template.json
+  tidings feeds template es --feeds feeds.yaml > template.json
   tidings feeds convert --from kee config.yaml > feeds.yaml
 
 {EXIT_CODES}"))]
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// Which program's configuration is converted: kee is kubernetes-event-exporter
     #[arg(long, value_enum, value_name = "PROGRAM")]
     from: Option<Origin>,
+    /// File of feeds, whose template is printed without an archive
+    #[arg(long, value_name = "FILE")]
+    feeds: Option<PathBuf>,
     /// Send the feed's dead letters again
     #[arg(long, conflicts_with = "drop")]
     retry: bool,
@@ -121,6 +125,13 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
         let (_, mut out) = args.color.output();
         return convert(args.name.as_deref().unwrap_or_default(), &mut out);
     }
+    if let Some(file) = &args.feeds {
+        if args.action != Action::Template {
+            return usage("use a file of feeds: --feeds is for template");
+        }
+        let (_, mut out) = args.color.output();
+        return template(file, args.name.as_deref().unwrap_or_default(), &mut out);
+    }
     let server = args.cluster.root().await?.server().await?;
     let name = args.name.as_deref().unwrap_or_default();
     let (screen, mut out) = args.color.output();
@@ -164,13 +175,44 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
         }
         Action::Template => {
             let found: Template = ask(&server, Method::GET, &[name, "template"]).await?;
-            let Some(template) = found.template else {
-                let why = format!("print a template: the receiver of {name} needs none");
-                return Err(CommandError::Failed(why));
-            };
-            out.write_all(template.as_bytes())?;
+            return print_template(name, found.template, &mut out);
         }
     }
+    out.flush()?;
+    Ok(DONE)
+}
+
+/// Prints what prepares the receiver of a feed that a file has.
+fn template(file: &Path, name: &str, out: &mut dyn Write) -> Result<u8, CommandError> {
+    let shown = file.display().to_string();
+    let failed = |why: &dyn std::fmt::Display| {
+        CommandError::Failed(format!("read {}: {why}", printable(&shown)))
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    // There is no data folder that a feed must not write to.
+    let feeds = tidings_cli::feeds::parse(&text, folder, file).map_err(|why| failed(&why))?;
+    let mut feeds = feeds.into_iter();
+    let Some(feed) = feeds.find(|feed| feed.name == name) else {
+        return Err(failed(&format_args!("there is no feed {name:?}")));
+    };
+    let template = match feed.receiver {
+        ReceiverOptions::Http(_, form) => form.template(),
+        _ => None,
+    };
+    print_template(name, template, out)
+}
+
+fn print_template(
+    name: &str,
+    template: Option<String>,
+    out: &mut dyn Write,
+) -> Result<u8, CommandError> {
+    let Some(template) = template else {
+        let why = format!("print a template: the receiver of {name} needs none");
+        return Err(CommandError::Failed(why));
+    };
+    out.write_all(template.as_bytes())?;
     out.flush()?;
     Ok(DONE)
 }
