@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tidings_feeds::ReceiverOptions;
 use tidings_testing::process::Process;
 
 use super::support::{Cluster, Ran, metrics_of_archive, page_of_archive, run, tidings};
@@ -224,6 +225,67 @@ async fn receivers_have_every_version_although_the_archive_is_killed() {
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert!(status(&kubeconfig, "hook").is_none());
     drop(process);
+}
+
+/// Each block of YAML is a file, a feed or a member of a feed, except the roles.
+#[test]
+fn the_examples_of_the_documentation_are_accepted() {
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/how-to/deliver-events-onward.md"
+    );
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = page.split("```yaml\n").skip(1);
+    let blocks = blocks.map(|block| block.split_once("\n```").unwrap().0);
+    let mut receivers = BTreeSet::new();
+    for block in blocks.filter(|block| !block.starts_with("apiVersion:")) {
+        let file = match block {
+            file if file.starts_with("feeds:") => file.to_owned(),
+            feed if feed.starts_with("- name:") => format!("feeds:\n{feed}"),
+            member => format!("feeds:\n- name: a\n  stdout: {{}}\n{member}"),
+        };
+        let feeds = tidings_cli::feeds::parse(&file, Path::new("/etc"), Path::new("/data"));
+        let feeds = feeds.unwrap_or_else(|why| panic!("{why}:\n{file}"));
+        receivers.extend(feeds.into_iter().map(|feed| {
+            match feed.receiver {
+                ReceiverOptions::Http(_, form) => format!("{form:?}")
+                    .split(['(', ' ', '{'])
+                    .next()
+                    .unwrap()
+                    .to_owned(),
+                other => format!("{other:?}").split('(').next().unwrap().to_owned(),
+            }
+        }));
+    }
+    let expected = [
+        "ClickHouse",
+        "Elasticsearch",
+        "File",
+        "Loki",
+        "Metrics",
+        "Otlp",
+        "Stdout",
+        "Webhook",
+    ];
+    assert_eq!(receivers, expected.map(str::to_owned).into());
+}
+
+#[test]
+fn a_template_of_a_file_needs_no_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("feeds.yaml");
+    let feeds = "feeds:\n- {name: out, stdout: {}}\n- {name: ch, clickhouse: {url: 'http://a', table: x.y}}";
+    std::fs::write(&file, feeds).unwrap();
+    for (name, code, said) in [
+        ("ch", 0, "CREATE TABLE IF NOT EXISTS `x`.`y`"),
+        ("out", 1, "the receiver of out needs none"),
+        ("hook", 1, "there is no feed \"hook\""),
+    ] {
+        let ran = run(&["feeds", "template", name, "--feeds", text(&file)]);
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, Some(code), "{all}");
+        assert!(all.contains(said), "{all}");
+    }
 }
 
 #[test]
