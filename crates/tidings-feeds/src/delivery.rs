@@ -1,11 +1,11 @@
 //! The delivery of one batch: decides what is sent next, and what an answer means for the records.
 //!
 //! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
-//! once. If the receiver rejected some of a request and does not say which, all of it become dead
-//! letters, of which only so many count as dead. Records that are sent again keep their order. If the receiver takes no record of a
-//! batch, none is dead before the receiver takes a test record. So neither a wrong configuration
-//! nor an outage makes dead letters, and no record holds up the others forever. A receiver that is
-//! busy gets the same records until it takes them.
+//! once, and records that are sent again keep their order. If a receiver rejects some records of a
+//! request and does not say which, all of them become dead letters, and only so many count as dead.
+//! If the receiver takes no record of a batch, none is dead before the receiver takes a test record.
+//! So neither a wrong configuration nor an outage makes dead letters, and no record holds up the
+//! others forever. A receiver that is busy gets the same records until it takes them.
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +41,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 pub enum DeadCause {
     /// The receiver rejected it.
     Rejected,
-    /// The receiver rejected some records of a request, it is not known which. Each of them is kept,
-    /// and only the number of rejected ones counts.
+    /// The receiver rejected some records of a request, it is not known which. All are kept, and
+    /// only the number of rejected ones counts.
     PossiblyRejected,
     /// The receiver does not take a request with this record alone.
     TooLarge,

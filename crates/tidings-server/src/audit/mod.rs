@@ -1,4 +1,5 @@
-//! The audit log: who created, changed or deleted which event, and with which result.
+//! The audit log: who created, changed or deleted which event, or acted on feeds, and with which
+//! result.
 //!
 //! Each write is one JSON line of `audit.k8s.io/v1`.
 //!

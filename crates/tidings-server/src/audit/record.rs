@@ -163,7 +163,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Starts the entry of a request that writes events or acts on feeds; `None` for other requests.
+    /// Starts the entry of a request that writes events or acts on feeds; `None` for others.
     pub(crate) fn begin(
         log: &Arc<AuditLog>,
         received: Timestamp,

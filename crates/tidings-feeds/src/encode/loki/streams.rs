@@ -1,8 +1,8 @@
 //! Bounds the streams of a feed.
 //!
-//! Loki limits the streams of a tenant, by default to 5,000, and then takes nothing that needs a new
-//! one. Anyone who may write events chooses their reasons, so without a bound one writer could end
-//! a tenant. With it, a namespace has its share, and the labels of what is beyond it are `other`.
+//! Loki limits the streams of a tenant, by default to 5,000, and then takes nothing that needs a
+//! new one. Anyone who may write events chooses their reasons, so without a bound one writer could
+//! end a tenant. With it, a namespace has its share, and further streams have labels `other`.
 //!
 //! Invariant: a stream that was admitted stays admitted, and one that was not is never admitted
 //! later. So a request that is repeated has the same streams until the process ends.
