@@ -234,7 +234,7 @@ fn paths(value: &Value, pointer: &str, path: &str, found: &mut Vec<(String, Stri
 fn layouts_are_templates_whose_values_stay_texts() {
     let layout = r#"webhook: {endpoint: "https://a", layout: {region: us-west-2, createdAt: "{{ .GetTimestampMs }}", details: {message: "{{ .Message }}", count: "{{ .Count }}", kind: "{{.InvolvedObject.Kind}}", place: "{{ .Namespace }}/{{ .Source.Host }}", labels: "{{ toJson .InvolvedObject.Labels}}"}, all: "{{ toJson . }}", nano: "{{ mul .GetTimestampMs 1000000 }}", team: '{{ .Labels.team | default "x" }}', own: "{{ .Labels.team }}"}}"#;
     let converted = converted(&receiver(layout));
-    let what: Vec<_> = converted.findings.iter().map(|it| it.to_string()).collect();
+    let what: Vec<_> = converted.findings.iter().map(ToString::to_string).collect();
     let [labels, team] = what.as_slice() else {
         panic!("{what:?}");
     };

@@ -13,7 +13,7 @@ use crate::clusters::{Archive, cluster};
 use crate::support::{Credentials, PERMISSIONS, token, write};
 
 /// Roles as the documentation has them.
-const ROLES: &str = r#"
+const ROLES: &str = "
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -25,7 +25,7 @@ kind: ClusterRoleBinding
 metadata: {name: see-feeds}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: see-feeds}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader}]
-"#;
+";
 
 /// Feeds that count their requests.
 #[derive(Debug, Default)]

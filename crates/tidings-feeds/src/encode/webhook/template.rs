@@ -9,8 +9,8 @@
 
 mod fields;
 
-use std::fmt;
-use std::io::Write;
+use std::fmt::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 use minijinja::{Environment, UndefinedBehavior};
@@ -136,7 +136,8 @@ fn said(error: &minijinja::Error) -> String {
     };
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
+        // Writing to a text cannot fail.
+        let _ = write!(text, ": {error}");
         cause = error.source();
     }
     text
@@ -145,17 +146,17 @@ fn said(error: &minijinja::Error) -> String {
 /// A body that is written, up to its maximum.
 struct Bounded(Vec<u8>);
 
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > BODY_LEN_MAX {
             let why = format!("the body has more than {BODY_LEN_MAX} bytes");
-            return Err(std::io::Error::other(why));
+            return Err(io::Error::other(why));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use jiff::Timestamp;
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use minijinja::value::{Enumerator, Object};
@@ -124,13 +123,12 @@ pub(super) fn of(source: &Source, record: &Record) -> Value {
     };
     let text = |name: &str| event.get(name).and_then(Json::as_str).unwrap_or_default();
     let (first, last) = (first.unwrap_or_else(|| record.observed()), record.at());
-    let milliseconds = |at: Timestamp| at.as_millisecond();
     context! {
         kind, namespace, count, occurrences,
         id => &record.id, cluster => &source.cluster, clusterUid => &source.uid,
         reason => text("reason"), type => text("type"), message => text("message"),
-        firstSeen => first.to_string(), firstSeenMs => milliseconds(first),
-        lastSeen => last.to_string(), lastSeenMs => milliseconds(last),
+        firstSeen => first.to_string(), firstSeenMs => first.as_millisecond(),
+        lastSeen => last.to_string(), lastSeenMs => last.as_millisecond(),
         observed => record.observed().to_string(),
         event => part(event, FIELDS.get("event").unwrap_or(&Json::Null)),
     }
