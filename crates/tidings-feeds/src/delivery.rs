@@ -3,8 +3,8 @@
 //! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
 //! once, and records that are sent again keep their order. If a receiver rejects some records of a
 //! request and does not say which, all of them become dead letters, and only so many count as dead.
-//! If the receiver takes no record of a batch, none is dead before the receiver takes a test record.
-//! So neither a wrong configuration nor an outage makes dead letters, and no record holds up the
+//! If the receiver takes no record of a batch, none is dead before it takes a test record. So
+//! neither a wrong configuration nor an outage makes dead letters, and no record holds up the
 //! others forever. A receiver that is busy gets the same records until it takes them.
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! ClickHouse over HTTP: one `INSERT` with a JSON object for each row.
 //!
 //! The rows have the columns of an archive's Parquet files, but JSON in place of protobuf, and
-//! `occurrences`. They are JSON and not Parquet, because a feed's batch is small: a few rows, and at
-//! most 500. Of captured events, 20 rows take about four times as many bytes as Parquet with zstd
-//! as they take as JSON with gzip, and 500 rows 0.88 to 1.02 times; only 5,000 gain (0.71). A
+//! `occurrences`. They are JSON and not Parquet, because a feed's batch is small: a few rows, and
+//! at most 500. Of captured events, 20 rows take about four times as many bytes as Parquet with
+//! zstd as they take as JSON with gzip, and 500 rows 0.88 to 1.02 times; only 5,000 gain (0.71). A
 //! Parquet writer would also be this crate's largest dependency.
 //!
 //! An `INSERT` that comes twice has the same deduplication token, which the table remembers. What
