@@ -567,7 +567,7 @@ mod tests {
                 "needs a body",
             ),
             (
-                "- name: a\n  webhook:\n    url: https://a\n    form: template\n    body: |-\n      {\"a\":\n        {{ event.acton }}}",
+                "- name: a\n  webhook:\n    url: https://a\n    form: template\n    body: '{{ event.acton }}'",
                 "line 6",
                 "the body has event.acton, which is no field: expected action",
             ),

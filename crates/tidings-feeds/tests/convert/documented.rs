@@ -232,7 +232,7 @@ fn paths(value: &Value, pointer: &str, path: &str, found: &mut Vec<(String, Stri
 /// The layout of its section "Customizing Payload", which only a webhook can have.
 #[test]
 fn layouts_are_templates_whose_values_stay_texts() {
-    let layout = r#"webhook: {endpoint: "https://a", layout: {region: us-west-2, createdAt: "{{ .GetTimestampMs }}", details: {message: "{{ .Message }}", count: "{{ .Count }}", kind: "{{.InvolvedObject.Kind}}", place: "{{ .Namespace }}/{{ .Source.Host }}", labels: "{{ toJson .InvolvedObject.Labels}}"}, all: "{{ toJson . }}", nano: "{{ mul .GetTimestampMs 1000000 }}", team: '{{ .Labels.team | default "x" }}', own: "{{ .Labels.team }}"}}"#;
+    let layout = r#"webhook: {endpoint: "https://a", layout: {all: "{{ toJson . }}", createdAt: "{{ .GetTimestampMs }}", details: {count: "{{ .Count }}", kind: "{{.InvolvedObject.Kind}}", labels: "{{ toJson .InvolvedObject.Labels}}", message: "{{ .Message }}", place: "{{ .Namespace }}/{{ .Source.Host }}"}, nano: "{{ mul .GetTimestampMs 1000000 }}", own: "{{ .Labels.team }}", region: us-west-2, team: '{{ .Labels.team | default "x" }}'}}"#;
     let converted = converted(&receiver(layout));
     let what: Vec<_> = converted.findings.iter().map(ToString::to_string).collect();
     let [labels, team] = what.as_slice() else {
@@ -249,7 +249,7 @@ fn layouts_are_templates_whose_values_stay_texts() {
     let feeds: Value = serde_saphyr::from_str(&converted.feeds).unwrap();
     assert_eq!(
         feeds["feeds"][0]["webhook"]["body"],
-        r#"{"region": "us-west-2", "createdAt": {{ "" ~ firstSeenMs }}, "details": {"message": {{ "" ~ message }}, "count": {{ "" ~ event.count }}, "kind": {{ "" ~ event.involvedObject.kind }}, "place": {{ event.metadata.namespace ~ "/" ~ event.source.host }}}, "all": {{ "" ~ (event | tojson) }}, "nano": {{ "" ~ (firstSeenMs * 1000000) }}, "own": {{ "" ~ (event.metadata.labels["team"] | default('')) }}}"#
+        r#"{"all": {{ "" ~ (event | tojson) }}, "createdAt": {{ "" ~ firstSeenMs }}, "details": {"count": {{ "" ~ event.count }}, "kind": {{ "" ~ event.involvedObject.kind }}, "message": {{ "" ~ message }}, "place": {{ event.metadata.namespace ~ "/" ~ event.source.host }}}, "nano": {{ "" ~ (firstSeenMs * 1000000) }}, "own": {{ "" ~ (event.metadata.labels["team"] | default('')) }}, "region": "us-west-2"}"#
     );
 }
 

@@ -311,9 +311,13 @@ fn one_writer_cannot_end_a_tenant() {
     assert_eq!(other[0]["stream"]["reason"], "other");
     assert_eq!(other[0]["stream"]["namespace"], "evil");
     assert_eq!(other[0]["values"][0][2]["event_reason"], "Late");
-    for number in 0..20 {
+    for number in 0..4 {
         push(&flood(&format!("evil-{number}")));
     }
+    let many: Vec<_> = (0..500)
+        .map(|number| event(&format!("n-{number}"), "BackOff", "Pod", "web-0"))
+        .collect();
+    push(&many);
     let (other, number) = push(&[event("late", "Late", "Node", "n")]);
     assert!(number < 4000, "{number}");
     let stream = &other[0]["stream"];
