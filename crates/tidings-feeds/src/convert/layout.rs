@@ -1,6 +1,7 @@
 //! Layouts of kubernetes-event-exporter, which are templates of Go, as templates of feeds.
 //!
-//! Each text of a layout stays a text, as there. A text that has no equal is left out and named.
+//! Each text of a layout stays a text, as there, but JSON becomes the value that it is of. A text
+//! that has no equal is left out and named.
 
 use std::fmt::Write;
 
@@ -112,6 +113,9 @@ fn literal(text: &str) -> String {
 
 /// Translates a text with actions of Go's templates; otherwise, returns the part that has no equal.
 fn text(text: &str) -> Result<String, String> {
+    if let Some(json) = json(text) {
+        return json;
+    }
     let mut parts = Vec::new();
     let mut rest = text;
     let mut trims_next = false;
@@ -157,17 +161,24 @@ fn text(text: &str) -> Result<String, String> {
     Ok(format!("{{{{ {joined} }}}}"))
 }
 
-/// Translates an expression: a field, `toJson` of one, or a product.
+/// Translates a text that is JSON of one field, which becomes that value.
+fn json(text: &str) -> Option<Result<String, String>> {
+    let action = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    let words: Vec<&str> = action.split_whitespace().collect();
+    match words.as_slice() {
+        ["toJson" | "toRawJson" | "toPrettyJson", of]
+        | [of, "|", "toJson" | "toRawJson" | "toPrettyJson"] => {
+            Some(operand(of).map(|of| format!("{{{{ {of} }}}}")))
+        }
+        _ => None,
+    }
+}
+
+/// Translates an expression: a field, or a product.
 fn expression(action: &str) -> Result<String, String> {
     let words: Vec<&str> = action.split_whitespace().collect();
     match words.as_slice() {
         [operand] => self::operand(operand),
-        ["toJson" | "toRawJson", of] | [of, "|", "toJson" | "toRawJson"] => {
-            Ok(format!("({} | tojson)", operand(of)?))
-        }
-        ["toPrettyJson", of] | [of, "|", "toPrettyJson"] => {
-            Ok(format!("({} | tojson(indent=2))", operand(of)?))
-        }
         ["mul", first, others @ ..] if !others.is_empty() => {
             let mut product = operand(first)?;
             for other in others {

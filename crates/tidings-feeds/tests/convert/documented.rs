@@ -249,7 +249,7 @@ fn layouts_are_templates_whose_values_stay_texts() {
     let feeds: Value = serde_saphyr::from_str(&converted.feeds).unwrap();
     assert_eq!(
         feeds["feeds"][0]["webhook"]["body"],
-        r#"{"all": {{ "" ~ (event | tojson) }}, "createdAt": {{ "" ~ firstSeenMs }}, "details": {"count": {{ "" ~ event.count }}, "kind": {{ "" ~ event.involvedObject.kind }}, "message": {{ "" ~ message }}, "place": {{ event.metadata.namespace ~ "/" ~ event.source.host }}}, "nano": {{ "" ~ (firstSeenMs * 1000000) }}, "own": {{ "" ~ (event.metadata.labels["team"] | default('')) }}, "region": "us-west-2"}"#
+        r#"{"all": {{ event }}, "createdAt": {{ "" ~ firstSeenMs }}, "details": {"count": {{ "" ~ event.count }}, "kind": {{ "" ~ event.involvedObject.kind }}, "message": {{ "" ~ message }}, "place": {{ event.metadata.namespace ~ "/" ~ event.source.host }}}, "nano": {{ "" ~ (firstSeenMs * 1000000) }}, "own": {{ "" ~ (event.metadata.labels["team"] | default('')) }}, "region": "us-west-2"}"#
     );
 }
 

@@ -93,7 +93,9 @@ impl Template {
         if let Ok(template) = environment.get_template(NAME) {
             let mut names: Vec<_> = template.undeclared_variables(true).into_iter().collect();
             names.sort();
-            for name in names {
+            // Functions such as `range` are no fields.
+            let is_function = |name: &str| environment.globals().any(|(it, _)| it == name);
+            for name in names.into_iter().filter(|name| !is_function(name)) {
                 if let Err(accepted) = fields::check(&name) {
                     return Err(TemplateError::Field { name, accepted });
                 }
