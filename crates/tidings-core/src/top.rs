@@ -104,6 +104,7 @@ pub struct Counted<O> {
 
 /// What happened to one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of a row")]
 pub struct Row {
     /// Occurrences in the range.
     pub occurrences: u64,
@@ -119,8 +120,10 @@ pub struct Row {
     pub last: Option<i64>,
     /// Whether [`first`](Self::first) and [`last`](Self::last) are only known to the hour.
     pub is_by_hour: bool,
-    /// Whether the numbers of occurrences rest on an assumption.
+    /// Whether the numbers of occurrences in the range rest on an assumption.
     pub is_estimated: bool,
+    /// Whether the number of those in the range before does.
+    pub is_before_estimated: bool,
     /// Occurrences in each part of the range.
     pub parts: Vec<u64>,
     /// Whether these rest on an assumption.
@@ -204,6 +207,7 @@ impl Row {
         self.last = self.last.max(other.last);
         self.is_by_hour |= other.is_by_hour;
         self.is_estimated |= other.is_estimated;
+        self.is_before_estimated |= other.is_before_estimated;
         self.are_parts_estimated |= other.are_parts_estimated;
         for (sum, part) in self.parts.iter_mut().zip(other.parts) {
             *sum = sum.saturating_add(part);
@@ -273,7 +277,7 @@ impl<K: Hash + Eq + Ord> Table<K> {
             &mut self.total,
         ] {
             row.add_before(before);
-            row.is_estimated |= is_assumed && before > 0;
+            row.is_before_estimated |= is_assumed && before > 0;
             if is_within {
                 row.events += 1;
                 row.objects.insert(object);
@@ -318,7 +322,8 @@ impl<K: Hash + Eq + Ord> Table<K> {
         ] {
             row.is_by_hour = true;
             row.are_parts_estimated = true;
-            row.is_estimated |= !is_whole;
+            row.is_estimated |= !is_whole && within > 0;
+            row.is_before_estimated |= !is_whole && before > 0;
             row.add_before(before);
             if within > 0 {
                 row.events = row.events.saturating_add(within);
@@ -539,6 +544,11 @@ mod tests {
                 }
                 let (row, objects) = expected.entry(key).or_default();
                 row.before += before;
+                let is_assumed = |number: u64| {
+                    count > 2 && first < last && (1..count).contains(&number)
+                };
+                row.is_estimated |= is_assumed(within);
+                row.is_before_estimated |= is_assumed(before);
                 if within > 0 {
                     row.occurrences += within;
                     row.warnings += if is_warning { within } else { 0 };
@@ -559,6 +569,10 @@ mod tests {
                     (row.before, row.occurrences, row.warnings, row.events, row.first, row.last),
                     (expected.before, expected.occurrences, expected.warnings, expected.events,
                         expected.first, expected.last)
+                );
+                prop_assert_eq!(
+                    (row.is_estimated, row.is_before_estimated),
+                    (expected.is_estimated, expected.is_before_estimated)
                 );
             }
         }

@@ -190,8 +190,9 @@ struct Line<'a> {
     by_hour: bool,
     /// Whether it still went on at the end of the range.
     going: bool,
-    /// Whether the numbers of occurrences, and those of the parts, are estimated.
+    /// Whether the numbers of occurrences, those before, and those of the parts are estimated.
     estimated: bool,
+    before_estimated: bool,
     parts_estimated: bool,
     before: u64,
     parts: &'a [u64],
@@ -290,6 +291,7 @@ fn line<'a>(caller: &'a Caller, by: By, key: &'a Key, row: &'a Row, axis: &Axis)
         by_hour: row.is_by_hour,
         going: row.is_going_on(axis),
         estimated: row.is_estimated,
+        before_estimated: row.is_before_estimated,
         parts_estimated: row.are_parts_estimated,
         before: row.before,
         parts: &row.parts,

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,9 +46,10 @@ const OBJECTS_MAX: usize = 5000;
 ///
 /// Counts occurrences, not events: an event seen a thousand times counts a thousand. An event does
 /// not record when each occurrence was, so they are assumed to be evenly spread between the first
-/// and the last; a count that rests on this has a ≈. Something is still going if it was last seen
-/// within three times its usual interval of the end. Events are read page by page; memory grows
-/// only with the number of names and objects counted.
+/// and the last; what rests on this has a ≈. Something is still going if it was last seen within
+/// three times its usual interval of the end. Only events seen since the range began are read, if
+/// the server can list these, page by page; memory grows with the number of names and objects
+/// counted, and by a few bytes for each event.
 ///
 /// An archive answers for more than a day from its counts by hour and reason, in which each event
 /// counts once, in the hour it was last seen; what is still going is not known then. Objects are
@@ -166,16 +168,6 @@ impl Span {
             is_until_now: self.is_until_now,
         }
     }
-
-    /// The range of the same length before.
-    fn before(self) -> Self {
-        let (from, _) = self.axis().before();
-        Self {
-            from: Timestamp::from_millisecond(from).unwrap_or(Timestamp::MIN),
-            to: self.from,
-            is_until_now: false,
-        }
-    }
 }
 
 /// A name, and the uid that distinguishes objects of one name.
@@ -186,10 +178,9 @@ struct Top {
     span: Span,
     is_compared: bool,
     tables: Vec<(By, Counts<Key>)>,
-    /// The last seen of all events that were read.
-    oldest: Option<Timestamp>,
-    /// Whether that is how far back the events of all clusters go.
-    knows_oldest: bool,
+    /// Whether each cluster has events from before what is compared; `None` if that is not known of
+    /// some.
+    has_older: Option<bool>,
     /// Notes about what the counts contain.
     notes: Vec<String>,
     /// The unit of an archive's counts, if they were used.
@@ -205,20 +196,21 @@ impl Top {
             span,
             is_compared,
             tables: tables.collect(),
-            oldest: None,
-            knows_oldest: true,
+            has_older: Some(true),
             notes: Vec::new(),
             counted: Counted::default(),
         }
     }
 
-    /// The beginning of what is counted.
+    /// The beginning of what is counted, which is in milliseconds.
     fn since(&self) -> Timestamp {
-        if self.is_compared {
-            self.span.before().from
+        let axis = self.span.axis();
+        let from = if self.is_compared {
+            axis.before().0
         } else {
-            self.span.from
-        }
+            axis.from
+        };
+        Timestamp::from_millisecond(from).unwrap_or(Timestamp::MIN)
     }
 }
 
@@ -236,11 +228,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     let mut top = Top::new(span, &args.by, args.against);
     for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
-        // If everything is read, it shows how far back the events go.
-        let is_all_read = args.against && args.selection.is_of_times_alone();
-        let since = reader.filter.since.filter(|_| !is_all_read);
-        reader.filter.since = since.map(|since| since.min(top.since()));
-        top.knows_oldest &= is_all_read;
+        reader.filter.since = Some(top.since());
         let is_asked = args.window.is_some() || args.selection.is_of_times();
         if let Some(archive) = args.past.reader(&flags, &reader, is_asked).await? {
             past::tell_alone();
@@ -255,11 +243,19 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
                 By::Object => !args.against,
                 _ => false,
             });
-        if is_counted && top.count(name.as_deref(), &reader).await? {
-            top.knows_oldest = false;
+        let mut has_older = if args.against {
+            reader.has_older(top.since()).await?
         } else {
-            top.read(name.as_deref(), &reader).await?;
+            None
+        };
+        if !(is_counted && top.count(name.as_deref(), &reader).await?) {
+            let read = top.read(name.as_deref(), &reader).await?;
+            // Of selected events, none need be older although others are.
+            let read = read.filter(|is_older| *is_older || args.selection.is_of_times_alone());
+            has_older = has_older.or(read);
         }
+        let both = top.has_older.zip(has_older);
+        top.has_older = both.map(|(one, other)| one && other);
     }
     let (screen, mut out) = args.color.output();
     let rows = if args.rows == 0 {
@@ -357,16 +353,33 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
 }
 
 impl Top {
-    /// Reads and counts the events of a cluster.
-    async fn read(&mut self, cluster: Option<&str>, reader: &Reader) -> Result<(), CommandError> {
+    /// Reads and counts the events of a cluster: only those of the range and later ones, if the
+    /// server can list these. If all are read, returns whether one is older.
+    async fn read(
+        &mut self,
+        cluster: Option<&str>,
+        reader: &Reader,
+    ) -> Result<Option<bool>, CommandError> {
         let namespaces = reader.namespace.is_empty();
-        let scan = reader.scan(None, |page| {
+        let since = self.since();
+        let scan = reader.scan_since(since, |event| {
+            self.add(event, cluster, namespaces, |_| true)
+        });
+        if scan.await? {
+            return Ok(None);
+        }
+        let mut all = reader.clone();
+        all.filter.since = None;
+        let mut is_older = false;
+        let scan = all.scan(None, |page| {
             for event in &page.events {
+                is_older |= event.last_seen().is_some_and(|seen| seen < since);
                 self.add(event, cluster, namespaces, |_| true);
             }
             Ok(())
         });
-        scan.await
+        scan.await?;
+        Ok(Some(is_older))
     }
 
     fn add(
@@ -379,7 +392,6 @@ impl Top {
         let Some(last) = event.last_seen() else {
             return;
         };
-        self.oldest = Some(self.oldest.map_or(last, |oldest| oldest.min(last)));
         let first = event.first_seen().unwrap_or(last).min(last);
         let counted = CountedEvent {
             occurrences: Occurrences {
@@ -411,9 +423,9 @@ impl Top {
             return;
         }
         let since = self.since();
-        let note = match self.oldest.filter(|_| self.knows_oldest) {
-            Some(oldest) if oldest <= since => return,
-            Some(oldest) => format!("no event older than {oldest:.0} is there"),
+        let note = match self.has_older {
+            Some(true) => return,
+            Some(false) => format!("no event older than {since:.0} is there"),
             None => format!("events older than {since:.0} were not looked for"),
         };
         self.notes.push(format!(
@@ -504,22 +516,25 @@ impl Top {
         } else {
             0.
         };
-        let (occurrences, events) = (total.occurrences, total.events);
+        let events = about(total.is_by_hour && total.is_estimated, &total.events);
+        let per_minute = about(total.is_estimated, &format_args!("{per_minute:.1}"));
         if total.is_by_hour {
             let what = match self.counted {
                 Counted::Events => "events",
                 Counted::Versions => "versions of events",
             };
-            write!(out, "{when}: {events} {what}, {per_minute:.1} a minute")?;
+            write!(out, "{when}: {events} {what}, {per_minute} a minute")?;
         } else {
             write!(
                 out,
-                "{when}: {occurrences} occurrences of {events} events, {} of them warnings, {per_minute:.1} a minute",
-                total.warnings,
+                "{when}: {} occurrences of {events} events, {} of them warnings, {per_minute} a minute",
+                about(total.is_estimated, &total.occurrences),
+                about(total.is_estimated && total.warnings > 0, &total.warnings),
             )?;
         }
         if self.is_compared {
-            write!(out, "; {} in the range before", total.before)?;
+            let before = about(total.is_before_estimated, &total.before);
+            write!(out, "; {before} in the range before")?;
         }
         writeln!(out)
     }
@@ -561,13 +576,19 @@ fn seen(at: Option<i64>, is_by_hour: bool, time_form: &TimeForm, now: Timestamp)
 }
 
 fn change(row: &Row) -> String {
-    match row.occurrences.cmp(&row.before) {
-        _ if row.is_new() => "new".to_owned(),
-        _ if row.is_gone() => "gone".to_owned(),
+    let difference = match row.occurrences.cmp(&row.before) {
+        _ if row.is_new() => return "new".to_owned(),
+        _ if row.is_gone() => return "gone".to_owned(),
         Ordering::Equal => "=".to_owned(),
         Ordering::Greater => format!("+{}", row.occurrences - row.before),
         Ordering::Less => format!("-{}", row.before - row.occurrences),
-    }
+    };
+    about(row.is_estimated || row.is_before_estimated, &difference)
+}
+
+/// Marks what rests on an assumption.
+fn about(is_estimated: bool, what: &impl Display) -> String {
+    format!("{}{what}", if is_estimated { "≈" } else { "" })
 }
 
 fn table(
@@ -602,10 +623,11 @@ fn table(
         } else {
             Look::Plain
         };
-        let about = if row.is_estimated { "≈" } else { "" };
-        let mut cells = vec![Cell::new(&format!("{about}{}", row.occurrences))];
+        let occurrences = about(row.is_estimated, &row.occurrences);
+        let mut cells = vec![Cell::new(&occurrences)];
         if is_compared {
-            cells.extend([Cell::new(&row.before.to_string()), Cell::new(&change(row))]);
+            let before = about(row.is_before_estimated, &row.before);
+            cells.extend([Cell::new(&before), Cell::new(&change(row))]);
         }
         let going = if row.is_going_on(&span.axis()) {
             "yes"
@@ -616,7 +638,7 @@ fn table(
             Cell::new(&seen(row.first, row.is_by_hour, &time_form, now)).look(Look::Dim),
             Cell::new(&seen(row.last, row.is_by_hour, &time_form, now)).look(Look::Dim),
             Cell::new(going).look(look),
-            Cell::new(&chart(&row.parts)).look(look),
+            Cell::new(&about(row.are_parts_estimated, &chart(&row.parts))).look(look),
             Cell::new(name).look(look),
         ]);
         cells
@@ -766,6 +788,44 @@ mod tests {
             top.summary(span.to, &mut out).unwrap();
             let said = String::from_utf8(out).unwrap();
             assert!(said.contains(total), "{said}");
+        }
+    }
+
+    /// A server that lists the last seen first is asked for the window only, and whether it has
+    /// older events. Of another one, all events are read, which shows that, too.
+    #[tokio::test]
+    async fn only_the_window_is_read_where_that_is_possible() {
+        let span = Span {
+            from: at("2026-02-14T00:00:00Z"),
+            to: at("2026-02-16T00:00:00Z"),
+            is_until_now: false,
+        };
+        for is_newest_first in [true, false] {
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let log = Arc::clone(&asked);
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                let query = request.uri().query().unwrap_or_default();
+                let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+                let query: HashMap<String, String> = query.collect();
+                log.lock().unwrap().push(query.get("since").cloned());
+                let answer = http::Response::builder();
+                let answer = if is_newest_first {
+                    answer.header("tidings-newest-first", "true")
+                } else {
+                    answer
+                };
+                let body = Body::from(page(&query).to_string().into_bytes());
+                std::future::ready(answer.body(body))
+            });
+            let reader = reader(Client::new(service, "default"), span.to);
+            let mut top = Top::new(span, &[By::Reason], false);
+            let is_older = top.read(None, &reader).await.unwrap();
+            assert_eq!(is_older, (!is_newest_first).then_some(true));
+            let events = top.tables[0].1.total.events;
+            assert_eq!(events, OBJECTS_MAX as u64 + 500);
+            let since = Some("2026-02-14T00:00:00Z".to_owned());
+            let asked = asked.lock().unwrap();
+            assert_eq!(asked.iter().all(|asked| *asked == since), is_newest_first);
         }
     }
 

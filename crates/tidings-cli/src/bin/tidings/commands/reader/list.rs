@@ -2,9 +2,11 @@
 //! number.
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 
 use jiff::{SignedDuration, Timestamp};
 use tidings_cli::event::{self, Event};
+use tidings_cli::filter::Filter;
 
 use super::super::cluster::CommandError;
 use super::page::{FIELD_SELECTOR, Listed, PAGE, Page, Reader, is_reached};
@@ -390,6 +392,82 @@ impl Reader {
             next = page.next;
             if next.is_none() {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Passes every selected event that was last seen at or after a time to `take` once, the last
+    /// seen first. Earlier events are not read. Returns false, and passes nothing, if the server
+    /// does not list in this order.
+    ///
+    /// An event that is seen again meanwhile moves to a page before those that were read. These are
+    /// read again in the end; a hash of each event that was passed tells which ones are missing.
+    pub(crate) async fn scan_since(
+        &self,
+        since: Timestamp,
+        mut take: impl FnMut(&Event),
+    ) -> Result<bool, CommandError> {
+        let scan = async {
+            // The events of one object are found faster in another way.
+            if self.filter.is_about_one_object() {
+                return Ok(false);
+            }
+            let since = since.to_string();
+            let Some(first) = self.newest_from(&since, None).await? else {
+                return Ok(false);
+            };
+            let begun = Begun::of(&first);
+            let (hashes, mut passed) = (RandomState::new(), HashSet::new());
+            let mut pass = |event: &Event| {
+                if self.filter.selects(event) && passed.insert(hashes.hash_one(event.key())) {
+                    take(event);
+                }
+            };
+            let mut next = Some(first);
+            while let Some(page) = next.take() {
+                page.events.iter().for_each(&mut pass);
+                if let Some(token) = page.next {
+                    next = self.newest_from(&since, Some(&token)).await?;
+                }
+            }
+            let mut token = None;
+            while let Some(page) = self.newest_from(&since, token.as_deref()).await? {
+                let mut is_later = false;
+                for event in page
+                    .events
+                    .iter()
+                    .filter(|event| begun.may_be_before(event))
+                {
+                    is_later = true;
+                    pass(event);
+                }
+                token = page.next.filter(|_| is_later);
+                if token.is_none() {
+                    break;
+                }
+            }
+            Ok(true)
+        };
+        scan.await.map_err(|error| self.failed(error))
+    }
+
+    /// Whether the server has an event, selected or not, that was last seen before a time. `None`
+    /// if it does not list the last seen first.
+    pub(crate) async fn has_older(&self, moment: Timestamp) -> Result<Option<bool>, CommandError> {
+        let all = Self {
+            filter: Filter::default(),
+            seen_before: Some(moment),
+            ..self.clone()
+        };
+        let mut token: Option<String> = None;
+        loop {
+            let page = all.newest_from("", token.as_deref()).await;
+            let Some(page) = page.map_err(|error| self.failed(error.into()))? else {
+                return Ok(None);
+            };
+            token = page.next;
+            if !page.events.is_empty() || token.is_none() {
+                return Ok(Some(!page.events.is_empty()));
             }
         }
     }

@@ -524,6 +524,36 @@ async fn what_was_sealed_again_while_pages_were_read_is_found() {
     }
 }
 
+/// What is seen again while pages are read is passed once, too.
+#[tokio::test]
+async fn a_scan_since_a_time_passes_every_event_once() {
+    let pages = vec![
+        seen_last(60, &[("a", 55, 30), ("b", 54, 29)], "more"),
+        // It was on the next page before.
+        seen_last(62, &[("c", 50, 10)], ""),
+        seen_last(62, &[("d", 62, 32), ("a", 61, 31)], "again"),
+        seen_last(62, &[("b", 54, 29)], "not asked for"),
+    ];
+    let (reader, asked) = newest_first("true", pages);
+    let since = "2026-03-04T05:00:00Z".parse().unwrap();
+    let mut names = Vec::new();
+    let scan = reader.scan_since(since, |event| names.push(event.name().to_owned()));
+    assert!(scan.await.unwrap());
+    assert_eq!(names, ["a", "b", "c", "d"]);
+    assert_eq!(*asked.lock().unwrap(), ["", "more", "", "again"]);
+}
+
+#[tokio::test]
+async fn whether_there_are_older_events_is_looked_for_beyond_empty_pages() {
+    let before = "2026-03-04T05:00:00Z".parse().unwrap();
+    for (last, expected) in [(&[("a", 5, 3)][..], true), (&[][..], false)] {
+        let pages = vec![seen_last(9, &[], "more"), seen_last(9, last, "")];
+        let (mut reader, _) = newest_first("sealed", pages);
+        reader.filter.since = Some(before);
+        assert_eq!(reader.has_older(before).await.unwrap(), Some(expected));
+    }
+}
+
 /// An event seen again while a list is read comes with the following watch.
 #[tokio::test(start_paused = true)]
 async fn what_is_written_after_a_list_is_left_to_its_watch() {
