@@ -62,7 +62,9 @@ pub use field_selector::{EventApi, field_selector};
 pub use key::CountKey;
 pub use name::{EventName, NameStamps};
 pub use outcome::{DropCause, DropCounts, Fate};
-pub use ownership::{Told, is_named_after, possible_owners, told_of};
+pub use ownership::{
+    Told, generated_from, is_named_after, owner_by_name, possible_owners, told_of,
+};
 #[doc(hidden)]
 pub use packed::floor_char_boundary;
 pub use printable::{is_printable, printable};

@@ -66,6 +66,41 @@ pub fn possible_owners<'a>(
         .map(|(_, kind, owner)| (kind, owner))
 }
 
+/// The kind and name of the owner that an object's name alone shows: a deployment by its template's
+/// hash, a cron job by the minute of a run.
+///
+/// ```
+/// use tidings_core::owner_by_name;
+///
+/// let owner = owner_by_name("Pod", "web-5d4f8c7b9-x7k2p");
+/// assert_eq!(owner, Some(("Deployment", "web")));
+/// assert_eq!(owner_by_name("Pod", "web-tcp-x7k2p"), None);
+/// ```
+pub fn owner_by_name<'a>(kind: &str, name: &'a str) -> Option<(&'static str, &'a str)> {
+    let (first, last) = name.rsplit_once('-')?;
+    let (owner, form) = match kind {
+        "Pod" if is_random(last) => first.rsplit_once('-')?,
+        "ReplicaSet" | "Job" => (first, last),
+        _ => return None,
+    };
+    // The digits of a 32-bit number, as `SafeEncodeString` writes them.
+    let is_hash = form.bytes().all(|byte| b"456789bcdf".contains(&byte));
+    let owner_kind = match form.len() {
+        8 if is_ordinal(form) && kind != "ReplicaSet" => "CronJob",
+        8..=10 if is_hash && kind != "Job" => "Deployment",
+        _ => return None,
+    };
+    (!owner.is_empty()).then_some((owner_kind, owner))
+}
+
+/// What the names of the objects begin with that a controller makes like this pod: a daemon set's,
+/// a job's, or a stateful set's.
+pub fn generated_from<'a>(kind: &str, name: &'a str) -> Option<&'a str> {
+    let (first, last) = name.rsplit_once('-')?;
+    let is_generated = kind == "Pod" && (is_random(last) || is_ordinal(last));
+    (is_generated && !first.is_empty()).then_some(first)
+}
+
 /// Whether an object's name has the form that `owner_kind/owner` gives to objects it owns, directly
 /// or indirectly.
 pub fn is_named_after(owner_kind: &str, owner: &str, kind: &str, name: &str) -> bool {
@@ -135,6 +170,38 @@ fn is_ordinal(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_alone_shows_some_owners() {
+        for (kind, name, expected) in [
+            ("Pod", "web-5d4f8c7b9-x7k2p", Some(("Deployment", "web"))),
+            ("ReplicaSet", "web-5d4f8c7b9", Some(("Deployment", "web"))),
+            (
+                "Pod",
+                "nightly-29388960-x7k2p",
+                Some(("CronJob", "nightly")),
+            ),
+            ("Job", "nightly-29388960", Some(("CronJob", "nightly"))),
+            // Digits alone are a minute, as far as a pod's name says.
+            ("Pod", "web-45678945-x7k2p", Some(("CronJob", "web"))),
+            ("ReplicaSet", "web-45678945", Some(("Deployment", "web"))),
+            ("Pod", "web-controller-x7k2p", None),
+            ("Pod", "web-x7k2p", None),
+            ("Pod", "-5d4f8c7b9-x7k2p", None),
+            ("Job", "import-5d4f8c7b9", None),
+            ("Service", "web-5d4f8c7b9", None),
+        ] {
+            assert_eq!(owner_by_name(kind, name), expected, "{kind}/{name}");
+        }
+        for (name, expected) in [
+            ("cilium-sqmvj", Some("cilium")),
+            ("db-12", Some("db")),
+            ("web-main", None),
+            ("-12", None),
+        ] {
+            assert_eq!(generated_from("Pod", name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn those_that_are_gone_are_known_by_their_names() {

@@ -6,12 +6,15 @@
 //!
 //! Owned objects are found by what events say and by names ([`tidings_core::possible_owners`]).
 //! Owners are always of another kind than what they own, and these kinds have an order, so there
-//! are no circles.
+//! are no circles. An owner without events in the range has a lane, too, if the names of what it
+//! owns [show](tidings_core::owner_by_name) it, or if several pods have the beginning of their
+//! names in common; of these the owner's kind is not known. An autoscaler is below the deployment
+//! of its name.
 
 use foldhash::{HashMap, HashSet};
 use serde::Serialize;
 use std::cmp::Reverse;
-use tidings_core::{possible_owners, told_of};
+use tidings_core::{generated_from, owner_by_name, possible_owners, told_of};
 
 use super::before::host;
 use super::changes::is_trouble;
@@ -122,9 +125,9 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// One object without events.
+    /// Without events.
     const NONE: Self = Self {
-        objects: 1,
+        objects: 0,
         events: 0,
         warnings: 0,
         occurrences: 0,
@@ -150,15 +153,15 @@ pub(crate) struct Lanes<'a> {
     pub(crate) drawn: Vec<Lane<'a>>,
     /// The lane of each event; `None` if it is not drawn.
     pub(crate) of_events: Vec<Option<usize>>,
-    /// The number of lanes that are drawn or were skipped.
+    /// The number of lanes with events that are drawn or were skipped.
     pub(crate) next: usize,
-    /// The number of lanes after these.
+    /// The number of such lanes after these.
     pub(crate) more: usize,
 }
 
-/// Makes the lanes of events: at most `max` after the skipped ones, each with its owners, even if
-/// these were skipped. Families are together. An owned object comes below its owner; by trouble,
-/// owned objects are in the order in which they were first seen.
+/// Makes the lanes of events: at most `max` with events after the skipped ones, each with its
+/// owners, even if these were skipped. Families are together. An owned object comes below its
+/// owner; by trouble, owned objects are in the order in which they were first seen.
 pub(crate) fn lanes<'a>(
     events: &[Seen<'a>],
     (sort, group): (Sort, Group),
@@ -176,10 +179,10 @@ pub(crate) fn lanes<'a>(
         let has_namesake = several.contains(&object);
         let uid = if has_namesake { event.object_uid() } else { "" };
         let lane = *by_uid.entry((object, uid)).or_insert_with(|| {
-            found.push(Lane {
-                has_namesake,
-                ..Lane::of(object)
-            });
+            let mut lane = Lane::of(object);
+            lane.has_namesake = has_namesake;
+            lane.own.objects = 1;
+            found.push(lane);
             by_object.entry(object).or_default().push(found.len() - 1);
             found.len() - 1
         });
@@ -189,6 +192,9 @@ pub(crate) fn lanes<'a>(
         }
     }
     find_owners(events, &of_events, &by_object, &mut found);
+    if group != Group::Node {
+        put_below_names(&mut by_object, &mut found);
+    }
     match group {
         Group::Owner => {}
         Group::Namespace => put_into_namespaces(&mut by_object, &mut found),
@@ -196,9 +202,10 @@ pub(crate) fn lanes<'a>(
     }
     add_up(&mut found);
     let (drawn, next) = choose(&found, sort, skip, max);
+    let objects = found.iter().filter(|lane| lane.own.events > 0).count();
     Lanes {
         next,
-        more: found.len() - next,
+        more: objects - next,
         ..arrange(&found, sort, drawn, &of_events)
     }
 }
@@ -223,6 +230,51 @@ fn lane_of_group<'a>(
     of_object.push(lanes.len());
     lanes.push(Lane::of(object));
     lanes.len() - 1
+}
+
+/// Puts what has no owner in the range below an owner that its name shows.
+fn put_below_names<'a>(by_object: &mut Objects<'a>, lanes: &mut Vec<Lane<'a>>) {
+    let mut siblings: HashMap<Object<'a>, HashSet<&str>> = HashMap::default();
+    let generated = |object: Object<'a>| {
+        let name = generated_from(object.kind, object.name)?;
+        Some(Object {
+            kind: "",
+            name,
+            ..object
+        })
+    };
+    for lane in lanes.iter().filter(|lane| lane.parent.is_none()) {
+        if let Some(family) = generated(lane.object) {
+            siblings.entry(family).or_default().insert(lane.object.name);
+        }
+    }
+    for at in 0..lanes.len() {
+        let Some(lane) = lanes.get(at).filter(|lane| lane.parent.is_none()) else {
+            continue;
+        };
+        let object = lane.object;
+        let shown = owner_by_name(object.kind, object.name).map(|(kind, name)| Object {
+            kind,
+            name,
+            ..object
+        });
+        let is_family = |family: &Object<'a>| siblings.get(family).is_some_and(|it| it.len() > 1);
+        let family = || generated(object).filter(is_family);
+        let parent = shown.or_else(family);
+        let parent = parent.map(|owner| lane_of_group(owner, by_object, lanes));
+        if let Some(lane) = lanes.get_mut(at) {
+            lane.parent = parent;
+        }
+    }
+    for lane in lanes.iter_mut().filter(|lane| lane.parent.is_none()) {
+        if lane.object.kind == "HorizontalPodAutoscaler" {
+            let scaled = Object {
+                kind: "Deployment",
+                ..lane.object
+            };
+            lane.parent = by_object.get(&scaled).and_then(|of| of.first()).copied();
+        }
+    }
 }
 
 fn put_into_namespaces<'a>(by_object: &mut Objects<'a>, lanes: &mut Vec<Lane<'a>>) {
@@ -402,9 +454,11 @@ const TOLD_EARLY: i64 = 2_000;
 /// How long events may follow a deletion, in milliseconds: a pod has half a minute to end.
 const TOLD_LATE: i64 = 60_000;
 
-/// The lanes to draw, by index, unordered, and the number of these and the skipped ones.
+/// The lanes to draw, by index, unordered, and the number of these and the skipped ones. Lanes
+/// without events come with those below them, and are not counted.
 fn choose(lanes: &[Lane<'_>], sort: Sort, skip: usize, max: usize) -> (Vec<usize>, usize) {
-    let mut ranked: Vec<usize> = (0..lanes.len()).collect();
+    let has_events = |at: &usize| lanes.get(*at).is_some_and(|lane| lane.own.events > 0);
+    let mut ranked: Vec<usize> = (0..lanes.len()).filter(has_events).collect();
     let rank = |at: &usize| {
         let lane = lanes.get(*at)?;
         Some((sort.key(&lane.object, &lane.own), name_of(lane)))
@@ -412,7 +466,7 @@ fn choose(lanes: &[Lane<'_>], sort: Sort, skip: usize, max: usize) -> (Vec<usize
     ranked.sort_by_cached_key(rank);
     let mut places = vec![Place::Later; lanes.len()];
     let mut drawn = Vec::new();
-    let mut next = 0;
+    let (mut next, mut left) = (0, max);
     for at in ranked {
         let place = |at: usize| places.get(at).copied().unwrap_or(Place::Drawn);
         if place(at) != Place::Later {
@@ -430,12 +484,16 @@ fn choose(lanes: &[Lane<'_>], sort: Sort, skip: usize, max: usize) -> (Vec<usize
             owner = lanes.get(at).and_then(|lane| lane.parent);
         }
         // The lanes of the next pages follow in this order.
-        if !is_skipped && drawn.len() + line.len() > max {
-            break;
+        if !is_skipped {
+            let objects = line.iter().filter(|at| has_events(at)).count();
+            let Some(rest) = left.checked_sub(objects) else {
+                break;
+            };
+            left = rest;
         }
         for at in line {
             if let Some(place) = places.get_mut(at) {
-                next += usize::from(*place == Place::Later);
+                next += usize::from(*place == Place::Later && has_events(&at));
                 *place = if is_skipped {
                     Place::Skipped
                 } else {
@@ -521,309 +579,4 @@ fn arrange<'a>(
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::cases::{Case, seen};
-    use super::*;
-
-    const PLAIN: (Sort, Group) = (Sort::Trouble, Group::Owner);
-
-    fn drawn(lanes: &Lanes<'_>) -> Vec<String> {
-        let text = |lane: &Lane<'_>| {
-            let gone = if lane.gone { " gone" } else { "" };
-            let Object { kind, name, .. } = lane.object;
-            let indent = "  ".repeat(lane.depth);
-            format!(
-                "{indent}{kind}/{name}{gone} {}/{}",
-                lane.own.warnings, lane.own.events
-            )
-        };
-        lanes.drawn.iter().map(text).collect()
-    }
-
-    #[test]
-    fn the_order_is_by_trouble_or_as_it_is_chosen() {
-        let mut cases = vec![
-            Case::new("Pod", "loop-9", "BackOff", 900)
-                .times(10_000, 50)
-                .warning(),
-            Case::new("Pod", "two", "Unhealthy", 100).warning(),
-            Case::new("Pod", "two", "Unhealthy", 101).warning(),
-            Case::new("Node", "node-1", "NodeNotReady", 200).times(2, 150),
-        ];
-        for at in 0..50 {
-            cases.push(Case::new("Pod", "calm", "Completed", 300 + at));
-        }
-        let events = seen(&cases);
-        for (sort, expected) in [
-            (Sort::Trouble, ["loop-9", "node-1", "two", "calm"]),
-            (Sort::First, ["loop-9", "two", "node-1", "calm"]),
-            (Sort::Latest, ["loop-9", "calm", "node-1", "two"]),
-            (Sort::Name, ["calm", "loop-9", "node-1", "two"]),
-        ] {
-            let found = lanes(&events, (sort, Group::Owner), 0, 300);
-            let names = found.drawn.iter().map(|lane| lane.object.name);
-            assert_eq!(names.collect::<Vec<_>>(), expected, "{sort:?}");
-            // What comes first is drawn if there is no room for all.
-            let found = lanes(&events, (sort, Group::Owner), 0, 2);
-            let names = found.drawn.iter().map(|lane| lane.object.name);
-            assert_eq!(names.collect::<Vec<_>>(), expected[..2], "{sort:?}");
-        }
-    }
-
-    #[test]
-    fn lanes_are_put_together_by_namespace_or_node() {
-        let mut cases = rollout();
-        cases.push(Case::new("Pod", "px-5d567cc74c-s4ckh", "Pulled", 103).host("node-1"));
-        cases.push(Case::new("Pod", "px-779d9c594d-bghfk", "Pulled", 302).host("node-2"));
-        cases.push(Case::new("Pod", "etcd-0", "Pulled", 302).namespace("kube-system"));
-        let events = seen(&cases);
-        let owners = drawn(&lanes(&events, PLAIN, 0, 300));
-        let by_namespace = lanes(&events, (Sort::Name, Group::Namespace), 0, 300);
-        assert_eq!(by_namespace.drawn.len(), owners.len() + 2);
-        let roots = by_namespace.drawn.iter().filter(|lane| lane.depth == 0);
-        let roots: Vec<_> = roots
-            .map(|lane| (lane.object.kind, lane.object.name, lane.own.events))
-            .collect();
-        assert_eq!(
-            roots,
-            [
-                ("Namespace", "kube-system", 0),
-                ("Node", "node-1", 1),
-                ("Namespace", "shop", 0)
-            ]
-        );
-        let by_node = lanes(&events, (Sort::Name, Group::Node), 0, 300);
-        let text = drawn(&by_node);
-        for (pod, node) in [("s4ckh", "Node/node-1 0/1"), ("bghfk", "Node/node-2 0/0")] {
-            let pod = text.iter().position(|line| line.contains(pod)).unwrap();
-            assert!(text[pod].starts_with("  Pod/"), "{text:?}");
-            assert_eq!(text[pod - 1], node, "{text:?}");
-        }
-        for lanes in [by_namespace, by_node] {
-            let sums = lanes.drawn.iter().filter(|lane| lane.depth == 0);
-            let sums = sums.map(|lane| lane.family.events);
-            assert_eq!(sums.sum::<u64>(), cases.len() as u64);
-        }
-    }
-
-    /// A roll-out from the project's captured events, and a job and a node beside it.
-    fn rollout() -> Vec<Case> {
-        vec![
-            Case::new("Deployment", "px", "ScalingReplicaSet", 100)
-                .message("Scaled up replica set px-5d567cc74c to 1"),
-            Case::new("ReplicaSet", "px-5d567cc74c", "SuccessfulCreate", 101)
-                .message("Created pod: px-5d567cc74c-s4ckh"),
-            Case::new("Pod", "px-5d567cc74c-s4ckh", "Scheduled", 102),
-            Case::new("Pod", "px-5d567cc74c-s4ckh", "BackOff", 200).warning(),
-            Case::new("Deployment", "px", "ScalingReplicaSet", 300)
-                .message("Scaled up replica set px-779d9c594d to 1"),
-            Case::new("Pod", "px-779d9c594d-bghfk", "Scheduled", 301),
-            Case::new("ReplicaSet", "px-5d567cc74c", "SuccessfulDelete", 310)
-                .message("Deleted pod: px-5d567cc74c-s4ckh"),
-            Case::new("Pod", "px-5d567cc74c-s4ckh", "Killing", 311)
-                .message("Stopping container web"),
-            Case::new("Node", "node-1", "NodeReady", 90),
-            Case::new("Job", "nightly-29388960", "Completed", 95),
-            Case::new("CronJob", "nightly", "SawCompletedJob", 96),
-        ]
-    }
-
-    /// The roll-out's pod that has a warning, below its owners.
-    const TROUBLED: [&str; 3] = [
-        "Deployment/px 0/2",
-        "  ReplicaSet/px-5d567cc74c 0/2",
-        "    Pod/px-5d567cc74c-s4ckh gone 1/3",
-    ];
-
-    #[test]
-    fn families_are_together_and_the_most_troubled_one_is_first() {
-        let cases = rollout();
-        let found = lanes(&seen(&cases), PLAIN, 0, 300);
-        let others = [
-            // The job's replica set has no events.
-            "  Pod/px-779d9c594d-bghfk 0/1",
-            "CronJob/nightly 0/1",
-            "  Job/nightly-29388960 0/1",
-            "Node/node-1 0/1",
-        ];
-        assert_eq!(drawn(&found), [&TROUBLED[..], &others[..]].concat());
-        assert_eq!((found.next, found.more), (7, 0));
-        let lane = |at: usize| found.of_events.get(at).copied().flatten();
-        assert_eq!((lane(0), lane(3), lane(8)), (Some(0), Some(2), Some(6)));
-        assert_eq!(found.drawn[2].parent, Some(1));
-    }
-
-    proptest! {
-        /// What a lane says of its family is what a scan of the family's events says, whichever of
-        /// them are drawn.
-        #[test]
-        fn a_family_has_the_sums_of_all_below_it(
-            events in prop::collection::vec((0_usize..12, 0_i64..500, 1_i32..50, any::<bool>()), 1..60),
-            max in 1_usize..14,
-        ) {
-            let objects = [
-                ("Deployment", "px"), ("ReplicaSet", "px-5d567cc74c"), ("ReplicaSet", "px-779d9c594d"),
-                ("Pod", "px-5d567cc74c-s4ckh"), ("Pod", "px-5d567cc74c-c2c2c"),
-                ("Pod", "px-779d9c594d-bghfk"), ("CronJob", "nightly"),
-                ("Job", "nightly-29388960"), ("Pod", "nightly-29388960-x7k2p"), ("Node", "node-1"),
-                ("StatefulSet", "db"), ("Pod", "db-0"),
-            ];
-            let cases: Vec<Case> = events
-                .iter()
-                .map(|(object, at, count, is_warning)| {
-                    let (kind, name) = objects[*object];
-                    let case = Case::new(kind, name, "BackOff", 1000 + at).times(*count, 1000);
-                    if *is_warning { case.warning() } else { case }
-                })
-                .collect();
-            let events = seen(&cases);
-            let all = lanes(&events, PLAIN, 0, 300);
-            let drawn = lanes(&events, PLAIN, 0, max).drawn;
-            for lane in &drawn {
-                let whole = all.drawn.iter().position(|one| one.object == lane.object);
-                let is_below = |at: &Option<usize>| {
-                    let mut at = *at;
-                    while at.is_some() && at != whole {
-                        at = at.and_then(|at| all.drawn[at].parent);
-                    }
-                    at.is_some()
-                };
-                let of_family = events.iter().zip(&all.of_events);
-                let of_family: Vec<_> = of_family.filter(|(_, at)| is_below(at)).collect();
-                let names: HashSet<_> = of_family.iter().map(|(event, _)| event.object()).collect();
-                let briefs = || of_family.iter().map(|(event, _)| &event.brief);
-                let scanned = Sums {
-                    objects: names.len() as u64,
-                    events: of_family.len() as u64,
-                    warnings: of_family.iter().filter(|(event, _)| event.is_warning()).count() as u64,
-                    occurrences: briefs().map(|brief| brief.count).sum(),
-                    trouble: of_family
-                        .iter()
-                        .filter(|(event, _)| {
-                            event.is_warning() || is_trouble(event.brief.kind, event.brief.reason)
-                        })
-                        .map(|(event, _)| event.brief.count)
-                        .sum(),
-                    first: briefs().map(|brief| brief.first).min().unwrap(),
-                    last: briefs().map(|brief| brief.last).max().unwrap(),
-                };
-                prop_assert_eq!(lane.family, scanned);
-            }
-        }
-    }
-
-    #[test]
-    fn warnings_are_drawn_first_and_with_their_owners() {
-        let cases = rollout();
-        let found = lanes(&seen(&cases), PLAIN, 0, 3);
-        assert_eq!(drawn(&found), TROUBLED);
-        assert_eq!(found.more, 4);
-        assert_eq!(found.of_events.iter().flatten().count(), 7);
-        assert_eq!(lanes(&seen(&cases), PLAIN, 0, 0).more, 7);
-        assert!(lanes(&[], PLAIN, 0, 300).drawn.is_empty());
-    }
-
-    #[test]
-    fn pages_of_lanes_have_every_lane() {
-        let cases = rollout();
-        let events = seen(&cases);
-        let mut pages = Vec::new();
-        let mut skip = 0;
-        loop {
-            let page = lanes(&events, PLAIN, skip, 3);
-            pages.push(drawn(&page));
-            assert_eq!(page.next + page.more, 7);
-            skip = page.next;
-            if page.more == 0 {
-                break;
-            }
-        }
-        #[rustfmt::skip]
-        let expected = [
-            TROUBLED,
-            // The next page draws the owners of its lanes again.
-            ["Deployment/px 0/2", "  Pod/px-779d9c594d-bghfk 0/1", "CronJob/nightly 0/1"],
-            ["CronJob/nightly 0/1", "  Job/nightly-29388960 0/1", "Node/node-1 0/1"],
-        ];
-        assert_eq!(pages, expected);
-        // Skips more lanes than there are.
-        let found = lanes(&events, PLAIN, 100, 3);
-        assert_eq!((found.drawn.len(), found.next, found.more), (0, 7, 0));
-    }
-
-    #[test]
-    fn objects_of_two_clusters_or_namespaces_are_no_family() {
-        let mut cases = rollout();
-        for case in &mut cases {
-            case.cluster = 1;
-        }
-        cases.extend(rollout());
-        let found = lanes(&seen(&cases), PLAIN, 0, 300);
-        assert_eq!(found.drawn.len(), 14);
-        for lane in &found.drawn {
-            let parent = lane.parent.map(|at| found.drawn[at].object.cluster);
-            assert!(parent.is_none_or(|cluster| cluster == lane.object.cluster));
-        }
-    }
-
-    /// Objects are distinguished as in `tidings top`.
-    #[test]
-    fn a_pod_that_was_created_anew_has_a_lane_of_its_own() {
-        let cases = [
-            Case::new("StatefulSet", "redis", "SuccessfulCreate", 90)
-                .message("create Pod redis-0 in StatefulSet redis successful"),
-            Case::new("Pod", "redis-0", "OOMKilling", 100)
-                .uid("aaaa")
-                .warning(),
-            Case::new("Pod", "redis-0", "Killing", 101)
-                .uid("aaaa")
-                .message("Stopping container redis"),
-            Case::new("Pod", "redis-0", "Started", 200).uid("bbbb"),
-            Case::new("Pod", "redis-0", "Probed", 201),
-            // Events with one uid and events without it belong to the same pod. For a node, the
-            // kubelet writes the node's name as the uid.
-            Case::new("Pod", "web-0", "Started", 200).uid("cccc"),
-            Case::new("Pod", "web-0", "Probed", 201),
-            Case::new("Node", "node-1", "NodeReady", 10).uid("node-1"),
-            Case::new("Node", "node-1", "Starting", 11).uid("dddd"),
-        ];
-        let found = lanes(&seen(&cases), PLAIN, 0, 300);
-        let shown = found.drawn.iter().map(|lane| {
-            let gone = if lane.gone { " gone" } else { "" };
-            let apart = if lane.has_namesake { " apart" } else { "" };
-            format!(
-                "{} {:?} {}{gone}{apart}",
-                lane.object.name, lane.uid, lane.own.events
-            )
-        });
-        assert_eq!(
-            shown.collect::<Vec<_>>(),
-            [
-                "node-1 \"dddd\" 2",
-                "redis \"\" 1",
-                "redis-0 \"aaaa\" 2 gone apart",
-                "redis-0 \"bbbb\" 1 apart",
-                "redis-0 \"\" 1 apart",
-                "web-0 \"cccc\" 2",
-            ]
-        );
-        assert!(found.drawn[2..5].iter().all(|lane| lane.parent == Some(1)));
-    }
-
-    #[test]
-    fn a_pod_whose_container_is_started_again_is_not_gone() {
-        let cases = [
-            Case::new("Pod", "web-0", "Killing", 10)
-                .message("Container web failed liveness probe, will be restarted"),
-            Case::new("Pod", "web-1", "Killing", 10).message("Stopping container web"),
-            Case::new("Pod", "web-1", "Started", 20),
-            Case::new("Pod", "web-2", "Killing", 10).message("Stopping container web"),
-        ];
-        let found = lanes(&seen(&cases), PLAIN, 0, 300);
-        let gone = found.drawn.iter().filter(|lane| lane.gone);
-        let gone: Vec<_> = gone.map(|lane| lane.object.name).collect();
-        assert_eq!(gone, ["web-2"]);
-    }
-}
+mod tests;

@@ -174,7 +174,7 @@ mod tests {
             Case::new("Pod", "web-0", "BackOff", 119).warning(),
             Case::new("Pod", "web-0", "Pulled", 109),
             Case::new("Pod", "web-0", "BackOff", 109),
-            Case::new("Pod", "web-1", "BackOff", 109).warning(),
+            Case::new("Pod", "cache-1", "BackOff", 109).warning(),
         ];
         let found = of(&cases, range, 2000);
         let text = serde_json::to_string(&found.drawn).unwrap();
