@@ -77,6 +77,8 @@ const FILES: &[File] = files! {
     "pins.js"
     "rates.js"
     "reasons.js"
+    "shown.js"
+    "split.js"
     "splitter.js"
     "style.css"
     "summary.js"

@@ -314,7 +314,7 @@ fn a_folded_family_has_its_marks_and_a_bar_of_the_rates_is_zoomed_to() {
     let page = &world.browser;
     page.until("document.querySelectorAll('.lane').length > 10");
     // What began first is said, and is not what is drawn first.
-    let firsts = page.text("document.getElementById('firsts').innerText");
+    let firsts = page.text("document.getElementById('firsts').textContent");
     assert!(
         firsts.contains("FailedGetResourceMetric of hpa/web"),
         "{firsts}"
@@ -325,9 +325,9 @@ fn a_folded_family_has_its_marks_and_a_bar_of_the_rates_is_zoomed_to() {
         "[...document.querySelectorAll('.lane')].find((lane) =>
         lane.title.startsWith('Deployment web,')).title",
     );
-    assert!(family.contains("5 objects below"), "{family}");
+    assert!(family.contains("6 objects below"), "{family}");
     assert!(
-        family.ends_with("19 events, 3 warnings, 450 occurrences"),
+        family.ends_with("20 events, 4 warnings, 490 occurrences"),
         "{family}"
     );
     let (x, y) = spot(&world, "Deployment web,", 1250.0);
@@ -505,7 +505,8 @@ fn more_objects_than_a_picture_has_come_in_pages() {
     let without = titles
         .iter()
         .filter(|it| !it.as_str().unwrap().contains("warning"));
-    assert_eq!((titles.len(), without.count()), (5, 3));
+    // Five pods, and the beginning of their names.
+    assert_eq!((titles.len(), without.count()), (6, 3));
     page.run(
         "[...document.querySelectorAll('#lanes-foot button')].find((button) =>
         button.textContent === 'Previous objects').click()",

@@ -20,5 +20,6 @@ mod living;
 mod narrow;
 mod pictures;
 mod reading;
+mod still;
 mod table;
 mod world;

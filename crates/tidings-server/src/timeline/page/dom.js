@@ -101,9 +101,9 @@ export async function copy(text) {
   }
 }
 
-/** Saves a file made here. @param {string} name @param {string} text @param {string} type */
-export function save(name, text, type) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+/** Saves a file made here. @param {string} name @param {Blob} content */
+export function save(name, content) {
+  const url = URL.createObjectURL(content);
   const link = el("a", { href: url, download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);

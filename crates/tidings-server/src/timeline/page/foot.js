@@ -61,8 +61,8 @@ export class Foot {
         return el("button", { type: "button", title: `${title}\n${first.kind} ${first.object}, `
           + `since ${dateTime(first.first, this.store.view.utc)}`,
         onclick: () => this.on.first(first) },
-        el("b", {}, when), ` ${first.reason || "(no reason)"} of ${shortObject({
-          kind: first.kind, name: first.object })}`);
+        el("b", {}, when), el("span", {}, ` ${first.reason || "(no reason)"}`),
+        el("span", {}, ` of ${shortObject({ kind: first.kind, name: first.object })}`));
       }));
   }
 }

@@ -19,7 +19,7 @@ export const QUICK = [
 
 export class Header {
   /** @param {Store} store @param {Known} known
-   * @param {{svg: () => void, help: () => void, all: () => void}} on */
+   * @param {{save: (form: "svg"|"png") => void, help: () => void, all: () => void}} on */
   constructor(store, known, on) {
     this.store = store;
     this.from = /** @type {HTMLInputElement} */ (byId("from"));
@@ -28,8 +28,9 @@ export class Header {
     this.quick = QUICK.map(([label, length], index) => el("button", { type: "button",
       title: `The last ${label} (${index + 1})`,
       onclick: () => this.setLast(length) }, label));
-    const all = el("button", { type: "button", title: "All there is (0)", onclick: on.all }, "All");
-    fill(byId("ranges"), ...this.quick, all);
+    this.known = known;
+    this.all = el("button", { type: "button", title: "All there is (0)", onclick: on.all }, "All");
+    fill(byId("ranges"), ...this.quick, this.all);
     /** @param {string} id @param {() => void} act */
     const button = (id, act) => byId(id).addEventListener("click", act);
     button("pan-left", () => store.pan(-0.5));
@@ -46,7 +47,8 @@ export class Header {
       await logout().catch(() => undefined);
       location.reload();
     });
-    button("export-svg", on.svg);
+    button("export-svg", () => on.save("svg"));
+    button("export-png", () => on.save("png"));
     button("export-link", () => {
       store.replace();
       void copy(location.href).then(() => tellCopied("link"));
@@ -124,6 +126,7 @@ export class Header {
 
   submitRange() {
     const { utc } = this.store.view;
+    notify("range", null);
     const [day] = this.store.range();
     const present = this.store.now();
     const from = parseMoment(this.from.value, utc, present, day);
@@ -137,7 +140,6 @@ export class Header {
         : "Write times as 2026-01-31 13:08, 13:08 of the day in view, -2h or now." });
       return;
     }
-    notify("range", null);
     if (now) this.setLast(Math.max(1000, Math.round((to - from) / 1000) * 1000));
     else this.store.setRange(from, to, true);
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
@@ -148,7 +150,6 @@ export class Header {
     byId("logout").title = visible(`Log out ${overview.user}`);
     // A reader who came by a link, which can be used once, could not log in again.
     byId("logout").hidden = overview.login === "code";
-    document.title = "Timeline · tidings";
   }
 
   /** Updates the buttons. @param {number} came Events received while the view stands still.
@@ -167,6 +168,11 @@ export class Header {
     setText(byId("zone"), view.utc ? "UTC" : "Local");
     setText(byId("axis-zone"), zoneName(view.utc));
     QUICK.forEach(([, length], index) => press(this.quick[index], view.last === length));
+    const isQuick = QUICK.some(([, length]) => view.last === length);
+    press(this.all, !isQuick && this.known.isWhole(from, to));
+    const { shown, filters } = view;
+    const title = [shown?.name, ...filters, "Timeline · tidings"].filter(Boolean).join(" · ");
+    if (document.title !== visible(title)) document.title = visible(title);
     press(byId("by-type"), view.by === "type");
     press(byId("by-reason"), view.by === "reason");
   }

@@ -60,6 +60,12 @@ export class Known {
     return [Math.min(...this.clusters.map((cluster) => cluster.from ?? Infinity)), this.newest()];
   }
 
+  /** Whether a range has all of that, and little else. @param {number} from @param {number} to */
+  isWhole(from, to) {
+    const [first, last] = this.extent();
+    return from <= first && to >= last && to - from <= (last - first) * 1.1 + HOUR;
+  }
+
   /** Whether events may have begun before that. */
   isExact() {
     return this.clusters.every((cluster) => cluster.from === null || cluster.fromIsExact);

@@ -26,15 +26,17 @@ export class Label {
   show(lane, owner, { parent, clusters, sampled }) {
     const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
     const uid = lane.apart ? `uid ${lane.uid ? `${lane.uid.slice(0, 8)}…` : "unknown"}` : "";
-    const object = [lane.depth, lane.gone, parent, owner?.name, clusters, uid].join("\n");
+    const isSilent = lane.events === 0;
+    const object = [lane.depth, lane.gone, isSilent, parent, owner?.name, clusters, uid].join("\n");
     if (object !== this.object) {
       this.object = object;
-      this.node.className = lane.gone ? "lane gone" : "lane";
+      this.node.className = lane.gone ? "lane gone"
+        : isSilent ? "lane silent" : "lane";
       this.node.ariaLevel = String(lane.depth + 1);
       this.node.style.paddingLeft = `${4 + Math.min(lane.depth, 6) * 14}px`;
       fill(this.node,
         el("span", { class: parent ? "fold" : "fold leaf", "aria-hidden": "true" }),
-        el("span", { class: "kind" }, shortKind(lane.kind)),
+        lane.kind && el("span", { class: "kind" }, shortKind(lane.kind)),
         ...nameOf(lane, owner?.name ?? ""),
         uid && el("span", { class: "where" }, uid),
         lane.depth === 0 && where && el("span", { class: "where" }, where),
@@ -42,10 +44,12 @@ export class Label {
         this.counts);
     }
     const about = sampled ? "≈ " : "";
-    const below = lane.family.objects - 1;
+    const below = lane.family.objects - lane.objects;
     const title = [
-      `${lane.kind || "object"} ${lane.name}`, uid, where && `in ${where}`,
-      lane.gone && "deleted", about + inWords(lane),
+      `${lane.kind || (isSilent ? "objects named after" : "reason")} ${lane.name}`, uid,
+      where && `in ${where}`,
+      lane.gone && "deleted",
+      isSilent ? "no events in this range" : about + inWords(lane),
       below > 0 && `with ${counted(below, "object")} below: ${about}${inWords(lane.family)}`,
     ].filter(Boolean).join(", ");
     if (title !== this.title) {

@@ -8,9 +8,11 @@ import { foldsThatFit, keptOrder } from "./kept.js";
 import { Label } from "./labels.js";
 import { marking } from "./marking.js";
 import {
-  markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, paintWords, WIDE,
+  markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, paintWords, toX, WIDE,
 } from "./paint.js";
 import { Pins } from "./pins.js";
+import { isShown } from "./shown.js";
+import { reasonRows } from "./split.js";
 import { canvasSurface, fit } from "./surface.js";
 import { colours } from "./theme.js";
 
@@ -28,24 +30,6 @@ import { colours } from "./theme.js";
 /** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) =>
   [lane.cluster, lane.kind, lane.namespace, lane.name, lane.uid ?? ""].join("\n");
-
-/** @param {Lane} lane @returns {Extract<Shown, {is: "object"}>} */
-export const shownLane = ({ cluster, kind, namespace, name }) =>
-  ({ is: "object", cluster, kind, namespace, name });
-
-/** What a mark stands for: one event, or several of its lane. Events are numbered anew in every
- * picture. @param {Mark} mark @param {Picture} picture @returns {Shown} */
-export function shownMark(mark, picture) {
-  const lane = picture.lanes[mark[0]];
-  const event = picture.events[mark[7]];
-  return event ? { is: "event", cluster: lane.cluster, ...event }
-    : { ...shownLane(lane), span: spanOf(mark, picture) };
-}
-
-/** What a clock that is ahead dated later than now is drawn at now: a mark there has no end.
- * @param {Mark} mark @param {Picture} picture @returns {[number, number]} */
-const spanOf = (mark, { now, to }) =>
-  [mark[1], to > now && mark[2] >= to - 1 ? Infinity : mark[2]];
 
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
@@ -71,6 +55,8 @@ export class Lanes {
     this.order = [];
     /** A pointer is inside: what it is over stays where it is. */
     this.inside = false;
+    /** The key of the lane that the panel shows: it has a row for each of its reasons below it. */
+    this.split = "";
     /** The key of the lane that a row of the list is about. */
     this.lit = "";
     /** The key of the lane that the keyboard acts on. */
@@ -184,6 +170,10 @@ export class Lanes {
       places[index].drawn.push(...marks);
       places[index].lanes.push(lane);
     });
+    const split = this.rows.findIndex((row) => row.key === this.split);
+    if (split >= 0 && this.picture) {
+      this.rows.splice(split + 1, 0, ...reasonRows(this.rows[split], this.picture));
+    }
     if (!this.currentRow()) this.current = this.rows[0]?.key ?? "";
     arrange(this.labels, this.rows.map((row) => row.label.node));
     this.rows.forEach(({ key, parent, folded, label: { node } }, index) => {
@@ -335,14 +325,29 @@ export class Lanes {
     if (index >= 0) this.box.scrollTop = index * this.shape.height + off;
   }
 
-  /** Sets which lane the panel shows. @param {Shown|null} shown */
+  /** Sets which lane the panel shows, and splits it by reasons. @param {Shown|null} shown */
   select(shown) {
+    let split = "";
     for (const row of this.all) {
       const is = shown?.is === "object" && shown.cluster === row.lane.cluster
         && shown.kind === row.lane.kind && shown.namespace === row.lane.namespace
         && shown.name === row.lane.name;
       row.label.select(is);
+      if (is && !shown.span) split ||= row.key;
     }
+    if (split === this.split) return;
+    this.split = split;
+    this.layout();
+    this.revealSplit();
+  }
+
+  /** Brings the rows by reason into view. */
+  revealSplit() {
+    const { split } = this;
+    const of = this.rows.filter(({ key }) => key === split || key.startsWith(`${split}\n`));
+    if (split === "" || of.length === 0) return;
+    this.reveal(of[of.length - 1]);
+    this.reveal(of[0]);
   }
 
   /** The lane and mark at a point of the window. @param {number} x From the canvas's left.
@@ -351,6 +356,15 @@ export class Lanes {
     const inside = y - this.body.getBoundingClientRect().top;
     const row = this.rows[Math.floor(inside / this.shape.height)];
     return row ? { row, mark: markAt(row.drawn, x, scale) } : null;
+  }
+
+  /** Where a mark is in the window. @param {Row} row @param {Mark} mark @param {Scale} scale
+   * @returns {[number, number]} */
+  placeOf(row, mark, scale) {
+    const { left } = this.canvas.getBoundingClientRect();
+    const { top } = this.body.getBoundingClientRect();
+    const at = Math.min(Math.max(toX(mark[2], scale), 0), scale.width);
+    return [left + at, top + this.rows.indexOf(row) * this.shape.height + this.shape.middle];
   }
 
   /** Measures the window on the lanes, and takes the shape of rows that fits.
@@ -425,16 +439,4 @@ export function paintRow(s, scale, { lane, drawn, folded }, y, picture, shown, c
     }
   }
   paintWords(s, scale, drawn, y, c, is, lane.gone ? lane.last : null);
-}
-
-/** @param {Mark} mark @param {Picture} picture @param {Shown|null} shown */
-function isShown(mark, picture, shown) {
-  const lane = picture.lanes[mark[0]];
-  if (!shown || shown.cluster !== lane.cluster) return false;
-  if (shown.is === "event") {
-    const event = picture.events[mark[7]];
-    return event?.name === shown.name && event.namespace === shown.namespace;
-  }
-  return shown.span !== undefined && shown.name === lane.name && shown.kind === lane.kind
-    && shown.namespace === lane.namespace && spanOf(mark, picture).join() === shown.span.join();
 }

@@ -109,6 +109,7 @@ export class List {
     const inside = chosen?.span
       ? ` · ${dateTime(from, view.utc)} – ${ends ? shortTime(to, view.utc, from) : "now"}` : "";
     fill(this.caption, title + inside);
+    this.caption.classList.toggle("offscreen", !chosen); // the tab says it
     this.back.hidden = !chosen;
     byId("rows-table").classList.toggle("clusters", clusters);
     await this.load(null, { params, utc: view.utc, clusters,
@@ -254,8 +255,9 @@ export class List {
       fill(this.foot, `${counted(length, "event")} shown${which}. `, this.more);
       return;
     }
-    const end = length === 0 ? "No event in this range matches."
-      : `${counted(length, "event")}: all of this range.`;
+    const end = length === 0
+      ? "No event was last seen in this range. What was seen again later is in the lanes."
+      : `${counted(length, "event")}: all that were last seen in this range.`;
     fill(this.foot, this.complete ? end : `${end} Not all were read; narrow the range.`);
   }
 

@@ -9,7 +9,7 @@ import { watchGestures } from "./gestures.js";
 import { Header, QUICK } from "./header.js";
 import { startHelp, startKeys } from "./keys.js";
 import { Known } from "./known.js";
-import { Lanes, shownLane, shownMark } from "./lanes.js";
+import { Lanes } from "./lanes.js";
 import { List, listed } from "./list.js";
 import { Live } from "./live.js";
 import { Loader } from "./loader.js";
@@ -20,9 +20,10 @@ import { startOrder } from "./order.js";
 import { paintAxis, toTime, toX } from "./paint.js";
 import { Panel } from "./panel.js";
 import { startPicks } from "./picks.js";
-import { pictureAsSvg } from "./picture.js";
+import { pictureAsPng, pictureAsSvg } from "./picture.js";
 import { Rates } from "./rates.js";
 import { Reasons } from "./reasons.js";
+import { shownLane, shownMark } from "./shown.js";
 import { startSplitter } from "./splitter.js";
 import { canvasSurface, fit } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
@@ -115,7 +116,8 @@ const live = new Live({
 startOrder(store);
 const minimap = new Minimap(store, known);
 const openHelp = startHelp();
-const header = new Header(store, known, { svg: saveSvg, help: openHelp, all: showAll });
+const header = new Header(store, known, { save: savePicture, help: openHelp,
+  all: showAll });
 const foot = new Foot(store, known, { all: showAll, first: openFirst });
 
 /** The scale of the lanes, from the left of their canvas. @returns {Scale} */
@@ -192,10 +194,13 @@ async function showAll() {
   if (store.view === view) known.show();
 }
 
-function saveSvg() {
+/** @param {"svg"|"png"} form */
+async function savePicture(form) {
   if (!picture) return;
-  const text = pictureAsSvg(picture, lanes.rows, store.view, store.range(), store.now());
-  save("timeline.svg", text, "image/svg+xml");
+  const shown = { picture, rows: lanes.rows, view: store.view, range: store.range(),
+    now: store.now() };
+  const content = form === "svg" ? pictureAsSvg(shown) : await pictureAsPng(shown);
+  if (content) save(`timeline.${form}`, content);
 }
 
 store.listeners.push((view, before, still) => {
@@ -319,8 +324,9 @@ watchGestures(rates.box, {
 function tellMark(mark) {
   const row = lanes.currentRow();
   if (mark && row && picture) {
-    const { title, lines } = describeMark(picture, mark, store.view.utc);
-    fill(byId("said"), [title, ...lines.slice(1)].join(", "));
+    const words = describeMark(picture, mark, store.view.utc);
+    fill(byId("said"), [words.title, ...words.lines.slice(1)].join(", "));
+    showTip(words, ...lanes.placeOf(row, mark, scale()));
   }
   draw();
 }
@@ -328,7 +334,9 @@ function tellMark(mark) {
 function openCurrent() {
   const row = lanes.currentRow();
   if (!row) return;
-  open(lanes.mark && picture ? shownMark(lanes.mark, picture) : shownLane(row.lane));
+  const shown = lanes.mark && picture ? shownMark(lanes.mark, picture) : null;
+  if (!shown && row.lane.events === 0) lanes.toggle(row);
+  else open(shown ?? shownLane(row.lane));
 }
 
 startKeys({
@@ -371,6 +379,7 @@ function resized() {
   document.body.classList.toggle("narrow", narrow);
   gutter = narrow ? 0 : byId("legend").offsetWidth;
   lanes.resize(narrow);
+  lanes.revealSplit();
   if (picture) rates.setPicture(picture, store.view.by, scale(), gutter);
   drawNow();
 }

@@ -6,20 +6,36 @@ import { byId, el, fill } from "./dom.js";
 
 /** @type {Map<string, Notice>} */
 const notices = new Map();
+/** The texts of notices that the reader closed. @type {Map<string, string>} */
+const closed = new Map();
 
-/** Shows a notice in its place, or removes it.
+/** Shows a notice in its place, or removes it. What the reader closed comes again when its cause
+ * ended meanwhile; a problem, also with other words.
  * @param {string} key @param {Notice|null} notice */
 export function notify(key, notice) {
   const before = notices.get(key);
+  const told = closed.get(key);
+  if (notice && told !== undefined && (!notice.bad || told === notice.text)) return;
+  closed.delete(key);
   if (!notice && !before) return;
   // Screen readers do not announce the same text twice.
   if (notice && before?.text === notice.text) return;
   if (notice) notices.set(key, notice);
   else notices.delete(key);
-  fill(byId("notices"), ...[...notices.values()].map(({ text, action, bad }) =>
+  show();
+}
+
+function show() {
+  fill(byId("notices"), ...[...notices].map(([key, { text, action, bad }]) =>
     el("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" },
       el("span", {}, text),
-      action && el("button", { type: "button", onclick: action[1] }, action[0]))));
+      action && el("button", { type: "button", onclick: action[1] }, action[0]),
+      el("button", { type: "button", class: "plain", "aria-label": "Close this notice",
+        onclick: () => {
+          notices.delete(key);
+          closed.set(key, text);
+          show();
+        } }, "✕"))));
 }
 
 let busy = 0;

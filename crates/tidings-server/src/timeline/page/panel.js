@@ -21,6 +21,8 @@ import { toYaml } from "./yaml.js";
 
 /** Maximum characters shown of a raw event; all of it can be copied. */
 const RAW = 100_000;
+/** The width from which the panel has two columns, as in the style sheet. */
+const TWO_COLUMNS = 660;
 /** Lines of a message that are shown at first. */
 const LINES = 12;
 /** Minimum milliseconds between two requests for an object while the range moves. */
@@ -197,7 +199,7 @@ export class Panel {
     /** @type {ObjectDetail} */
     const detail = await get("object", params, signal);
     const family = detail.family.filter((one) => one.relation !== "self");
-    this.put(
+    this.put(el("div", { class: "main" },
       el("p", { class: "sentence" }, detail.sentence),
       this.facts([["Namespace", namespace, "namespace"], ["Cluster", cluster, "cluster"],
         ...this.seen(detail.summary)]),
@@ -212,14 +214,14 @@ export class Panel {
           onclick: () => this.zoomTo(detail.summary ? [detail.summary] : detail.items) },
         "Zoom to its events")),
       family.length > 0 && el("section", {}, el("h3", {}, "Family"),
-        el("ul", { class: "family" }, ...family.map((one) => this.relative(one, cluster)))),
-      el("section", {}, el("h3", {}, "Events"),
-        detail.items.length === 0 ? el("p", { class: "faint" }, "None in this range.")
-          : el("ul", { class: "items" }, ...detail.items.map((item) => this.entry(item))),
-        detail.items.length >= 100
-          && el("p", { class: "faint" }, "The last 100; the list below has all of the range.")),
-      el("section", {}, el("h3", {}, "As a command"),
-        ...this.commands(objectCommands(shown, range, this.known), shown)));
+        el("ul", { class: "family" }, ...family.map((one) => this.relative(one, cluster))))),
+    el("section", { class: "side" }, el("h3", {}, "Events"),
+      detail.items.length === 0 ? el("p", { class: "faint" }, "None in this range.")
+        : el("ul", { class: "items" }, ...detail.items.map((item) => this.entry(item))),
+      detail.items.length >= 100
+        && el("p", { class: "faint" }, "The last 100; the list has all of the range.")),
+    el("section", { class: "rest" }, el("h3", {}, "As a command"),
+      ...this.commands(objectCommands(shown, range, this.known), shown)));
   }
 
   /** When an object was first and last seen in the range.
@@ -279,10 +281,11 @@ export class Panel {
     const of = item.object;
     // With the event's namespace, which is visible; a cluster-scoped object has none.
     const object = { cluster, kind: of.kind, namespace, name: of.name };
-    const width = Math.max(200, this.content.clientWidth - 32);
+    const inside = this.content.clientWidth;
+    const width = Math.max(200, (inside >= TWO_COLUMNS ? inside / 2 : inside) - 32);
     fill(this.kind, item.type || "Event");
     fill(this.title, item.reason || item.name);
-    this.put(
+    this.put(el("div", { class: "main" },
       el("p", { class: "sentence" }, detail.sentence),
       ...messageView(item.message),
       el("div", { class: "actions" },
@@ -303,16 +306,18 @@ export class Panel {
         ["Count", number(item.count)], ["Source", item.source, "source"],
         ["Host", item.host, "host"],
         ["Action", item.action], ["Name", item.name],
-      ]),
+      ])),
+    el("div", { class: "side" },
       beforeView(detail, { utc, day: item.first, open: (one) => this.open(one),
         over: (pin) => {
           this.on.pins.over = pin;
           this.on.draw();
-        } }),
+        } })),
+    el("div", { class: "rest" },
       el("section", {}, el("h3", {}, "Versions"), ...versionsView(detail, utc, width)),
       el("section", {}, el("h3", {}, "As a command"),
         ...this.commands(objectCommands(object, null, this.known), shown)),
-      this.raw(detail.raw));
+      this.raw(detail.raw)));
     this.pin(pinsOf(detail));
   }
 

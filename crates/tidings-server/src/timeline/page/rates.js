@@ -199,8 +199,9 @@ export class Rates {
     if (!rates) return null;
     const index = Math.floor((at - rates.start) / rates.step);
     const start = rates.start + index * rates.step;
+    const about = rates.estimated ? "≈ " : "";
     const lines = this.series.filter((series) => series.values[index] > 0)
-      .map((series) => `${series.name || "(none)"}: ×${number(series.values[index])}`);
+      .map((series) => `${series.name || "(none)"}: ${about}×${number(series.values[index])}`);
     if (lines.length > 0 && rates.estimated) {
       lines.push("estimated: evenly between the first and the last time of each event");
     }

@@ -22,6 +22,7 @@ const AGAIN = 5 * SECOND;
 const KEYS = [["reason", "Reason"], ["object", "Object"], ["namespace", "Namespace"],
   ["node", "Node"], ["source", "Source"]];
 const NONE = "(none)";
+const FORGOTTEN = "Nothing from before that range is kept: what is new may have been forgotten.";
 
 export class Reasons {
   /**
@@ -154,7 +155,7 @@ export class Reasons {
         KEYS.find(([key]) => key === by)?.[1] ?? ""),
       sorted("", top.counted === "occurrences" ? "Count" : `Count of ${top.counted}`, "count"),
       top.before && el("th", { scope: "col", class: "count" }, "Before"),
-      by !== "object" && el("th", { scope: "col", class: "count" }, "Objects"),
+      by !== "object" && el("th", { scope: "col", class: "count objects" }, "Objects"),
       sorted("first", "First seen", "time"), sorted("last", "Last seen", "time"),
       el("th", { scope: "col", class: "over" }, "Over time"),
       el("th", { scope: "col", class: "out" }, el("span", { class: "offscreen" }, "Leave out"))));
@@ -172,8 +173,12 @@ export class Reasons {
     const name = by === "object" ? shortObject(row) : row.name || NONE;
     const is = !top.before?.complete ? "" : row.occurrences > 0 && row.before === 0 ? "new"
       : row.occurrences === 0 ? "gone" : "";
-    const about = row.estimated ? "≈ " : "";
-    const tag = el("em", { class: is }, is);
+    const isDoubted = is === "new" && !top.before?.known;
+    // Of a table that is not of all events, every number is one of those that were read.
+    const about = row.estimated || !top.complete ? "≈ " : "";
+    const aboutBefore = row.beforeEstimated || top.before?.complete === false ? "≈ " : "";
+    const tag = el("em", { class: is, title: isDoubted ? FORGOTTEN : null },
+      isDoubted ? "new?" : is);
     return el("tr", { class: warning ? "warning" : "" },
       el("th", { scope: "row", class: "name" },
         el("button", { type: "button", class: "plain", title: `Only ${name}`,
@@ -183,16 +188,16 @@ export class Reasons {
         row.uid && el("span", { class: "faint", title: row.uid }, `uid ${row.uid.slice(0, 8)}…`),
         row.cluster && el("span", { class: "faint" }, row.cluster)),
       el("td", { class: "count" }, `${about}×${number(row.occurrences)}`),
-      top.before && el("td", { class: "count" }, `×${number(row.before)}`),
-      by !== "object" && el("td", { class: "count" },
-        row.objects === null ? "" : number(row.objects)),
+      top.before && el("td", { class: "count" }, `${aboutBefore}×${number(row.before)}`),
+      by !== "object" && el("td", { class: "count objects" },
+        row.objects === null ? "" : `${top.complete ? "" : "≈ "}${number(row.objects)}`),
       el("td", { class: "time" }, this.time(row, row.first, top)),
       el("td", { class: "time" }, row.going
         ? el("b", { class: "going", title: row.last === null ? "" : dateTime(row.last, view.utc) },
           "still going") : this.time(row, row.last, top)),
       el("td", { class: "over", title: row.partsEstimated
         ? "≈ evenly between the first and the last time of each event" : "" },
-      spark(row.parts)),
+      el("span", { class: "about" }, row.partsEstimated ? "≈" : ""), spark(row.parts)),
       el("td", { class: "out" }, el("button", { type: "button", class: "plain",
         title: `Without ${name}`, "aria-label": `Without ${name}`,
         onclick: () => this.filter(row, by, true) }, "⊖")));
@@ -236,8 +241,7 @@ function ends({ rows, more, complete, laterComplete, read, counted: unit, before
     before && !before.complete && "The range before was not read whole: nothing is called new.",
     unit !== "occurrences" && `Counted by hour, each of the ${unit} once.`,
     more > 0 && `${number(more)} more are not shown.`,
-    before?.complete && !before.known
-      && "Nothing from before that range is kept: what is new may have been forgotten.",
+    before?.complete && !before.known && FORGOTTEN,
   ].filter(Boolean).join(" ");
 }
 

@@ -15,12 +15,16 @@ export function describeMark(picture, mark, utc) {
   const [, from, to, warning, occurrences, events, reason] = mark;
   const what = picture.reasons[reason] || "(no reason)";
   const several = events > 1;
-  const title = `${warning ? "◆ Warning" : "●"} ${what}${several ? " and others" : ""}`;
+  const sign = warning ? "◆ Warning" : picture.changes.includes(reason) ? "▲" : "●";
+  const title = `${sign} ${what}${several ? " and others" : ""}`;
   const lines = [`${lane.kind} ${lane.name}`];
   const { message } = picture.events[mark[7]] ?? {};
   if (message) lines.push(message);
-  if (several) lines.push(`${counted(events, "event")}, ${counted(occurrences, "occurrence")}`);
-  else if (occurrences > 1) lines.push(`${number(occurrences)} times`);
+  const about = picture.complete ? "" : "≈ ";
+  if (several) {
+    lines.push(`${about}${counted(events, "event")}, ${about}${
+      counted(occurrences, "occurrence")}`);
+  } else if (occurrences > 1) lines.push(`${number(occurrences)} times`);
   lines.push(to - from >= 1000
     ? `${dateTime(from, utc)} – ${dateTime(to, utc)} (${duration(to - from)})`
     : dateTime(to, utc));

@@ -18,8 +18,8 @@
  *   objectNamespace: string, object: string, first: number, last: number,
  *   count: number}} FirstWarning
  * @typedef {{cluster: string, namespace: string, kind: string, name: string, uid: string|null,
- *   apart: boolean, parent: number, depth: number, gone: boolean, events: number, warnings: number,
- *   occurrences: number, first: number, last: number, family: Sums}} Lane
+ *   apart: boolean, parent: number, depth: number, gone: boolean, objects: number, events: number,
+ *   warnings: number, occurrences: number, first: number, last: number, family: Sums}} Lane
  * @typedef {[lane: number, from: number, to: number, warning: number, occurrences: number,
  *   events: number, reason: number, event: number]} Mark
  * @typedef {{cluster: string, from: number, to: number, cause: string}} Gap
@@ -36,8 +36,8 @@
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
  * @typedef {{name: string, kind: string, namespace: string, cluster: string, occurrences: number,
  *   warnings: number, objects: number|null, first: number|null, last: number|null,
- *   byHour: boolean, going: boolean, estimated: boolean, partsEstimated: boolean, before: number,
- *   parts: number[], uid?: string}} TopRow
+ *   byHour: boolean, going: boolean, estimated: boolean, beforeEstimated: boolean,
+ *   partsEstimated: boolean, before: number, parts: number[], uid?: string}} TopRow
  * @typedef {{from: number, to: number, now: number, counted: "occurrences"|"events"|"versions",
  *   complete: boolean, read: number|null, occurrences: number, events: number,
  *   laterComplete: boolean,

@@ -45,7 +45,7 @@ export function versionsView(detail, utc, width) {
   if (left + shown.length < 2) {
     return [el("p", { class: "faint" }, "Only the newest version is known.")];
   }
-  const most = Math.min(80, Math.max(10, Math.floor(width / 6)));
+  const most = Math.min(80, Math.max(10, Math.floor(width / 4)));
   const steps = repeats ? joined(repeats, most) : counts(versions, begun, item, most);
   return [
     chart(steps, item.type === "Warning", utc, width),
