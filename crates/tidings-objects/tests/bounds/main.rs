@@ -2,12 +2,14 @@
 //! the reader reports what is damaged. The bucket has files whose headers state more than there is,
 //! and real files with changed bytes.
 //!
-//! Only one test measures at a time, because the allocator counts for the whole process.
+//! The allocator counts for the whole process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use jiff::Timestamp;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -15,7 +17,9 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::Value;
 use tidings_objects::{Filler, Forged, Place, ReadOptions, Reader, check};
 use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, ReadError};
-use tidings_testing::allocations::{self, COUNTING, Counting};
+use tidings_testing::allocations::{self, COUNTING, Counting, Peak};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 #[global_allocator]
@@ -23,6 +27,10 @@ static ALLOCATOR: Counting = COUNTING;
 
 /// Maximum bytes that all requests to a small archive allocate in total.
 const ALLOCATED_MAX: usize = 96 << 20;
+/// Maximum bytes that requests at once to files with long ends hold.
+const HELD_MAX: usize = 96 << 20;
+/// One test measures at a time.
+static MEASURING: Mutex<()> = Mutex::const_new(());
 /// Number of changes to real objects.
 const CHANGES: u64 = 150;
 const MANIFEST: &str = "prod/manifests/00000000000000000001.json";
@@ -158,6 +166,7 @@ fn changed(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_lies_in_a_bucket_takes_no_more_memory_than_it_may() {
+    let _turn = MEASURING.lock().await;
     let archive = Archive::new().await;
     let well = archive
         .with("", &archive.object(&archive.path("")).await, None)
@@ -219,4 +228,30 @@ async fn what_lies_in_a_bucket_takes_no_more_memory_than_it_may() {
         );
     }
     assert!(refused > 250, "{refused}");
+}
+
+/// The end of each file has almost eight mebibytes, and many files are opened at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_ends_of_many_files_are_not_in_memory_at_once() {
+    let _turn = MEASURING.lock().await;
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::create(&format!("file://{}", folder.path().display())).unwrap();
+    Forged::Kind.put(&place, "prod", 40).await.unwrap();
+    let reader = Reader::new(place, ReadOptions::default());
+    let store = reader.open("prod").await.unwrap().store();
+    let peak = Peak::default();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                peak.look();
+                std::thread::yield_now();
+            }
+        });
+        let asked = (0..6).map(|_| store.list(ListRequest::default().limit(500)));
+        let answers = tokio::task::block_in_place(|| Handle::current().block_on(join_all(asked)));
+        is_over.store(true, Ordering::Relaxed);
+        assert!(answers.into_iter().all(|answer| why(answer).is_some()));
+    });
+    assert!(peak.bytes() < HELD_MAX, "{} bytes", peak.bytes());
 }

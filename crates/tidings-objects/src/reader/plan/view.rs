@@ -30,6 +30,8 @@ use crate::reader::scan::{Fetch, Held, Key, Remote};
 /// Bytes of a file's end that are fetched at first, plus [`END_OF_GROUP`] for each row group.
 const END: u64 = 16 << 10;
 const END_OF_GROUP: u64 = 8 << 10;
+/// A file's end that is longer than this is read with a permit for long ends.
+const END_LONG: u64 = 1 << 20;
 /// About the bytes of memory that a file of a manifest takes.
 const FILE_BYTES: u64 = 1_500;
 /// Number of files that are opened at once.
@@ -190,6 +192,12 @@ impl View {
         let footer = loop {
             let from = remote.len.saturating_sub(len);
             let range = from..remote.len;
+            // The semaphore is never closed.
+            let _turn = if len > END_LONG {
+                self.fetch.shared.ends.acquire().await.ok()
+            } else {
+                None
+            };
             let end = self
                 .fetch
                 .ranges(remote, std::slice::from_ref(&range))

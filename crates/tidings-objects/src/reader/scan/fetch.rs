@@ -35,6 +35,9 @@ const READS_AT_ONCE: usize = 8;
 const DECODES_AT_ONCE: usize = 4;
 /// Maximum chunks of columns in progress, fetched or decoded, of all reads together.
 const CHUNKS_AT_ONCE: usize = 12;
+/// Maximum long ends of files in memory, of all reads together. Writers' ends are short, but
+/// whoever may write to the storage can make longer ones, up to the maximum of an end.
+const LONG_ENDS_AT_ONCE: usize = 2;
 /// The part of the cache that events of one read may take: one in this number. If a read asks for
 /// more, its events are not cached.
 const EVENTS_SHARE: u64 = 4;
@@ -116,6 +119,8 @@ pub(in crate::reader) struct Shared {
     pub(in crate::reader) decodes: Arc<Semaphore>,
     /// Permits for chunks of columns, whose bytes are in memory.
     pub(in crate::reader) chunks: Arc<Semaphore>,
+    /// Permits for ends of files that are longer than those of a writer.
+    pub(in crate::reader) ends: Semaphore,
     /// Maximum bytes of events of one read; if it asks for more, the cache does not hold them.
     pub(in crate::reader) events_held_max: u64,
 }
@@ -136,6 +141,7 @@ impl Shared {
             reads: Semaphore::new(READS_AT_ONCE),
             decodes: Arc::new(Semaphore::new(DECODES_AT_ONCE)),
             chunks: Arc::new(Semaphore::new(CHUNKS_AT_ONCE)),
+            ends: Semaphore::new(LONG_ENDS_AT_ONCE),
             events_held_max: cache_bytes / EVENTS_SHARE,
         }
     }
