@@ -323,6 +323,7 @@ async fn of_home(timeline: &Timeline, info: &RequestInfo, user: &User) -> Result
         user: user.clone(),
         filter,
         clusters: vec![visible],
+        unasked: Vec::new(),
         session: None,
     })
 }
