@@ -20,13 +20,14 @@ fn flags(words: &[&str]) -> ClusterFlags {
     line.unwrap().cluster
 }
 
-/// A kubeconfig with one context, "one", and this current context.
+/// A kubeconfig with one context, cluster and user, all named "one", and this current context.
 fn selecting(current: &str, server: &str) -> String {
     let cluster = json!({"server": server, "insecure-skip-tls-verify": true});
     let kubeconfig = json!({
         "current-context": current,
         "contexts": [{"name": "one", "context": {"cluster": "one", "namespace": ""}}],
         "clusters": [{"name": "one", "cluster": cluster}],
+        "users": [{"name": "one", "user": {"token": "t"}}],
     });
     kubeconfig.to_string()
 }
@@ -79,6 +80,23 @@ fn only_where_there_is_no_kubeconfig_is_it_the_cluster_around() {
         (vec![&dangling], &server, None),
         (vec![&unset], &[], None),
         (vec![&unset], &server, Some(given)),
+        (
+            vec![&unset],
+            &["--cluster", "one", "--user", "one"],
+            Some("https://other:1/"),
+        ),
+        (
+            vec![&unset],
+            &["--cluster", "one", "--token", "t"],
+            Some("https://other:1/"),
+        ),
+        (
+            vec![&unset],
+            &["--server", "https://given:1", "--user", "one"],
+            Some(given),
+        ),
+        (vec![&unset], &["--user", "one"], None),
+        (vec![&unset], &["--cluster", "gone"], None),
         // A cluster that no kubeconfig has is one of the archive at the given address.
         (
             vec![&good],

@@ -14,7 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::Config;
 use kube::config::{
-    AuthInfo, Cluster, ExecAuthCluster, ExecConfig, ExecInteractiveMode, Kubeconfig, NamedCluster,
+    AuthInfo, Cluster, Context, ExecAuthCluster, ExecConfig, ExecInteractiveMode, Kubeconfig,
+    NamedCluster,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -66,18 +67,24 @@ impl Chosen {
         (has_server, has_token): (bool, bool),
     ) -> Result<Self, String> {
         let contexts: Vec<_> = kubeconfig.contexts.iter().map(|it| &*it.name).collect();
-        let Some(name) = names.context.or(super::current_context(kubeconfig)) else {
-            return Err(match listed(&contexts) {
-                Some(known) => {
-                    format!("it has no current context, but {known}: name one with --context")
-                }
-                None => "it has no context".to_owned(),
-            });
+        let name = names.context.or(super::current_context(kubeconfig));
+        // As in client-go, the command line may name all that a context would.
+        let is_named = names.cluster.is_some() || has_server && names.user.is_some();
+        let context = match (name, listed(&contexts)) {
+            (Some(name), _) => {
+                let mut found = kubeconfig.contexts.iter();
+                let context = found.find(|it| it.name == name);
+                let context = context.ok_or_else(|| missing("context", name, &contexts))?;
+                context.context.clone().unwrap_or_default()
+            }
+            (None, _) if is_named => Context::default(),
+            (None, Some(known)) => {
+                let why =
+                    format!("it has no current context, but {known}: name one with --context");
+                return Err(why);
+            }
+            (None, None) => return Err("it has no context".to_owned()),
         };
-        let mut found = kubeconfig.contexts.iter();
-        let context = found.find(|it| it.name == name);
-        let context = context.ok_or_else(|| missing("context", name, &contexts))?;
-        let context = context.context.clone().unwrap_or_default();
         let name = names.cluster.unwrap_or(&context.cluster);
         let mut clusters = kubeconfig.clusters.iter();
         let cluster = match clusters.find(|it| it.name == name) {
