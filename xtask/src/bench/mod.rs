@@ -7,6 +7,7 @@
 
 mod archive;
 mod figure;
+mod import;
 mod mcp;
 mod objects;
 mod objects_table;
@@ -36,6 +37,8 @@ pub(crate) enum Bench {
     Server(serving::Args),
     /// Following: the archive's memory and processor time, beside an OpenTelemetry collector's
     Archive(archive::Args),
+    /// Importing: events of files into the Event API server, beside kubectl create
+    Import(import::Args),
     /// Storing: the embedded store beside raw etcd and a bare log on the same disk
     Store(store::Args),
     /// The timeline: its answers among a million events, and its page in a browser, beside
@@ -62,6 +65,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Record(args) => record(root, args),
         Bench::Server(args) => serving::run(root, args),
         Bench::Archive(args) => archive::run(root, args),
+        Bench::Import(args) => import::run(root, args),
         Bench::Store(args) => store::run(root, args),
         Bench::Timeline(args) => timeline::run(root, args),
         Bench::Mcp(args) => mcp::run(root, args),
