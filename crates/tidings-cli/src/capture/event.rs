@@ -55,6 +55,8 @@ pub struct Event {
     /// The `uid` and `creationTimestamp` that the event has in the capture, if they are valid. A
     /// server that shows captures keeps them.
     pub identity: Map<String, Value>,
+    /// The resourceVersion that the event has in the capture, if it is a number.
+    pub resource_version: Option<u64>,
 }
 
 impl Event {
@@ -151,6 +153,7 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
     };
     let created = metadata.get("creationTimestamp").cloned();
     let uid = metadata.get("uid").cloned();
+    let resource_version = text(&metadata, "resourceVersion").and_then(|it| it.parse().ok());
     for field in SERVER_OWNED_METADATA {
         metadata.remove(field);
     }
@@ -204,6 +207,7 @@ fn event(mut object: Map<String, Value>) -> Result<(Event, Vec<Note>), Unreadabl
             name,
             body,
             identity,
+            resource_version,
         },
         notes,
     ))

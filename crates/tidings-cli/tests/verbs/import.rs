@@ -499,6 +499,44 @@ fn captures_are_read_without_a_server() {
         ran.code == Some(0) && ran.stdout.contains("3 events"),
         "{ran:?}"
     );
+    // Its ages, too, count from the newest event.
+    let row = ran.stdout.lines().find(|line| line.ends_with(" BackOff"));
+    let words: Vec<_> = row.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words[1..3], ["60m", "0s"], "{ran:?}");
+    let said = "ages count from 2024-01-17T12:14:56Z, when the newest event was seen\n";
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{ran:?}");
+
+    // Of events in one second without clocks in their names, the resourceVersions of the capture
+    // decide, and without these the order of the file.
+    for (versions, told) in [
+        (&["9", "5", "10", "7"][..], [1, 3, 0, 2]),
+        (&["", "", "", ""], [0, 1, 2, 3]),
+        (&["7", "", "3", "x"], [2, 3, 0, 1]),
+    ] {
+        let file = path("second.jsonl");
+        let lines = (0..40).map(|number| {
+            let mut event = event(&format!("s-{number}"));
+            event["metadata"]["resourceVersion"] = versions[number % 4].into();
+            event["involvedObject"]["name"] = format!("of-{}", number / 4).into();
+            event.to_string()
+        });
+        std::fs::write(&file, lines.collect::<Vec<_>>().join("\n")).expect("a file");
+        let ran = run(&[
+            "events",
+            "--file",
+            &file,
+            "-o=custom-columns=O:.involvedObject.name,N:.metadata.name",
+        ]);
+        for object in 0..10 {
+            let about = format!("of-{object} ");
+            let shown = ran.stdout.lines().filter(|line| line.starts_with(&about));
+            let names: Vec<_> = shown
+                .filter_map(|line| line.split_whitespace().nth(1))
+                .collect();
+            let told = told.map(|at| format!("s-{}", object * 4 + at));
+            assert_eq!(names, told, "{versions:?}: {ran:?}");
+        }
+    }
 
     // Of several versions of an event the newest is shown, whatever their order.
     for order in [[1, 2, 3], [3, 1, 2], [2, 3, 1]] {

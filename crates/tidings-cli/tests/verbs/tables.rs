@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Cluster, ago, event, tidings};
+use super::support::{Cluster, Ran, ago, event, tidings};
 use super::terminal::shown;
 
 const DAY: i64 = 24 * 3600;
@@ -158,20 +158,59 @@ async fn a_narrow_terminal_shows_what_tells_rows_apart() {
     }
 }
 
-/// If no event of a capture is in the selected time, the message gives the capture's period.
+/// Durations count from when the newest event of a capture was seen, as ages do. If no event is in
+/// the selected time, the message gives the capture's period.
 #[test]
 fn a_capture_without_what_is_wanted_says_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("events.json");
-    let mut event = event("r1.1", ("Pod", "r1"), "Failed", 60);
-    for field in ["firstTimestamp", "lastTimestamp"] {
-        event[field] = json!("2023-07-10T05:21:34Z");
+    let seen = |name: &str, time: &str| {
+        let mut event = event(name, ("Pod", "r1"), "Failed", 60);
+        for field in ["firstTimestamp", "lastTimestamp"] {
+            event[field] = json!(time);
+        }
+        event.to_string()
+    };
+    let first = seen("r1.1", "2023-07-10T05:21:34Z");
+    let both = first + "\n" + &seen("r1.2", "2023-07-10T07:21:34Z");
+    std::fs::write(&file, both).unwrap();
+    let file = file.to_str().unwrap();
+    for (words, names) in [
+        (&["--since=1h"] as &[&str], &["event/r1.2"] as &[&str]),
+        (&["--since=2h"], &["event/r1.1", "event/r1.2"]),
+        (&["--until=1h"], &["event/r1.1"]),
+        (&["--since=2023-07-11"], &[]),
+    ] {
+        let all = [&["events", "--file", file, "-o=name"], words].concat();
+        let ran: Ran = tidings(&all).output().unwrap().into();
+        assert_eq!(
+            ran.stdout.lines().collect::<Vec<_>>(),
+            names,
+            "{words:?}: {ran:?}"
+        );
     }
-    std::fs::write(&file, event.to_string()).unwrap();
-    let output = tidings(&["events", "--since=1h", "--file", file.to_str().unwrap()]).output();
+    for (words, counted) in [
+        (
+            &["--window=1h"] as &[&str],
+            "2023-07-10T06:21:34Z to 2023-07-10T07:21:34Z: 1 occ",
+        ),
+        (
+            &["--since=3h"],
+            "2023-07-10T04:21:34Z to 2023-07-10T07:21:34Z: 2 occ",
+        ),
+        (
+            &["--until=1h"],
+            "2023-07-10T05:21:34Z to 2023-07-10T05:21:35Z: 1 occ",
+        ),
+    ] {
+        let all = [&["top", "--file", file], words].concat();
+        let ran: Ran = tidings(&all).output().unwrap().into();
+        assert!(ran.stdout.starts_with(counted), "{words:?}: {ran:?}");
+    }
+    let output = tidings(&["events", "--since=2023-07-11", "--file", file]).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
     let hint =
-        "hint: 1 events are there, last seen from 2023-07-10T05:21:34Z to 2023-07-10T05:21:34Z";
+        "hint: 2 events are there, last seen from 2023-07-10T05:21:34Z to 2023-07-10T07:21:34Z";
     assert!(said.contains(hint), "{said}");
 }
 

@@ -33,7 +33,8 @@ const EVENT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct CaptureFlags {
     /// Read captures instead of a cluster: files, folders and archives, as tidings import takes
-    /// them; may be repeated. All namespaces are read, unless one is named
+    /// them; may be repeated. All namespaces are read, unless one is named; ages and durations
+    /// count from when the newest event was seen
     #[arg(long = "file", value_name = "FILE|DIR", conflicts_with_all = ["kubeconfig", "context", "cluster", "user", "server"])]
     files: Vec<PathBuf>,
 }

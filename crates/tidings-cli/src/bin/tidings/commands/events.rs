@@ -196,6 +196,9 @@ async fn show_all(
     let mut archive = None;
     for (name, flags) in clusters {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
+        if args.capture.is_some() {
+            args.selection.as_of(now, &mut reader)?;
+        }
         reader.events_max = args.max_events;
         let is_asked = args.history.is_some() || args.selection.is_of_times();
         let past = args

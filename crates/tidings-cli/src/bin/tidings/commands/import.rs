@@ -6,6 +6,7 @@
 
 mod create;
 mod lanes;
+mod sorted;
 mod versions;
 
 use std::convert::Infallible;
@@ -22,7 +23,8 @@ use tidings_cli::capture::{self, Found};
 use tokio::sync::mpsc;
 
 use self::create::{Creator, Stop};
-use self::lanes::Finds;
+use self::lanes::{Finds, LANES};
+use self::sorted::Sorted;
 use super::cluster::{ClusterFlags, CommandError, complain, permissions_hint, tell};
 use super::connection::program;
 use super::terminal::output;
@@ -134,10 +136,11 @@ async fn import_all(args: Args) -> Result<u8, StartError> {
     let length = check(&args.files)?;
     let creator = Creator::connect(client(&args).await?).await?;
     let progress = progress(length);
-    let found = read(args.files, &progress).map_err(StartError::Thread)?;
+    let found = read(args.files, &progress, false).map_err(StartError::Thread)?;
 
+    let shown: (bool, fn(&Report) -> String) = (args.verbose, Report::to_string);
     let report = tokio::select! {
-        report = create_all(&creator, found, &progress, (args.verbose, Report::to_string)) => report,
+        report = create_all(&creator, found, LANES, &progress, shown) => report,
         never = interrupt(&creator) => match never {},
     };
     progress.finish_and_clear();
@@ -170,6 +173,9 @@ fn tell_report(report: &Report, is_told: bool) {
 /// Creates the events of captures with a client, and prints which could not be read. Existing
 /// events are not mentioned, because a bundle may have an event more than once.
 ///
+/// Events are created one after the other, in the order of their resourceVersions in the capture:
+/// so the new resourceVersions tell them apart like the former ones.
+///
 /// # Errors
 /// [`CommandError`] says which capture cannot be opened, or that none has an event.
 pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), CommandError> {
@@ -185,9 +191,9 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
     let creator = creator.map_err(|stop| failed(stop.into()))?;
     let creator = creator.with_identities();
     let progress = progress(length);
-    let found = read(files.to_vec(), &progress);
+    let found = read(files.to_vec(), &progress, true);
     let found = found.map_err(|error| failed(StartError::Thread(error)))?;
-    let report = create_all(&creator, found, &progress, (false, Report::shown)).await;
+    let report = create_all(&creator, found, 1, &progress, (false, Report::shown)).await;
     progress.finish_and_clear();
     tell_report(&report, false);
     if report.created == 0 && !report.is_complete() {
@@ -264,7 +270,9 @@ fn progress(length: Option<u64>) -> ProgressBar {
     )
 }
 
-fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
+/// Starts the reading thread. `is_sorted` asks for the order of [`Sorted`] in place of the order in
+/// which events were found.
+fn read(files: Vec<PathBuf>, progress: &ProgressBar, is_sorted: bool) -> io::Result<Finds> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     let progress = progress.clone();
     // A separate thread and not one of the runtime's: at its end the runtime would wait for a
@@ -272,11 +280,19 @@ fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
     std::thread::Builder::new()
         .name("import-read".to_owned())
         .spawn(move || {
+            let mut send = |named| match sender.blocking_send(named) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            };
+            let mut sorted = is_sorted.then(Sorted::default);
             for path in files {
                 let name: Arc<str> = path.to_string_lossy().into();
-                let mut take = |found| match sender.blocking_send((Arc::clone(&name), found)) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
+                let mut take = |found| {
+                    let named = (Arc::clone(&name), found);
+                    match &mut sorted {
+                        Some(sorted) => sorted.add(named, &mut send),
+                        None => send(named),
+                    }
                 };
                 let count = |bytes| progress.inc(bytes);
                 if is_stdin(&path) {
@@ -288,6 +304,10 @@ fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
                     return;
                 }
             }
+            if let Some(mut sorted) = sorted {
+                // A closed receiver needs no more.
+                let _ = sorted.flush(&mut send);
+            }
         })?;
     Ok(receiver)
 }
@@ -295,11 +315,12 @@ fn read(files: Vec<PathBuf>, progress: &ProgressBar) -> io::Result<Finds> {
 async fn create_all(
     creator: &Creator,
     found: Finds,
+    lanes: usize,
     progress: &ProgressBar,
     (verbose, words): (bool, fn(&Report) -> String),
 ) -> Report {
     let mut report = Report::default();
-    lanes::create(creator, found, |place, outcome, notes| {
+    lanes::create(creator, found, lanes, |place, outcome, notes| {
         report.note(place, notes);
         report.add(place, outcome);
         let is_told = !matches!(

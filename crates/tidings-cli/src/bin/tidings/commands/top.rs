@@ -26,7 +26,6 @@ use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
 use super::timestamps::TimestampsFlag;
-use crate::clock;
 
 /// Bars in a chart.
 const PARTS: usize = 16;
@@ -216,18 +215,22 @@ impl Top {
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    loaded.await?;
-    let now = clock::now();
+    let now = loaded.await?;
     let (since, until) = args.selection.times(now)?;
     let span = if args.capture.is_some() && args.window.is_none() && since.is_none() {
         let reader = args.selection.reader(&args.cluster, &args.namespaces);
-        whole(&reader.await?).await?
+        let mut reader = reader.await?;
+        args.selection.as_of(now, &mut reader)?;
+        whole(&reader).await?
     } else {
         span(args.window, (since, until), now)?
     };
     let mut top = Top::new(span, &args.by, args.against);
     for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
+        if args.capture.is_some() {
+            args.selection.as_of(now, &mut reader)?;
+        }
         reader.filter.since = Some(top.since());
         let is_asked = args.window.is_some() || args.selection.is_of_times();
         if let Some(archive) = args.past.reader(&flags, &reader, is_asked).await? {
@@ -263,7 +266,9 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     } else {
         args.rows
     };
-    top.summary(now, &mut out)?;
+    // In captures, the last hour is not the last hour before now.
+    let is_last = span.to == now && !args.capture.is_some();
+    top.summary(is_last, &mut out)?;
     top.note_what_is_forgotten();
     for note in &top.notes {
         writeln!(out, "{}", one_line(note))?;
@@ -273,17 +278,21 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         .tables
         .iter()
         .all(|(_, counts)| counts.total.events == 0);
+    let mut forms = Vec::new();
     for (by, counts) in top.tables {
         let what = (by, named_apart(counts).rows());
-        table(
+        forms.push(table(
             what,
             rows,
             (span, args.against, now),
             (time_form.clone(), screen),
             &mut out,
-        )?;
+        )?);
     }
     out.flush()?;
+    if let Some(form) = forms.iter().find(|form| **form == TimeForm::Age) {
+        args.capture.tell_form(form, now);
+    }
     if is_empty {
         tell("no event was seen in this time: --since, --until and --window choose another");
     }
@@ -496,13 +505,13 @@ fn named(by: By, cluster: Option<&str>, name: String) -> String {
 }
 
 impl Top {
-    fn summary(&self, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    fn summary(&self, is_last: bool, out: &mut impl Write) -> io::Result<()> {
         let Some((_, counts)) = self.tables.first() else {
             return Ok(());
         };
         let (total, span) = (&counts.total, self.span);
         let length = span.to.duration_since(span.from);
-        let when = if span.to == now {
+        let when = if is_last {
             format!(
                 "last {}",
                 tidings_server::human_duration(length.as_millis())
@@ -591,13 +600,14 @@ fn about(is_estimated: bool, what: &impl Display) -> String {
     format!("{}{what}", if is_estimated { "≈" } else { "" })
 }
 
+/// Prints a table, and returns the form of its times. Ages count from `now`.
 fn table(
     (by, groups): (By, Vec<(String, Row)>),
     rows: usize,
     (span, is_compared, now): (Span, bool, Timestamp),
     (time_form, screen): (Option<TimeForm>, Screen),
     out: &mut impl Write,
-) -> io::Result<()> {
+) -> io::Result<TimeForm> {
     let mut columns = vec![Column::new("COUNT")];
     if is_compared {
         columns.extend([Column::new("BEFORE"), Column::new("CHANGE")]);
@@ -653,7 +663,7 @@ fn table(
     if let Some(cut) = table.cut("a wider terminal shows all") {
         writeln!(out, "{cut}")?;
     }
-    Ok(())
+    Ok(time_form)
 }
 
 #[cfg(test)]
@@ -785,7 +795,7 @@ mod tests {
             assert!(top.count(None, &reader).await.unwrap());
             assert!(top.notes[0].contains(note), "{:?}", top.notes);
             let mut out = Vec::new();
-            top.summary(span.to, &mut out).unwrap();
+            top.summary(true, &mut out).unwrap();
             let said = String::from_utf8(out).unwrap();
             assert!(said.contains(total), "{said}");
         }

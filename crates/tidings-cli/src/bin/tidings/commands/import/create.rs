@@ -383,6 +383,7 @@ mod tests {
             name: "a".to_owned(),
             body: serde_json::Map::new(),
             identity: serde_json::Map::new(),
+            resource_version: None,
         };
         let outcome = creator.create(event.clone()).await;
         let requests = count.load(Ordering::Relaxed);
@@ -486,6 +487,7 @@ mod tests {
             name: "a".to_owned(),
             body: serde_json::Map::new(),
             identity: serde_json::Map::new(),
+            resource_version: None,
         };
         let (outcome, ()) = tokio::join!(creator.create(event), async {
             tokio::task::yield_now().await;

@@ -15,8 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::create::Creator;
 use super::versions::Versions;
 
-/// Events that are created at the same time.
-const LANES: usize = 16;
+/// Events that are created in a cluster at the same time.
+pub(super) const LANES: usize = 16;
 /// Maximum events that wait in one lane.
 const LANE_LENGTH: usize = 256;
 /// Maximum text of the events that wait in all lanes, in bytes.
@@ -38,14 +38,16 @@ type Done = (String, Outcome, Vec<Note>);
 /// The results of the reading thread, each with the name of its capture.
 pub(super) type Finds = mpsc::Receiver<(Arc<str>, Found)>;
 
-/// Creates all found events, and passes each outcome to `tell`.
+/// Creates all found events in `lanes` lanes, and passes each outcome to `tell`. With one lane, all
+/// events are created in the order in which they were found.
 pub(super) async fn create(
     creator: &Creator,
     found: Finds,
+    lanes: usize,
     mut tell: impl FnMut(&str, &Outcome, &[Note]),
 ) {
     let (done, mut outcomes) = mpsc::channel(LANES);
-    let (lanes, waiting): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE_LENGTH)).unzip();
+    let (lanes, waiting): (Vec<_>, Vec<_>) = (0..lanes).map(|_| mpsc::channel(LANE_LENGTH)).unzip();
     let run = waiting
         .into_iter()
         .map(|waiting| lane(creator, waiting, done.clone()));
@@ -98,7 +100,7 @@ async fn distribute(
                         // The semaphore is never closed.
                         let room = Arc::clone(&room).acquire_many_owned(units).await.ok();
                         let index = hasher.hash_one((&event.namespace, event.object()));
-                        let lane = lanes.get(index as usize % LANES);
+                        let lane = lanes.get(index as usize % lanes.len().max(1));
                         let waiting = Waiting {
                             place,
                             event,
