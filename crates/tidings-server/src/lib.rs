@@ -93,8 +93,8 @@ mod timeline;
 
 pub use admission::retention::{RetentionRules, parse_days};
 pub use admission::{
-    AdmissionCounts, ConfigurationError, EventLimit, EventRateLimitOptions, EventSizeLimit,
-    LimitType, Namespace, Namespaces, NamespacesError, Oversized, TRUNCATED_ANNOTATION,
+    AdmissionCounts, EventLimit, EventRateLimitOptions, LimitType, Namespace, Namespaces,
+    NamespacesError,
 };
 pub use api::documents::VERSION;
 pub use api::router;

@@ -18,9 +18,6 @@ use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lru::LruCache;
 use tidings_core::{Monotonic, TokenBucket, TokenRate, floor_char_boundary};
 
-pub use self::configuration::ConfigurationError;
-use tidings_api::codec::Api;
-
 /// Default cache size, as in EventRateLimit.
 const CACHE_SIZE: u32 = 4096;
 /// Maximum bytes of a key in an answer.
@@ -88,24 +85,18 @@ pub struct EventLimit {
 ///   cacheSize: 2000
 /// ")?;
 /// assert_eq!(options.limits[0].limit_type, LimitType::Namespace);
-/// # Ok::<(), tidings_server::ConfigurationError>(())
+/// # Ok::<(), tidings_server::SettingsError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventRateLimitOptions {
     /// The limits; every event must stay within all of them.
     pub limits: Vec<EventLimit>,
-    /// Whether events written through events.k8s.io are exempt, as in kube-apiserver. Default: no.
-    pub core_only: bool,
-    /// Whether exceeded limits are only counted, and nothing is refused. Default: no.
-    pub dry_run: bool,
 }
 
 /// The rate limits with their buckets.
 pub(super) struct EventRateLimit {
     enforcers: Vec<Enforcer>,
-    core_only: bool,
-    dry_run: bool,
     hashers: [RandomState; 2],
 }
 
@@ -130,24 +121,13 @@ impl EventRateLimit {
         };
         Self {
             enforcers: options.limits.iter().map(enforcer).collect(),
-            core_only: options.core_only,
-            dry_run: options.dry_run,
             hashers: [RandomState::new(), RandomState::new()],
         }
     }
 
     /// Takes a token from each of the event's buckets, even if one is empty. The error names the
     /// empty ones.
-    pub(super) fn accept(
-        &self,
-        now: Monotonic,
-        api: Api,
-        user: &str,
-        event: &Event,
-    ) -> Result<(), String> {
-        if self.core_only && api != Api::Core {
-            return Ok(());
-        }
+    pub(super) fn accept(&self, now: Monotonic, user: &str, event: &Event) -> Result<(), String> {
         let mut reached: Vec<String> = Vec::new();
         for enforcer in &self.enforcers {
             let key = key(enforcer.limit_type, user, event);
@@ -162,10 +142,6 @@ impl EventRateLimit {
         }
         match reached.as_slice() {
             [] => Ok(()),
-            _ if self.dry_run => {
-                tracing::debug!(?reached, "an event exceeds its limits, and is let through");
-                Ok(())
-            }
             [one] => Err(one.clone()),
             several => Err(format!("[{}]", several.join(", "))),
         }
@@ -262,7 +238,6 @@ mod tests {
         };
         EventRateLimitOptions {
             limits: limits.iter().map(limit).collect(),
-            ..EventRateLimitOptions::default()
         }
     }
 
@@ -274,7 +249,7 @@ mod tests {
             .map(|&(second, user, namespace, component)| {
                 let now = Monotonic::from_nanos(second * 1_000_000_000);
                 limit
-                    .accept(now, Api::Core, user, &event(namespace, component, "h"))
+                    .accept(now, user, &event(namespace, component, "h"))
                     .is_ok()
             })
             .collect()
@@ -332,14 +307,8 @@ mod tests {
     fn parts_of_a_key_are_not_joined() {
         let options = limits(&[(LimitType::SourceAndObject, 1, 1, 10)]);
         let limit = EventRateLimit::new(&options);
-        let accept = |component, host| {
-            limit.accept(
-                Monotonic::ZERO,
-                Api::Core,
-                "a",
-                &event("x", component, host),
-            )
-        };
+        let accept =
+            |component, host| limit.accept(Monotonic::ZERO, "a", &event("x", component, host));
         assert_eq!(accept("ab", "c"), Ok(()));
         assert_eq!(accept("a", "bc"), Ok(()));
         assert_eq!(
@@ -352,7 +321,7 @@ mod tests {
     fn long_keys_are_not_repeated_in_full() {
         let limit = EventRateLimit::new(&limits(&[(LimitType::User, 1, 1, 10)]));
         let user = "ü".repeat(5000);
-        let accept = || limit.accept(Monotonic::ZERO, Api::Core, &user, &event("x", "c", "h"));
+        let accept = || limit.accept(Monotonic::ZERO, &user, &event("x", "c", "h"));
         assert_eq!(accept(), Ok(()));
         assert!(accept().unwrap_err().len() <= SAID_BYTES_MAX);
     }

@@ -7,64 +7,59 @@ mod event_rate_limit;
 mod judgements;
 pub(crate) mod namespaces;
 pub(crate) mod retention;
-mod size;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_pb::api::core::v1::Event;
+use prost::Message;
 
 use self::event_rate_limit::EventRateLimit;
-pub use self::event_rate_limit::{
-    ConfigurationError, EventLimit, EventRateLimitOptions, LimitType,
-};
+pub use self::event_rate_limit::{EventLimit, EventRateLimitOptions, LimitType};
 pub(crate) use self::judgements::Operation;
 use self::judgements::{Judge, Judgements};
 pub use self::namespaces::{Namespace, Namespaces, NamespacesError};
-pub use self::size::{EventSizeLimit, Oversized, TRUNCATED_ANNOTATION};
 use crate::clock::{self, Clock};
 use crate::http::status::Status;
 use crate::metrics::Text;
 use tidings_api::codec::Api;
 
+/// Bytes of the envelope around a stored event.
+const ENVELOPE_BYTES: usize = 32;
+
 /// Counts of admission decisions since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdmissionCounts {
-    /// Events that exceeded each limit, in the configuration's order. In a dry run they were
-    /// accepted.
+    /// Events that exceeded each limit, in the configuration's order.
     pub rate_limited: Vec<(LimitType, u64)>,
     /// Writes refused because of rate limits. One event may exceed several limits.
     pub rejected: u64,
     /// Events refused because they were too large.
     pub oversized: u64,
-    /// Events whose message was cut.
-    pub truncated: u64,
 }
 
 /// The admission chain with its state.
 pub(crate) struct Admission {
     namespaces: Namespaces,
-    size: EventSizeLimit,
+    bytes_max: usize,
     rate: Option<EventRateLimit>,
     rejected: AtomicU64,
     oversized: AtomicU64,
-    truncated: AtomicU64,
     judgements: Judgements,
 }
 
 impl Admission {
     pub(crate) fn new(
         namespaces: Namespaces,
-        size: EventSizeLimit,
+        bytes_max: usize,
         limits: &EventRateLimitOptions,
     ) -> Self {
         Self {
             namespaces,
-            size,
+            bytes_max,
             rate: (!limits.limits.is_empty()).then(|| EventRateLimit::new(limits)),
             rejected: AtomicU64::new(0),
             oversized: AtomicU64::new(0),
-            truncated: AtomicU64::new(0),
             judgements: Judgements::default(),
         }
     }
@@ -98,16 +93,19 @@ impl Admission {
         }
     }
 
-    /// Cuts or refuses an event that is too large.
-    pub(crate) fn fit(&self, event: &mut Event) -> Result<(), Status> {
-        let fitted = self.size.fit(event);
-        let counter = match &fitted {
-            Ok(false) => return Ok(()),
-            Ok(true) => &self.truncated,
-            Err(_) => &self.oversized,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        fitted.map(|_| ())
+    /// Refuses an event that is too large, with 413. kube-apiserver with etcd refuses with 500.
+    pub(crate) fn check_size(&self, event: &Event) -> Result<(), Status> {
+        let mut len = event.encoded_len() + ENVELOPE_BYTES;
+        // The resourceVersion is not stored.
+        let metadata = event.metadata.as_ref();
+        if let Some(version) = metadata.and_then(|it| it.resource_version.as_ref()) {
+            len = len.saturating_sub(version.len() + 2);
+        }
+        if len <= self.bytes_max {
+            return Ok(());
+        }
+        self.oversized.fetch_add(1, Ordering::Relaxed);
+        Err(Status::event_too_large(len, self.bytes_max))
     }
 
     /// Starts the rate limits for one request. They apply once, however often the request is
@@ -115,14 +113,12 @@ impl Admission {
     pub(crate) fn gate<'a>(
         &'a self,
         clock: &'a dyn Clock,
-        api: Api,
         user: &'a str,
         dry_run: bool,
     ) -> Gate<'a> {
         Gate {
             admission: self,
             clock,
-            api,
             user,
             passed: dry_run || self.rate.is_none(),
         }
@@ -147,11 +143,7 @@ impl Admission {
         self.judgements.write(text);
         let admission = self.counts();
         let name = "tidings_event_rate_limit_reached_total";
-        text.metric(
-            name,
-            "counter",
-            "Events that found a limit reached, in a dry run those let through.",
-        );
+        text.metric(name, "counter", "Events that found a limit reached.");
         // Several limits may have the same type, so their counts are added.
         for limit_type in LimitType::ALL {
             let of_type = |it: &&(LimitType, u64)| it.0 == limit_type;
@@ -164,7 +156,6 @@ impl Admission {
         let name = "tidings_oversized_events_total";
         text.metric(name, "counter", "Events above the limit of their size.");
         text.sample(name, &[("outcome", "refused")], admission.oversized);
-        text.sample(name, &[("outcome", "truncated")], admission.truncated);
     }
 
     pub(crate) fn counts(&self) -> AdmissionCounts {
@@ -173,7 +164,6 @@ impl Admission {
             rate_limited: rate.map_or_else(Vec::new, EventRateLimit::counts),
             rejected: self.rejected.load(Ordering::Relaxed),
             oversized: self.oversized.load(Ordering::Relaxed),
-            truncated: self.truncated.load(Ordering::Relaxed),
         }
     }
 }
@@ -182,7 +172,6 @@ impl Admission {
 pub(crate) struct Gate<'a> {
     admission: &'a Admission,
     clock: &'a dyn Clock,
-    api: Api,
     user: &'a str,
     passed: bool,
 }
@@ -199,7 +188,7 @@ impl Gate<'_> {
         };
         let admission = self.admission;
         admission.judged(Judge::EventRateLimit, operation, || {
-            rate.accept(self.clock.monotonic(), self.api, self.user, event)
+            rate.accept(self.clock.monotonic(), self.user, event)
                 .map_err(|message| {
                     admission.rejected.fetch_add(1, Ordering::Relaxed);
                     Status::too_many_requests(&message)

@@ -6,11 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_saphyr::Spanned;
 use tidings_core::validate::check_dns1123_label;
-
-use crate::auth::settings::{self, SettingsError};
 
 /// The namespaces that every cluster has.
 pub(crate) const ALWAYS: [&str; 3] = ["default", "kube-public", "kube-system"];
@@ -62,9 +58,6 @@ pub enum NamespacesError {
         "{0:?} cannot be the name of a namespace: at most 63 lower-case letters, digits and '-', a letter or digit at both ends"
     )]
     Name(String),
-    /// The file cannot be read.
-    #[error(transparent)]
-    File(#[from] SettingsError),
 }
 
 impl Namespaces {
@@ -97,60 +90,6 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Reads the output of `kubectl get namespaces -o yaml` (or `-o json`): the name and
-    /// `status.phase` of each namespace. Everything else is ignored.
-    ///
-    /// # Errors
-    /// What is wrong, and on which line.
-    ///
-    /// ```
-    /// use tidings_server::{Namespace, Namespaces};
-    ///
-    /// let text = "
-    /// apiVersion: v1
-    /// kind: List
-    /// items:
-    /// - metadata: {name: team-a}
-    /// - metadata: {name: old}
-    ///   status: {phase: Terminating}
-    /// ";
-    /// assert_eq!(Namespaces::parse(text)?.find("old"), Some(Namespace::Terminating));
-    /// # Ok::<(), tidings_server::NamespacesError>(())
-    /// ```
-    pub fn parse(text: &str) -> Result<Self, NamespacesError> {
-        let list: List = settings::read(text)?;
-        if !matches!(list.kind.value.as_str(), "List" | "NamespaceList") {
-            let message = format!(
-                "kind is {:?}, expected List or NamespaceList",
-                list.kind.value
-            );
-            return Err(SettingsError::at(&list.kind, message).into());
-        }
-        let mut namespaces = Self::only([])?;
-        for item in list.items {
-            let name = &item.metadata.name;
-            if let Some(kind) = item.kind.as_ref().filter(|kind| kind.value != "Namespace") {
-                let message = format!("a {} in a list of namespaces", kind.value);
-                return Err(SettingsError::at(kind, message).into());
-            }
-            let phase = match item.status.phase {
-                None => Namespace::Active,
-                Some(phase) => match phase.value.as_str() {
-                    "Active" => Namespace::Active,
-                    "Terminating" => Namespace::Terminating,
-                    other => {
-                        let message = format!("phase is {other:?}, expected Active or Terminating");
-                        return Err(SettingsError::at(&phase, message).into());
-                    }
-                },
-            };
-            namespaces
-                .insert(&name.value, phase)
-                .map_err(|error| SettingsError::at(name, error.to_string()))?;
-        }
-        Ok(namespaces)
-    }
-
     /// The state of a namespace; `None` if it does not exist.
     pub fn find(&self, name: &str) -> Option<Namespace> {
         match &self.named {
@@ -167,69 +106,17 @@ impl Namespaces {
     }
 }
 
-#[derive(Deserialize)]
-struct List {
-    kind: Spanned<String>,
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    kind: Option<Spanned<String>>,
-    metadata: ItemMetadata,
-    #[serde(default)]
-    status: ItemStatus,
-}
-
-#[derive(Deserialize)]
-struct ItemMetadata {
-    name: Spanned<String>,
-}
-
-#[derive(Default, Deserialize)]
-struct ItemStatus {
-    phase: Option<Spanned<String>>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn files_that_are_refused_say_where() {
-        for (text, said) in [
-            ("kind: PodList\nitems: []", "line 1: kind is \"PodList\""),
-            ("items: []", "missing field `kind`"),
-            (
-                "kind: List\nitems:\n- metadata: {name: a}\n- metadata: {name: A}",
-                "line 4: \"A\" cannot be the name",
-            ),
-            (
-                "kind: List\nitems:\n- metadata: {name: a}\n  status:\n    phase: Gone",
-                "line 5: phase is \"Gone\"",
-            ),
-            (
-                "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a}",
-                "line 3: a Pod",
-            ),
-            ("kind: [", "line 1"),
-        ] {
-            let error = Namespaces::parse(text).unwrap_err().to_string();
-            assert!(error.contains(said), "{text:?}: {error}");
-        }
-        assert!(Namespaces::only(["a_b"]).is_err());
-    }
-
-    #[test]
-    fn what_kubectl_prints_is_read() {
-        let text = r#"{"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old", "uid": "1"}, "spec": {"finalizers": ["kubernetes"]},
-             "status": {"phase": "Terminating", "conditions": [{"type": "X"}]}}]}"#;
-        let namespaces = Namespaces::parse(text).unwrap();
+    fn names_are_valid_ones() {
+        let error = Namespaces::only(["a_b"]).unwrap_err().to_string();
+        assert!(error.starts_with("\"a_b\" cannot be the name"), "{error}");
+        assert_eq!(Namespaces::default().find("Not A Name"), None);
+        let namespaces = Namespaces::only(["old"]).unwrap();
         let all: Vec<_> = namespaces.named().unwrap().keys().collect();
         assert_eq!(all, ["default", "kube-public", "kube-system", "old"]);
-        assert_eq!(namespaces.find("old"), Some(Namespace::Terminating));
-        assert_eq!(Namespaces::default().find("Not A Name"), None);
     }
 }

@@ -44,7 +44,7 @@ impl RotatedFile {
         }
     }
 
-    /// Removes rotated files of earlier processes that are too many or too old.
+    /// Removes surplus rotated files of earlier processes.
     pub(super) fn tidy(&self) -> io::Result<()> {
         if self.options.is_standard_output() {
             return Ok(());
@@ -113,25 +113,13 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Removes rotated files that are too many or too old. They are given in order.
+    /// Removes the oldest rotated files, if there are too many. They are given in order.
     fn remove_old(&self, backups: &[PathBuf]) {
         let surplus = match self.options.backups_max {
             0 => 0,
             kept => backups.len().saturating_sub(kept),
         };
-        let oldest = self.options.age_max.and_then(|age| {
-            let age = SignedDuration::try_from(age).ok()?;
-            self.clock.now().checked_sub(age).ok()
-        });
-        for (number, path) in backups.iter().enumerate() {
-            let is_old = || {
-                oldest
-                    .zip(self.put_aside(path))
-                    .is_some_and(|(oldest, at)| at < oldest)
-            };
-            if number >= surplus && !is_old() {
-                continue;
-            }
+        for path in backups.iter().take(surplus) {
             if let Err(error) = std::fs::remove_file(path) {
                 tracing::error!(%error, path = %path.display(), "an old audit log cannot be removed");
             }
@@ -275,31 +263,6 @@ mod tests {
             file.write(b"line\n").unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
-    }
-
-    #[test]
-    fn files_are_removed_for_their_age() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut options = AuditOptions::new(folder.path().join("audit.log"));
-        options.bytes_max = 5;
-        options.age_max = Some(std::time::Duration::from_secs(24 * 3600));
-        let clock = ManualClock::at(UnixMillis(1_772_600_767_000));
-        let open =
-            || RotatedFile::open(options.clone(), Arc::new(Arc::new(clock.clone()))).unwrap();
-        let count = || std::fs::read_dir(folder.path()).unwrap().count();
-        let mut file = open();
-        file.write(b"first\n").unwrap();
-        file.write(b"second\n").unwrap();
-        clock.advance(24 * 3_600_000);
-        file.write(b"third\n").unwrap();
-        assert_eq!(count(), 3, "the first was rotated a day ago, no longer");
-        clock.advance(1);
-        file.write(b"fourth\n").unwrap();
-        assert_eq!(count(), 3, "the first is gone");
-        clock.advance(48 * 3_600_000);
-        drop(file);
-        open();
-        assert_eq!(count(), 1);
     }
 
     #[test]

@@ -27,9 +27,6 @@ pub struct AuditOptions {
     pub bytes_max: u64,
     /// Maximum rotated files that are kept (`--audit-log-maxbackup`). Default: 10; 0 keeps all.
     pub backups_max: usize,
-    /// Maximum age of rotated files. Default: no limit. Older files are removed when the log is
-    /// opened and at each rotation. In kube-apiserver this is `--audit-log-maxage`, in days.
-    pub age_max: Option<Duration>,
     /// Maximum bytes of an entry with the request's body, and of the body. Default: 100 KiB. An
     /// entry beyond either is written without the body.
     pub event_bytes_max: usize,
@@ -57,7 +54,6 @@ impl AuditOptions {
             level: AuditLevel::default(),
             bytes_max: 100 << 20,
             backups_max: 10,
-            age_max: None,
             event_bytes_max: 100 << 10,
             unauthenticated_bytes_max: 10 << 20,
             queue_bytes_max: 16 << 20,

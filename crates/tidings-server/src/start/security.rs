@@ -94,11 +94,8 @@ pub struct AggregatedOptions {
     /// The name of the followed cluster whose API server it is. Its users are those whom the API
     /// server names in headers.
     pub home: String,
-    /// A file with the authorities of the API server's client certificate, instead of those of
-    /// [`requestheader`](Self::requestheader). Default: no file.
-    pub requestheader_client_ca_file: Option<PathBuf>,
-    /// How the API server is recognized, and its headers. Without authorities, here or in the file,
-    /// no header counts until [`Aggregation::trust_front_proxy`] is called.
+    /// How the API server is recognized, and its headers. Without authorities, no header counts
+    /// until [`Aggregation::trust_front_proxy`] is called.
     ///
     /// [`Aggregation::trust_front_proxy`]: crate::Aggregation::trust_front_proxy
     pub requestheader: RequestHeader,
@@ -109,7 +106,6 @@ impl AggregatedOptions {
     pub fn new(home: impl Into<String>) -> Self {
         Self {
             home: home.into(),
-            requestheader_client_ca_file: None,
             requestheader: RequestHeader::new(Vec::new()),
         }
     }
@@ -145,9 +141,8 @@ struct Files {
     tokens: Option<Watched>,
     permissions: Option<Watched>,
     client_authority: Option<Watched>,
-    /// The authority of the front proxy.
-    front_authority: Option<Watched>,
-    aggregated: Option<AggregatedOptions>,
+    /// The home cluster, whose API server may be trusted as front proxy.
+    home: Option<String>,
     /// The certificate and its key.
     certificate: Option<Watched>,
     /// The client authority in force.
@@ -251,24 +246,14 @@ impl SecurityOptions {
             authenticator.replace_client_authority(clients.clone());
         }
 
-        let front_file = aggregated
-            .as_ref()
-            .and_then(|it| it.requestheader_client_ca_file.as_deref());
-        let front_authority = Watched::open(front_file)?;
         let mut fronts = None;
         if let Some(aggregated) = &aggregated {
             authenticator = authenticator.at_home(&aggregated.home);
             authorizer = authorizer.at_home(&aggregated.home);
-            let mut settings = aggregated.requestheader.clone();
-            if let Some(file) = &front_authority {
-                settings.client_ca_pem = file.first().to_vec();
-            }
-            if !settings.client_ca_pem.is_empty() || front_authority.is_some() {
-                let proxy = FrontProxy::new(&settings, &aggregated.home, clients.as_ref());
-                let proxy = proxy.map_err(|error| match &front_authority {
-                    Some(file) => file.unusable(&error),
-                    None => StartError::RequestHeader(error),
-                })?;
+            let settings = &aggregated.requestheader;
+            if !settings.client_ca_pem.is_empty() {
+                let proxy = FrontProxy::new(settings, &aggregated.home, clients.as_ref())
+                    .map_err(StartError::RequestHeader)?;
                 fronts = Some(proxy.authority().clone());
                 authenticator.replace_front_proxy(proxy);
             }
@@ -287,8 +272,7 @@ impl SecurityOptions {
             tokens: token_file,
             permissions,
             client_authority,
-            front_authority,
-            aggregated,
+            home: aggregated.map(|it| it.home),
             own: certificate.is_none().then_some(own),
             certificate,
             clients,
@@ -410,13 +394,25 @@ impl FileWatcher {
         }
     }
 
-    /// Trusts a front proxy, for requests and connections from now on.
+    /// Trusts a front proxy, for requests and connections from now on: its certificate is requested,
+    /// and its headers count.
     fn trust(&mut self, settings: &RequestHeader) -> Result<(), RequestHeaderError> {
         let Self { server, tls, files } = self;
-        let Some(aggregated) = &files.aggregated else {
+        let Some(home) = &files.home else {
             return Ok(());
         };
-        trust(settings, &aggregated.home.clone(), server, tls, files)
+        let proxy = FrontProxy::new(settings, home, files.clients.as_ref())?;
+        let former = files.fronts.replace(proxy.authority().clone());
+        match files.config() {
+            Ok(config) => tls.replace(Arc::new(config)),
+            Err(error) => {
+                files.fronts = former;
+                let why = error.to_string();
+                return Err(AuthorityError::Unusable { why }.into());
+            }
+        }
+        server.authenticator.replace_front_proxy(proxy);
+        Ok(())
     }
 
     /// Checks the files on another thread, because disks may be slow. `None` if the runtime is
@@ -475,16 +471,6 @@ impl FileWatcher {
             }));
             files.client_authority = Some(watched);
         }
-        if let Some((mut watched, aggregated)) =
-            files.front_authority.take().zip(files.aggregated.clone())
-        {
-            looked = looked.max(watched.reload(counters, look, |bytes| {
-                let mut settings = aggregated.requestheader;
-                settings.client_ca_pem = file(bytes, 0).to_vec();
-                Ok(trust(&settings, &aggregated.home, server, tls, files)?)
-            }));
-            files.front_authority = Some(watched);
-        }
         if let Some(mut watched) = files.certificate.take() {
             looked = looked.max(watched.reload(counters, look, |bytes| {
                 let former = std::mem::replace(&mut files.identity, parse_identity(bytes)?);
@@ -503,28 +489,6 @@ impl FileWatcher {
         counters.set_certificates(files.certificate_ends(server.clock.now()));
         looked
     }
-}
-
-/// Trusts a front proxy: its certificate is requested, and its headers count.
-fn trust(
-    settings: &RequestHeader,
-    home: &str,
-    server: &ApiServer,
-    tls: &Tls,
-    files: &mut Files,
-) -> Result<(), RequestHeaderError> {
-    let proxy = FrontProxy::new(settings, home, files.clients.as_ref())?;
-    let former = files.fronts.replace(proxy.authority().clone());
-    match files.config() {
-        Ok(config) => tls.replace(Arc::new(config)),
-        Err(error) => {
-            files.fronts = former;
-            let why = error.to_string();
-            return Err(AuthorityError::Unusable { why }.into());
-        }
-    }
-    server.authenticator.replace_front_proxy(proxy);
-    Ok(())
 }
 
 /// Replaces the server's own certificate if it is time.

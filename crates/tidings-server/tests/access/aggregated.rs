@@ -805,26 +805,6 @@ async fn a_replaced_authority_of_the_front_proxy_is_trusted_without_a_restart() 
     assert!(!world.archive.running.reload().await);
 }
 
-#[tokio::test]
-async fn the_authority_of_the_front_proxy_may_be_a_file() {
-    let next = Authority::new("next");
-    let world = World::start_with(|options, aggregated| {
-        let folder = options.data_dir.parent().unwrap();
-        let pem = String::from_utf8(aggregated.requestheader.client_ca_pem.clone()).unwrap();
-        aggregated.requestheader.client_ca_pem.clear();
-        aggregated.requestheader_client_ca_file = Some(write(folder, "front.pem", &pem));
-    })
-    .await;
-    let uri = past("/namespaces/shop/pastevents");
-    let proxy = world.proxy().await;
-    assert_eq!(ask(&proxy, Method::GET, &uri, ANN.0, ANN.1).await.code, 200);
-    write(world.archive.folder.path(), "front.pem", &next.pem);
-    assert!(world.archive.running.reload().await);
-    assert_eq!(ask(&proxy, Method::GET, &uri, ANN.0, ANN.1).await.code, 401);
-    let proxy = world.with(&next.client(FRONT, &[], 2040)).await;
-    assert_eq!(ask(&proxy, Method::GET, &uri, ANN.0, ANN.1).await.code, 200);
-}
-
 /// Before the settings of the front proxy are known, and without them, no header counts.
 #[tokio::test]
 async fn without_an_authority_of_the_front_proxy_no_header_counts() {

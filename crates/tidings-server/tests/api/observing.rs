@@ -221,8 +221,7 @@ async fn what_becomes_of_a_request_before_it_is_served_is_counted_once() {
          limits: [{type: Server, qps: 1, burst: 2}]}",
     )
     .unwrap();
-    options.event_size_limit =
-        tidings_server::EventSizeLimit::new(2000, tidings_server::Oversized::Reject);
+    options.event_bytes_max = 2000;
     let token = |token: &str, name: &str, group: &str| Token {
         token: token.into(),
         user: User::new(name, "", [group.to_owned()]),

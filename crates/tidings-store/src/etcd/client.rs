@@ -1,4 +1,4 @@
-//! Sends requests to an etcd cluster: chooses the member, the deadline and the token.
+//! Sends requests to an etcd cluster: chooses the member and the deadline.
 //!
 //! It also finds out whether a failed request may have been done. A request is repeated here only
 //! if etcd certainly did not accept it, or if doing it twice is harmless.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::codegen::http::uri::PathAndQuery;
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
@@ -16,9 +16,8 @@ use tonic_prost::ProstCodec;
 use super::error::OpenError;
 use super::failure::{Failure, Outcome, chain};
 use super::members::{Members, REFRESH_EVERY};
-use super::options::{Credentials, EtcdOptions};
+use super::options::EtcdOptions;
 use super::pause::Pause;
-use super::token::{Token, Tokens};
 use super::wire;
 use crate::Revision;
 
@@ -35,15 +34,12 @@ pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
-const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// The client of one etcd cluster, shared by the store's methods, tasks and watches.
 pub(super) struct Client {
     members: Members,
     /// Index of the preferred member: the last one that answered.
     current: AtomicUsize,
-    credentials: Option<Credentials>,
-    tokens: Tokens,
     request_timeout: Duration,
     attempt_timeout: Duration,
     /// The greatest revision in any answer since the cluster's history began or was replaced.
@@ -55,8 +51,6 @@ impl Client {
         Ok(Self {
             members: Members::new(options)?,
             current: AtomicUsize::new(0),
-            credentials: options.credentials.clone(),
-            tokens: Tokens::default(),
             request_timeout: options.request_timeout,
             attempt_timeout: options.attempt_timeout,
             revision: AtomicU64::new(0),
@@ -138,14 +132,13 @@ impl Client {
             };
             // Switch the member even if this request is not repeated: the caller's next request
             // must not wait for a silent member.
-            if !matches!(failure.outcome, Outcome::Refused | Outcome::TokenRefused) {
-                self.leave(member);
-            }
-            if failure.outcome == Outcome::Refused || !again(failure.outcome) {
+            if failure.outcome == Outcome::Refused {
                 return Err(failure);
             }
-            // The first pause is zero, so a new token is tried at once; a second refusal waits as
-            // usual.
+            self.leave(member);
+            if !again(failure.outcome) {
+                return Err(failure);
+            }
             if !pause.wait_until(deadline).await {
                 return Err(failure);
             }
@@ -165,15 +158,9 @@ impl Client {
     {
         let end = sleep(self.attempt_timeout).deadline().min(deadline);
         let late = || self.failure(member, &Status::deadline_exceeded("no answer in time"));
-        let authorized = self.authorized(member, Request::new(message));
-        let (request, token) = match timeout_at(end, authorized).await {
-            Ok(authorized) => authorized?,
-            // The request was still waiting for a token, so it was not sent.
-            Err(_) => return Err(late().knowing(Outcome::NotDone)),
-        };
+        let request = requiring_leader(message);
         let answer = timeout_at(end, self.unary(member, path, request)).await;
-        let answer = answer.unwrap_or_else(|_| Err(late()));
-        answer.inspect_err(|failure| self.heed(failure, token.as_ref()))
+        answer.unwrap_or_else(|_| Err(late()))
     }
 
     async fn unary<M, R>(
@@ -202,33 +189,27 @@ impl Client {
         .map_err(|status| self.failure(member, &status))
     }
 
-    /// Opens a watch stream to one member; also returns the token it used. etcd ends the stream
-    /// when the member loses its leader.
+    /// Opens a watch stream to one member. etcd ends the stream when the member loses its leader.
     pub(super) async fn stream(
         &self,
         member: usize,
         requests: tokio::sync::mpsc::Receiver<wire::WatchRequest>,
-    ) -> Result<(tonic::Streaming<wire::WatchResponse>, Option<Token>), Failure> {
+    ) -> Result<tonic::Streaming<wire::WatchResponse>, Failure> {
         let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
         let open = async {
-            let (request, token) = self.authorized(member, Request::new(requests)).await?;
             let mut grpc = self.grpc(member)?;
             grpc.ready()
                 .await
                 .map_err(|error| self.failure(member, &Status::unavailable(chain(&error))))?;
             let opened = grpc.streaming(
-                request,
+                requiring_leader(requests),
                 PathAndQuery::from_static(WATCH),
                 ProstCodec::<wire::WatchRequest, wire::WatchResponse>::default(),
             );
-            match opened.await {
-                Ok(opened) => Ok((opened.into_inner(), token)),
-                Err(status) => {
-                    let failure = self.failure(member, &status);
-                    self.heed(&failure, token.as_ref());
-                    Err(failure)
-                }
-            }
+            let opened = opened.await;
+            opened
+                .map(tonic::Response::into_inner)
+                .map_err(|status| self.failure(member, &status))
         };
         timeout(self.attempt_timeout, open)
             .await
@@ -261,58 +242,6 @@ impl Client {
             .max_encoding_message_size(REQUEST_LEN_MAX))
     }
 
-    /// Adds the token to a request and requires a leader. A member without a leader then refuses at
-    /// once. Also returns the token.
-    async fn authorized<M>(
-        &self,
-        member: usize,
-        mut request: Request<M>,
-    ) -> Result<(Request<M>, Option<Token>), Failure> {
-        let metadata = request.metadata_mut();
-        metadata.insert("hasleader", MetadataValue::from_static("true"));
-        let Some(credentials) = &self.credentials else {
-            return Ok((request, None));
-        };
-        let ask = self.authenticate(member, credentials);
-        let token = self.tokens.get(member, ask).await?;
-        metadata.insert("token", token.value.clone());
-        Ok((request, Some(token)))
-    }
-
-    async fn authenticate(
-        &self,
-        member: usize,
-        credentials: &Credentials,
-    ) -> Result<MetadataValue<Ascii>, Failure> {
-        let request = wire::AuthenticateRequest {
-            name: credentials.user.clone(),
-            password: credentials.password.clone(),
-        };
-        let answer: Result<wire::AuthenticateResponse, _> = self
-            .unary(member, AUTHENTICATE, Request::new(request))
-            .await;
-        // Only authentication failed; the caller's request was not sent.
-        let answer = answer.map_err(|failure| match failure.outcome {
-            Outcome::Refused => failure,
-            _ => failure.knowing(Outcome::NotDone),
-        })?;
-        MetadataValue::try_from(answer.token.as_str()).map_err(|_| {
-            self.failure(
-                member,
-                &Status::invalid_argument("the token is not printable"),
-            )
-        })
-    }
-
-    /// Drops a token if etcd refused it for a request or stream.
-    pub(super) fn heed(&self, failure: &Failure, token: Option<&Token>) {
-        if failure.outcome == Outcome::TokenRefused
-            && let Some(token) = token
-        {
-            self.tokens.give_up(token);
-        }
-    }
-
     /// Index of the preferred member.
     pub(super) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
@@ -339,6 +268,14 @@ impl Client {
     pub(super) fn failure(&self, member: usize, status: &Status) -> Failure {
         Failure::new(self.members.url(member), status)
     }
+}
+
+/// A request that a member without a leader refuses at once.
+fn requiring_leader<M>(message: M) -> Request<M> {
+    let mut request = Request::new(message);
+    let required = MetadataValue::from_static("true");
+    request.metadata_mut().insert("hasleader", required);
+    request
 }
 
 /// Converts a number of etcd, which is signed but never negative.

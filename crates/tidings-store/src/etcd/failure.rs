@@ -12,8 +12,6 @@ use crate::Fault;
 pub(super) enum Outcome {
     /// The request was not done; another member, or the same one later, may accept it.
     NotDone,
-    /// The request was not done, because the token is not valid or no longer valid.
-    TokenRefused,
     /// The request was not done, and a retry would not help.
     Refused,
     /// The request may have been done.
@@ -94,10 +92,11 @@ fn outcome(status: &Status) -> Outcome {
             Outcome::Unknown
         };
     }
-    if status.code() == Code::Unauthenticated || says("auth: revision in header is old") {
-        return Outcome::TokenRefused;
-    }
-    if says("etcdserver: no leader") || says("too many requests") {
+    // A client certificate's name is checked as of an older revision of etcd's users.
+    if says("auth: revision in header is old")
+        || says("etcdserver: no leader")
+        || says("too many requests")
+    {
         return Outcome::NotDone;
     }
     match status.code() {
@@ -105,6 +104,7 @@ fn outcome(status: &Status) -> Outcome {
         | Code::NotFound
         | Code::AlreadyExists
         | Code::PermissionDenied
+        | Code::Unauthenticated
         | Code::FailedPrecondition
         | Code::OutOfRange
         | Code::Unimplemented
@@ -175,14 +175,14 @@ mod tests {
             ),
             (
                 from(Code::Unauthenticated, "etcdserver: invalid auth token"),
-                Outcome::TokenRefused,
+                Outcome::Refused,
             ),
             (
                 from(
                     Code::InvalidArgument,
                     "etcdserver: auth: revision in header is old",
                 ),
-                Outcome::TokenRefused,
+                Outcome::NotDone,
             ),
             (
                 from(Code::Unavailable, "etcdserver: request timed out"),

@@ -68,7 +68,6 @@ mod shared;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod token;
 mod walk;
 mod watch;
 mod wire;
@@ -92,7 +91,7 @@ use crate::{
 
 pub use self::describe::{Describe, Description};
 pub use self::error::OpenError;
-pub use self::options::{Credentials, EtcdOptions, TlsFiles};
+pub use self::options::{EtcdOptions, TlsFiles};
 
 /// Maximum time that closing waits until etcd has sent this process's last changes.
 const LAST_CHANGES: Duration = Duration::from_secs(1);

@@ -24,8 +24,6 @@ pub struct EtcdOptions {
     /// Prefix of every key in etcd. Default `/registry/events/`; it must not be empty. It
     /// corresponds to kube-apiserver's `--etcd-prefix`, the resource and a slash.
     pub prefix: String,
-    /// User and password, if etcd's authentication is on.
-    pub credentials: Option<Credentials>,
     /// Files for TLS, for endpoints that begin with `https://`. Without any, an authority that the
     /// system trusts must have signed etcd's certificate.
     pub tls: Option<TlsFiles>,
@@ -54,24 +52,6 @@ pub struct EtcdOptions {
     pub lease_ttl_min: Duration,
 }
 
-/// User and password for etcd's authentication.
-#[derive(Clone)]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The user's password.
-    pub password: String,
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Credentials")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
-
 /// PEM files for TLS. They may be replaced while the store is open. The store reads them every ten
 /// seconds and whenever etcd cannot be reached.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +72,6 @@ impl EtcdOptions {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             prefix: "/registry/events/".into(),
-            credentials: None,
             tls: None,
             request_timeout: Duration::from_secs(10),
             attempt_timeout: Duration::from_secs(3),

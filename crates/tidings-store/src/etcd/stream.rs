@@ -9,7 +9,6 @@ use tonic::Status;
 use super::client::{Client, STATUS, signed, unsigned};
 use super::failure::Failure;
 use super::keys::Keys;
-use super::token::Token;
 use super::wire::{self, WatchAction, WatchEvent, WatchRequest};
 use crate::Revision;
 
@@ -37,8 +36,6 @@ pub(super) struct Stream {
     member: usize,
     requests: mpsc::Sender<WatchRequest>,
     responses: tonic::Streaming<wire::WatchResponse>,
-    /// The token that the stream was opened with, if etcd's authentication is on.
-    token: Option<Token>,
     /// Events of the last revision so far, which the next fragment of a large answer may continue.
     parts: Vec<WatchEvent>,
     /// The revision up to which everything was delivered.
@@ -92,13 +89,12 @@ impl Stream {
         let _ = requests.try_send(WatchRequest {
             action: Some(WatchAction::Create(create)),
         });
-        let (responses, token) = client.stream(member, receiver).await?;
+        let responses = client.stream(member, receiver).await?;
         Ok(Self {
             client: Arc::clone(client),
             member,
             requests,
             responses,
-            token,
             parts: Vec::new(),
             position: after,
             tells_progress: tells_progress(&status.version),
@@ -108,9 +104,8 @@ impl Stream {
     /// Waits for the next events or for progress. Cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Delivery, Ended> {
         let next = self.receive().await;
-        if let Err(Ended::Failed(failure)) = &next {
+        if let Err(Ended::Failed(_)) = &next {
             self.client.leave(self.member);
-            self.client.heed(failure, self.token.as_ref());
         }
         next
     }
@@ -129,11 +124,7 @@ impl Stream {
                     return Err(Ended::Compacted(unsigned(answer.compact_revision)));
                 }
                 let text = format!("the watch was canceled: {}", answer.cancel_reason);
-                let status = if answer.cancel_reason.contains("auth token") {
-                    Status::unauthenticated(text)
-                } else {
-                    Status::unavailable(text)
-                };
+                let status = Status::unavailable(text);
                 return Err(self.client.failure(self.member, &status).into());
             }
             if answer.created {

@@ -278,20 +278,6 @@ pub(super) struct LeaseTimeToLiveResponse {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct AuthenticateRequest {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) password: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct AuthenticateResponse {
-    #[prost(string, tag = "2")]
-    pub(super) token: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct StatusResponse {
     #[prost(string, tag = "2")]
     pub(super) version: String,

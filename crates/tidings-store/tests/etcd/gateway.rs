@@ -9,24 +9,12 @@ use serde_json::{Value, json};
 
 /// Calls a method of the gateway, such as `kv/range`. Waits for an etcd that is starting.
 pub(crate) fn call(url: &str, method: &str, body: &Value) -> Value {
-    call_with(url, "", method, body)
-}
-
-/// The same with a line of the request's head.
-pub(crate) fn call_with(url: &str, line: &str, method: &str, body: &Value) -> Value {
     let body = body.to_string();
     let request = format!(
-        "POST /v3/{method} HTTP/1.0\r\nContent-Type: application/json\r\n{line}Content-Length: {}\r\n\r\n{body}",
+        "POST /v3/{method} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
     serde_json::from_str(&send(url, &request)).unwrap()
-}
-
-/// etcd's counter with this name and labels.
-pub(crate) fn metric(url: &str, series: &str) -> u64 {
-    let metrics = send(url, "GET /metrics HTTP/1.0\r\n\r\n");
-    let value = |line: &str| line.strip_prefix(series)?.trim().parse().ok();
-    metrics.lines().find_map(value).unwrap_or(0)
 }
 
 /// The answer's body.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use tidings_store::clock::{Clock, ManualClock, SystemClock};
-use tidings_store::etcd::{Credentials, Description, EtcdOptions, EtcdStore, OpenError, TlsFiles};
+use tidings_store::etcd::{Description, EtcdOptions, EtcdStore, OpenError, TlsFiles};
 use tidings_store::{
     Change, Fault, Index, ListRequest, NewRecord, ObjectSelector, Store, UnixMillis, Watch,
     WatchError, WriteError,
@@ -448,89 +448,6 @@ async fn an_etcd_that_is_restored_from_a_backup_is_followed_anew() {
     }
 }
 
-/// Turns authentication on, with a user root whose password is secret.
-fn enable_authentication(url: &str) {
-    for (method, body) in [
-        (
-            "auth/user/add",
-            json!({ "name": "root", "password": "secret" }),
-        ),
-        ("auth/role/add", json!({ "name": "root" })),
-        ("auth/user/grant", json!({ "user": "root", "role": "root" })),
-        ("auth/enable", json!({})),
-    ] {
-        gateway::call(url, method, &body);
-    }
-}
-
-#[tokio::test]
-async fn user_and_password() {
-    let Some(mut cluster) = Cluster::start(1, &[]) else {
-        return;
-    };
-    let url = cluster.endpoints()[0].clone();
-    enable_authentication(&url);
-    let mut options = options(&cluster);
-    options.request_timeout = Duration::from_secs(5);
-    let message = error_of_opening(options.clone()).await;
-    assert!(message.contains("user name is empty"), "{message}");
-    let credentials = |password: &str| Credentials {
-        user: "root".into(),
-        password: password.into(),
-    };
-    options.credentials = Some(credentials("wrong"));
-    let message = error_of_opening(options.clone()).await;
-    assert!(message.contains("authentication failed"), "{message}");
-    options.credentials = Some(credentials("secret"));
-    assert!(!format!("{options:?}").contains("secret"));
-    let store = open(options, ManualClock::at(UnixMillis(START))).await;
-    let first = store
-        .create("a".into(), record("1", START + HOUR))
-        .await
-        .unwrap();
-    let mut watch = store.watch(Bytes::new(), first).await.unwrap();
-    // A restart of a member drops its tokens.
-    cluster.members[0].kill();
-    cluster.members[0].start();
-    assert!(store.get("a".into()).await.unwrap().is_some());
-    let second = store
-        .create("b".into(), record("1", START + HOUR))
-        .await
-        .unwrap();
-    assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
-}
-
-#[tokio::test]
-async fn requests_of_one_moment_ask_for_one_token() {
-    let Some(cluster) = Cluster::start(1, &[]) else {
-        return;
-    };
-    let url = cluster.endpoints()[0].clone();
-    enable_authentication(&url);
-    let mut options = options(&cluster);
-    options.credentials = Some(Credentials {
-        user: "root".into(),
-        password: "secret".into(),
-    });
-    let store = open(options, ManualClock::at(UnixMillis(START))).await;
-    let created = store.create("a".into(), record("1", START + HOUR)).await;
-    let mut watch = store.watch(Bytes::new(), created.unwrap()).await.unwrap();
-    // After a change of the password, a user's tokens are invalid.
-    let root = json!({ "name": "root", "password": "secret" });
-    let answer = gateway::call(&url, "auth/authenticate", &root);
-    let token = format!("Authorization: {}\r\n", answer["token"].as_str().unwrap());
-    gateway::call_with(&url, &token, "auth/user/changepw", &root);
-    let authenticated = r#"grpc_server_handled_total{grpc_code="OK",grpc_method="Authenticate",grpc_service="etcdserverpb.Auth",grpc_type="unary"}"#;
-    let before = gateway::metric(&url, authenticated);
-    let gets = (0..200).map(|_| store.get("a".into()));
-    for got in futures::future::join_all(gets).await {
-        assert!(got.unwrap().is_some());
-    }
-    let second = store.create("b".into(), record("1", START + HOUR)).await;
-    assert_eq!(next(&mut *watch, 1).await[0].revision(), second.unwrap());
-    assert_eq!(gateway::metric(&url, authenticated) - before, 1);
-}
-
 /// An authority, and a certificate signed by it for 127.0.0.1, as PEM files in a folder.
 fn write_certificates(folder: &Path) {
     let ca_key = rcgen::KeyPair::generate().unwrap();
@@ -646,34 +563,6 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
         .await
         .unwrap();
     assert_eq!(next(&mut *watch, 1).await[0].revision(), second);
-}
-
-#[tokio::test]
-async fn a_token_that_expires_is_renewed() {
-    // Tokens are valid for one second. The watch and the store are then idle for longer than that.
-    let Some(cluster) = Cluster::start(1, &["--auth-token-ttl", "1"]) else {
-        return;
-    };
-    let url = cluster.endpoints()[0].clone();
-    enable_authentication(&url);
-    let mut options = options(&cluster);
-    options.credentials = Some(Credentials {
-        user: "root".into(),
-        password: "secret".into(),
-    });
-    let store = open(options, ManualClock::at(UnixMillis(START))).await;
-    let mut after = store
-        .create("a".into(), record("1", START + HOUR))
-        .await
-        .unwrap();
-    let mut watch = store.watch(Bytes::new(), after).await.unwrap();
-    for key in ["b", "c"] {
-        tokio::time::sleep(Duration::from_millis(3_500)).await;
-        let created = store.create(key.into(), record("1", START + HOUR)).await;
-        assert!(created.as_ref().is_ok_and(|it| *it > after), "{created:?}");
-        after = created.unwrap();
-        assert_eq!(next(&mut *watch, 1).await[0].revision(), after);
-    }
 }
 
 #[tokio::test]

@@ -1,39 +1,10 @@
-//! Reads EventRateLimit's configuration file, and the AdmissionConfiguration that may name it.
-
-use std::path::{Path, PathBuf};
+//! Reads EventRateLimit's configuration file.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{CACHE_SIZE, EventLimit, EventRateLimitOptions, LimitType};
 use crate::auth::settings::{self, SettingsError};
-
-const PLUGIN: &str = "EventRateLimit";
-
-/// The reason why the rate limits cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigurationError {
-    /// The file is invalid.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// An AdmissionConfiguration names a file that cannot be read.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// The error of the file system.
-        source: std::io::Error,
-    },
-    /// The file that an AdmissionConfiguration names is invalid.
-    #[error("{}: {source}", path.display())]
-    Named {
-        /// Path of the file.
-        path: PathBuf,
-        /// The mistake in the file.
-        source: SettingsError,
-    },
-}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -56,24 +27,6 @@ struct Limit {
     cache_size: i32,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct AdmissionConfiguration {
-    api_version: Option<Spanned<String>>,
-    kind: Option<Spanned<String>>,
-    #[serde(default)]
-    plugins: Vec<Spanned<Plugin>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Plugin {
-    name: String,
-    #[serde(default)]
-    path: String,
-    configuration: Option<serde_json::Value>,
-}
-
 impl EventRateLimitOptions {
     /// Reads a `Configuration` of `eventratelimit.admission.k8s.io/v1alpha1`. It does so as
     /// kube-apiserver's plugin does, but refuses unknown fields.
@@ -81,68 +34,8 @@ impl EventRateLimitOptions {
     /// # Errors
     ///
     /// The mistake, and its line.
-    pub fn parse(text: &str) -> Result<Self, ConfigurationError> {
-        Ok(limits(&settings::read(text)?)?)
-    }
-
-    /// Reads the plugin `EventRateLimit` from an `AdmissionConfiguration`. Its version is
-    /// `apiserver.config.k8s.io/v1`. The plugin's configuration is embedded, or in a file named
-    /// relative to `folder`. Without the plugin nothing is limited; other plugins are ignored.
-    ///
-    /// # Errors
-    ///
-    /// The mistake, and where it is.
-    pub fn parse_admission(text: &str, folder: &Path) -> Result<Self, ConfigurationError> {
-        let file: AdmissionConfiguration = settings::read(text)?;
-        settings::check_kind(
-            file.api_version.as_ref(),
-            file.kind.as_ref(),
-            (
-                &["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"],
-                "AdmissionConfiguration",
-            ),
-        )?;
-        let mut found = None;
-        for plugin in file.plugins {
-            if plugin.value.name != PLUGIN {
-                tracing::warn!(
-                    plugin = plugin.value.name,
-                    "an admission plugin this server does not have"
-                );
-            } else if found.is_some() {
-                let message = format!("{PLUGIN} is configured twice");
-                return Err(SettingsError::at(&plugin, message).into());
-            } else {
-                found = Some(plugin);
-            }
-        }
-        let Some(plugin) = found else {
-            return Ok(Self::default());
-        };
-        match (&plugin.value.configuration, plugin.value.path.as_str()) {
-            (Some(value), _) => {
-                let configuration = serde_json::from_value(value.clone())
-                    .map_err(|error| SettingsError::at(&plugin, error.to_string()))?;
-                // Lines within the embedded value are unknown.
-                let at_plugin = |error: SettingsError| SettingsError::at(&plugin, error.message);
-                Ok(limits(&configuration).map_err(at_plugin)?)
-            }
-            (None, "") => {
-                let message = format!("{PLUGIN} needs a path or a configuration");
-                Err(SettingsError::at(&plugin, message).into())
-            }
-            (None, path) => {
-                let path = folder.join(path);
-                let text =
-                    std::fs::read_to_string(&path).map_err(|source| ConfigurationError::File {
-                        path: path.clone(),
-                        source,
-                    })?;
-                settings::read(&text)
-                    .and_then(|configuration| limits(&configuration))
-                    .map_err(|source| ConfigurationError::Named { path, source })
-            }
-        }
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        limits(&settings::read(text)?)
     }
 }
 
@@ -218,10 +111,7 @@ fn limits(configuration: &Configuration) -> Result<EventRateLimitOptions, Settin
         }
     }
     if wrong.is_empty() {
-        Ok(EventRateLimitOptions {
-            limits,
-            ..EventRateLimitOptions::default()
-        })
+        Ok(EventRateLimitOptions { limits })
     } else {
         Err(SettingsError {
             line: first.unwrap_or(1),
@@ -298,39 +188,5 @@ mod tests {
         let error = EventRateLimitOptions::parse(other).unwrap_err().to_string();
         assert!(error.contains("line 1: apiVersion is \"v1\""), "{error}");
         assert!(EventRateLimitOptions::parse("limits: []").is_err());
-    }
-
-    #[test]
-    fn an_admission_configuration_says_it_in_place_or_names_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let limits = "apiVersion: eventratelimit.admission.k8s.io/v1alpha1
-kind: Configuration
-limits:
-- {type: Server, qps: 5, burst: 7}
-";
-        std::fs::write(folder.path().join("limits.yaml"), limits).unwrap();
-        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: PodSecurity\n";
-        let parse = |plugin: &str| {
-            EventRateLimitOptions::parse_admission(&format!("{head}{plugin}"), folder.path())
-                .map_err(|error| error.to_string())
-        };
-        let named = parse("- name: EventRateLimit\n  path: limits.yaml\n").unwrap();
-        assert_eq!(named.limits[0].burst, 7);
-        let inner = limits.replace('\n', "\n    ");
-        let placed = parse(&format!(
-            "- name: EventRateLimit\n  configuration:\n    {inner}"
-        ));
-        assert_eq!(placed.unwrap(), named);
-        assert_eq!(parse("").unwrap(), EventRateLimitOptions::default());
-        #[rustfmt::skip]
-        let table = [
-            ("- name: EventRateLimit\n", "line 5: EventRateLimit needs a path"),
-            ("- name: EventRateLimit\n  path: none.yaml\n", "none.yaml: "),
-            ("- name: EventRateLimit\n  configuration: {kind: X}\n", "line 5: "),
-        ];
-        for (plugin, said) in table {
-            let error = parse(plugin).unwrap_err();
-            assert!(error.contains(said), "{plugin}: {error}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::admission::retention::RetentionRules;
-use crate::admission::{EventRateLimitOptions, EventSizeLimit, Namespaces};
+use crate::admission::{EventRateLimitOptions, Namespaces};
 use crate::http::body::BODY_BYTES_MAX;
 
 /// Options of the API. The names are those of kube-apiserver's flags where it has one.
@@ -81,9 +81,9 @@ pub struct ApiOptions {
     pub namespaces: Namespaces,
     /// Rate limits of events (`--event-rate-limit-config`). Default: no limits.
     pub event_rate_limit: EventRateLimitOptions,
-    /// Maximum size of an event. Default: 1.5 MiB, and larger events are
-    /// refused.
-    pub event_size_limit: EventSizeLimit,
+    /// Maximum bytes of an event as stored (Kubernetes' protobuf); larger events are refused.
+    /// Default: 1.5 MiB. That is etcd's own default, and also the maximum.
+    pub event_bytes_max: usize,
     /// Maximum followed clusters that one archive serves. Default: 100.
     pub max_clusters: usize,
     /// Whether the timeline is served, and its bounds.
@@ -169,7 +169,7 @@ impl Default for ApiOptions {
             shutdown_grace: Duration::from_secs(30),
             namespaces: Namespaces::default(),
             event_rate_limit: EventRateLimitOptions::default(),
-            event_size_limit: EventSizeLimit::default(),
+            event_bytes_max: tidings_store::VALUE_LEN_MAX,
             max_clusters: 100,
             timeline: TimelineOptions::default(),
             keep_identities: false,

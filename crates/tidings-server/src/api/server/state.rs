@@ -88,7 +88,7 @@ impl ApiServer {
             )),
             admission: Arc::new(Admission::new(
                 options.namespaces.clone(),
-                options.event_size_limit,
+                options.event_bytes_max,
                 &options.event_rate_limit,
             )),
             audit: None,
@@ -255,8 +255,8 @@ impl ApiServer {
     }
 
     /// The rate limits for a request that writes.
-    pub(crate) fn gate<'a>(&'a self, user: &'a str, api: Api, dry_run: bool) -> Gate<'a> {
-        self.admission.gate(&*self.clock, api, user, dry_run)
+    pub(crate) fn gate<'a>(&'a self, user: &'a str, dry_run: bool) -> Gate<'a> {
+        self.admission.gate(&*self.clock, user, dry_run)
     }
 
     /// Counts of writes by their admission.

@@ -56,7 +56,7 @@ impl<'a> Write<'a> {
         options: &'a WriteOptions,
         warnings: Vec<String>,
     ) -> Self {
-        let gate = server.gate(&call.user.name, call.api, options.dry_run);
+        let gate = server.gate(&call.user.name, options.dry_run);
         Self {
             server,
             call,
@@ -157,7 +157,7 @@ impl<'a> Write<'a> {
             let uid = random::uuid().map_err(Status::internal)?;
             rules::prepare_create(metadata, uid, now(server));
         }
-        server.admission.fit(&mut event)?;
+        server.admission.check_size(&event)?;
         let metadata = event.metadata.get_or_insert_default();
 
         let has_base = !metadata.generate_name().is_empty();
@@ -216,7 +216,7 @@ impl<'a> Write<'a> {
     async fn change(&mut self, stored: &Stored, mut new: Event) -> Result<Option<Event>, Status> {
         let (server, api, key) = (self.server, self.call.api, self.call.key());
         let old = &stored.event;
-        server.admission.fit(&mut new)?;
+        server.admission.check_size(&new)?;
         let metadata = new.metadata.get_or_insert_default();
         let insisted = match ResourceVersion::parse(
             Some(metadata.resource_version()).filter(|version| !version.is_empty()),
