@@ -25,7 +25,7 @@ impl Keeper {
             Some(former) => Some(count(&former)),
             None if found.is_empty() => None,
             None => {
-                self.count_before(&keys::id(&item.1, item.0.as_bytes()), item.2)
+                self.count_before(&keys::id(&item.uid, item.key.as_bytes()), item.record)
                     .await?
             }
         };

@@ -42,7 +42,7 @@ impl Unsealed {
         request.after = after.map(|after| after.mark.clone());
         let page = self.keeper.store.list(request).await?;
         let found = page.records.into_iter().map(|found| {
-            let Deleted(key, uid) = parse(&found.value)?;
+            let Deleted { key, uid } = parse(&found.value)?;
             Ok(Unerased {
                 key,
                 uid,

@@ -8,6 +8,7 @@
 //! all entries of a range or none. It gets sealed entries only with all of their versions.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -413,12 +414,12 @@ impl Unsealed {
         // An item names one version, or all of a record.
         part.gone += number_of_items.saturating_sub(versions.len() as u64);
         let sealed_before = self.keeper.sealed_before();
-        let namespace = keys::namespace(item.0.as_bytes());
+        let namespace = keys::namespace(item.key.as_bytes());
         let mut bytes = 0;
         for mut version in versions {
             let (epoch, number) = version.order();
             let before = sealed_before.as_ref();
-            if before.is_some_and(|before| before.has(&namespace, &item.1, epoch, number)) {
+            if before.is_some_and(|before| before.has(&namespace, &item.uid, epoch, number)) {
                 continue;
             }
             bytes += version.event.len();
@@ -461,12 +462,12 @@ impl Keeper {
         &self,
         item: &Item,
     ) -> Result<(Option<Version>, Vec<Version>), ReadError> {
-        let id = keys::id(&item.1, item.0.as_bytes());
+        let id = keys::id(&item.uid, item.key.as_bytes());
         let newest = self.newest_of(item).await?;
         let (mut found, mut former) = (Vec::new(), None);
         // If the event was renamed, its newest version may be in the record after the item's.
-        let last = item.2 + u64::from(item.3 != ANY_EPOCH);
-        for number in item.2..=last {
+        let last = item.record + u64::from(item.epoch != ANY_EPOCH);
+        for number in item.record..=last {
             let chunk;
             let record = match &newest {
                 Some(newest) if newest.chunks == number => Some(newest),
@@ -484,7 +485,7 @@ impl Keeper {
                     former = Some(version);
                 }
             }
-            if found.iter().any(|version| version.number == item.5) {
+            if found.iter().any(|version| version.number == item.to) {
                 break;
             }
         }
@@ -493,12 +494,12 @@ impl Keeper {
 
     /// Returns the record with an event's newest version, whatever name it has.
     async fn newest_of(&self, item: &Item) -> Result<Option<Record>, ReadError> {
-        let (namespace, name) = item.0.split_once('/').unwrap_or_default();
+        let (namespace, name) = item.key.split_once('/').unwrap_or_default();
         let names = std::iter::once(name.to_owned());
-        for name in names.chain(keys::elder_names(name, &item.1)) {
+        for name in names.chain(keys::elder_names(name, &item.uid)) {
             let found = self.store.get(keys::event(namespace, &name)).await?;
             let record = found.and_then(|found| Record::decode(&found.value).ok());
-            if let Some(record) = record.filter(|record| *record.newest.uid == *item.1) {
+            if let Some(record) = record.filter(|record| *record.newest.uid == *item.uid) {
                 return Ok(Some(record));
             }
         }
@@ -526,17 +527,20 @@ impl Keeper {
 /// Joins items of the same record, so that each record is read once. Returns them with the number
 /// of items that each stands for.
 pub(in crate::keep) fn together(items: Vec<Item>) -> Vec<(Item, u64)> {
-    let mut records = BTreeMap::<_, (u64, u64, u64)>::new();
-    for Item(key, uid, record, epoch, from, to) in items {
-        let range = records
-            .entry((key, uid, record, epoch))
-            .or_insert((from, to, 0));
-        *range = (range.0.min(from), range.1.max(to), range.2 + 1);
+    let mut records = BTreeMap::<_, (Item, u64)>::new();
+    for item in items {
+        let id = (item.key.clone(), item.uid.clone(), item.record, item.epoch);
+        match records.entry(id) {
+            Entry::Vacant(free) => {
+                free.insert((item, 1));
+            }
+            Entry::Occupied(mut known) => {
+                let (all, number) = known.get_mut();
+                all.from = all.from.min(item.from);
+                all.to = all.to.max(item.to);
+                *number += 1;
+            }
+        }
     }
-    let items = records.into_iter();
-    items
-        .map(|((key, uid, record, epoch), (from, to, number))| {
-            (Item(key, uid, record, epoch, from, to), number)
-        })
-        .collect()
+    records.into_values().collect()
 }

@@ -621,7 +621,14 @@ async fn a_refused_commit_takes_no_number() {
     world.step(&observe()).await;
     let (keeper, item) = (Arc::clone(&world.keeper), |number| {
         let (key, uid) = ("shop/event-0".to_owned(), "uid-0-0".to_owned());
-        Item(key, uid, 0, 0, number, number)
+        Item {
+            key,
+            uid,
+            record: 0,
+            epoch: 0,
+            from: number,
+            to: number,
+        }
     });
     let journal = &keeper.journal;
     let (now, refused) = (UnixMillis(START), WriteError::NotFound);

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tidings_history::{CursorName, Gap, StoredGap, Version};
 use tidings_store::embedded::EmbeddedStore;
@@ -27,21 +27,28 @@ const LONGER_MILLIS: i64 = 60_000;
 /// cursor skips is counted: much longer than a cursor may be behind.
 const COUNTED_MILLIS: i64 = 30 * 24 * 3_600_000;
 
-/// Versions of one record that are to be sealed: the key and uid of the event, the number of the
-/// record among the event's records, and the first and last of the versions, by epoch and number.
+/// Versions of one record of an event, for the feed's consumers. Earlier programs wrote the fields
+/// as a list, in this order, which is still read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Item(
-    pub(in crate::keep) String,
-    pub(in crate::keep) String,
-    pub(in crate::keep) u64,
-    pub(in crate::keep) u64,
-    pub(in crate::keep) u64,
-    pub(in crate::keep) u64,
-);
+pub(crate) struct Item {
+    /// The event's key and uid.
+    pub(in crate::keep) key: String,
+    pub(in crate::keep) uid: String,
+    /// The record's number among the event's records.
+    pub(in crate::keep) record: u64,
+    /// The versions' epoch, or [`ANY_EPOCH`].
+    pub(in crate::keep) epoch: u64,
+    /// The first and the last version.
+    pub(in crate::keep) from: u64,
+    pub(in crate::keep) to: u64,
+}
 
-/// An event that was deleted here: its key and uid.
+/// An event that was deleted here. Its fields, too, were a list before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Deleted(pub(in crate::keep) String, pub(in crate::keep) String);
+pub(crate) struct Deleted {
+    pub(in crate::keep) key: String,
+    pub(in crate::keep) uid: String,
+}
 
 impl Item {
     /// The version that was just added to a record.
@@ -49,15 +56,14 @@ impl Item {
         let Version {
             uid, epoch, number, ..
         } = &record.newest;
-        let key = String::from_utf8_lossy(key).into_owned();
-        Self(
-            key,
-            uid.to_string(),
-            record.chunks,
-            *epoch,
-            *number,
-            *number,
-        )
+        Self {
+            key: String::from_utf8_lossy(key).into_owned(),
+            uid: uid.to_string(),
+            record: record.chunks,
+            epoch: *epoch,
+            from: *number,
+            to: *number,
+        }
     }
 }
 
@@ -120,7 +126,7 @@ impl Journal {
 
     /// Why the last attempt to seal failed. The lock is not held across an await.
     pub(in crate::keep) fn failure(&self) -> MutexGuard<'_, Option<NotSealed>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failure.lock()
     }
 
     /// Wakes the consumers that wait for entries.
@@ -151,7 +157,7 @@ impl Journal {
 
     /// The sealer's cursor. The lock is not held across an await.
     pub(in crate::keep) fn cursor(&self) -> MutexGuard<'_, Cursor> {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cursor.lock()
     }
 }
 
@@ -247,7 +253,10 @@ impl Journal {
     /// Notes that an event was deleted here, and that sealed files may have versions of it.
     pub(in crate::keep) fn erase(id: &[u8], key: &Bytes, uid: &str) -> Write {
         let text = String::from_utf8_lossy(key).into_owned();
-        let record = NewRecord::new(json(&Deleted(text, uid.to_owned())));
+        let record = NewRecord::new(json(&Deleted {
+            key: text,
+            uid: uid.to_owned(),
+        }));
         Write::put(keys::unerased(id), record)
     }
 
@@ -309,23 +318,49 @@ impl Item {
     /// All versions that one of an event's records has now. Records before the newest one get no
     /// more versions, and do not move.
     pub(in crate::keep) fn all(key: &Bytes, newest: &Record, number: u64) -> Self {
-        let Self(key, uid, record, epoch, _, to) = Self::newest(key, newest);
-        if number == record {
-            return Self(key, uid, record, epoch, 0, to);
+        let mut item = Self::newest(key, newest);
+        item.from = 0;
+        if number != item.record {
+            item.record = number;
+            item.epoch = ANY_EPOCH;
+            item.to = u64::MAX;
         }
-        Self(key, uid, number, ANY_EPOCH, 0, u64::MAX)
+        item
     }
 
     /// Whether it names one version, as those of new versions do.
     pub(in crate::keep) fn is_version(&self) -> bool {
-        self.3 != ANY_EPOCH && self.4 == self.5
+        self.epoch != ANY_EPOCH && self.from == self.to
     }
 
     pub(in crate::keep) fn has(&self, version: &Version) -> bool {
-        (self.3 == ANY_EPOCH || self.3 == version.epoch)
-            && (self.4..=self.5).contains(&version.number)
+        (self.epoch == ANY_EPOCH || self.epoch == version.epoch)
+            && (self.from..=self.to).contains(&version.number)
     }
 }
 
 /// Stands for every epoch; no source goes back that often.
 pub(in crate::keep) const ANY_EPOCH: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keep::json::parse;
+
+    #[test]
+    fn entries_of_earlier_programs_are_read() {
+        let item = Item {
+            key: "shop/web".into(),
+            uid: "u".into(),
+            record: 2,
+            epoch: 1,
+            from: 7,
+            to: 9,
+        };
+        let list: Item = parse(br#"["shop/web","u",2,1,7,9]"#).unwrap();
+        assert_eq!(list, item);
+        assert_eq!(parse::<Item>(&json(&item)).unwrap(), item);
+        let deleted: Deleted = parse(br#"["shop/web","u"]"#).unwrap();
+        assert_eq!((&*deleted.key, &*deleted.uid), ("shop/web", "u"));
+    }
+}
