@@ -7,13 +7,14 @@
 //! the archive notes ([`bounded`]).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::DATE;
 use jiff::fmt::rfc2822::DateTimeParser;
+use parking_lot::{Mutex, MutexGuard};
 use tidings_store::UnixMillis;
 use tidings_store::clock::Clock;
 
@@ -49,7 +50,7 @@ struct Said {
 
 impl Clocks {
     fn said(&self) -> MutexGuard<'_, HashMap<u64, Said>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 
     /// Adds a cluster. Its time counts until the returned value is dropped.

@@ -1,8 +1,7 @@
 //! The receivers of feeds.
 
-use std::sync::{Mutex, PoisonError};
-
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::delivery::Reply;
 use crate::encode::clickhouse::ClickHouse;
@@ -102,7 +101,7 @@ impl Receiver {
     pub(crate) fn event_metrics(&self) -> Option<String> {
         match self {
             Self::Metrics(series) => {
-                let series = series.lock().unwrap_or_else(PoisonError::into_inner);
+                let series = series.lock();
                 Some(series.page())
             }
             _ => None,
@@ -114,7 +113,7 @@ impl Receiver {
         let file = match self {
             Self::Http(sender) => return sender.send(source, records, now).await,
             Self::Metrics(series) => {
-                let mut series = series.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut series = series.lock();
                 for record in records {
                     series.count(&source.cluster, record);
                 }

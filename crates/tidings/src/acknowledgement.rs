@@ -5,13 +5,14 @@
 //! write is the event's own. A wait ends when the last sink ends.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidings_core::{DropCause, Event, EventContext, Fate, Occurrence, WriteError};
 use tokio::sync::{oneshot, watch};
 use tracing::Span;
 
 use crate::error::RecordError;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// The outcome of one event: the result of
 /// [`Recorder::record_and_wait`](crate::Recorder::record_and_wait).
@@ -168,7 +169,7 @@ impl Context {
     }
 
     fn spilled(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.spilled.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spilled)
     }
 
     /// The context of an event with a waiting caller. Every sink that takes the event has to report
@@ -254,7 +255,7 @@ impl Context {
 
 impl Ticket {
     fn stamp(&self, acknowledgement: Acknowledgement) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state
             .worst
             .as_ref()
@@ -293,7 +294,7 @@ pub(crate) struct Wait {
 impl Wait {
     /// Records the number of sinks that took the event; some of them may have written it already.
     pub(crate) fn taken_by(&self, sinks: usize) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.sinks = Some(sinks);
         state.tell();
     }
@@ -309,7 +310,7 @@ impl Wait {
             _ = self.gone => false,
             _ = sinks.wait_for(|sinks| *sinks == 0) => false,
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         match state.worst.take() {
             Some(worst) if stamped || state.is_complete() || !worst.is_written() => Ok(worst),
             // One of several sinks ended without an outcome.

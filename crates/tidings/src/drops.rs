@@ -2,11 +2,12 @@
 //! counts, under their lock: of events without room, and of events whose reader has ended
 //! (`mux.rs`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tidings_core::{DropCause, DropCounts};
 
 use crate::metrics::dropped;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Counts of dropped events that several threads may add to.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl Drops {
     }
 
     fn lock(&self) -> MutexGuard<'_, DropCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 }
 

@@ -36,8 +36,8 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -47,6 +47,7 @@ use tidings_core::{EventSource, SeriesOptions};
 pub use tidings_core::EventType;
 
 use crate::sampling::is_sampled;
+use crate::sync::{Mutex, lock};
 use crate::{
     Acknowledgement, Broadcaster, EventBuilder, FlushReport, KubeSink, RecordError, Sink,
     SinkOptions,
@@ -164,7 +165,7 @@ impl Drop for Own {
                 "recorder dropped without shutdown: pending events are lost if the program ends now; make one recorder for the program, and call its shutdown before the end"
             );
         }
-        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = lock(&LEFT);
         let given_up = left.push(self.0.clone(), pending);
         drop(left);
         for broadcaster in given_up {

@@ -44,9 +44,11 @@
 //! When it returns, they become abandoned, except for a write that succeeded meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::sync::{Mutex, lock};
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -439,7 +441,7 @@ impl Age {
         if last == age {
             return;
         }
-        let mut ages = AGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ages = lock(&AGES);
         let of_name = ages.entry(Arc::clone(&self.sink)).or_default();
         of_name.remove(&(last, self.id));
         if age > 0 {

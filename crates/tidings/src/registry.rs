@@ -4,8 +4,8 @@
 //! filtered or dropped, exactly once. When a task ends with its runtime, its events in memory are
 //! dropped. The mux counts events offered after that, until the watcher is stopped.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::Counter;
 use tidings_core::DropCause;
@@ -15,6 +15,7 @@ use crate::drops::Drops;
 use crate::metrics::abandoned;
 use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
+use crate::sync::{Mutex, lock};
 
 /// The phases of a broadcaster, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,10 +187,7 @@ impl Registry {
 
     /// The last failed write, if there was one.
     pub(crate) fn last_error(&self) -> Option<String> {
-        let error = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let error = lock(&self.last_error);
         error.clone()
     }
 
@@ -207,7 +205,7 @@ impl Registry {
     }
 
     fn books(&self) -> std::sync::MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.books)
     }
 }
 
@@ -252,10 +250,7 @@ impl Progress {
 
     /// Records that writes had no answer at the end, unless another failure is known.
     pub(crate) fn unanswered(&self, writes: usize) {
-        let mut error = self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut error = lock(&self.last_error);
         error.get_or_insert_with(|| {
             format!("{writes} writes were not answered before the deadline")
         });
@@ -263,10 +258,7 @@ impl Progress {
 
     /// Records the last failed write.
     pub(crate) fn failed(&self, error: String) {
-        *self
-            .last_error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *lock(&self.last_error) = Some(error);
     }
 
     /// Counts events as dropped; returns how many were dropped for that cause before.

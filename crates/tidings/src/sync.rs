@@ -1,4 +1,4 @@
-//! The lock of the broadcaster's queues. `tests/loom_mux.rs` compiles the mux with loom's lock
+//! The lock of the library. `tests/loom_mux.rs` compiles the mux with loom's lock
 //! instead, to test every interleaving.
 
 use std::sync::PoisonError;

@@ -1,9 +1,9 @@
 //! Counters of reviews by a cluster, and of reloaded files.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::attempts::Attempts;
 use crate::metrics::Text;
@@ -37,8 +37,7 @@ impl AccessCounters {
     }
 
     fn certificates(&self) -> MutexGuard<'_, Vec<(&'static str, Timestamp)>> {
-        let certificates = self.certificates.lock();
-        certificates.unwrap_or_else(PoisonError::into_inner)
+        self.certificates.lock()
     }
 
     /// Appends the metrics.

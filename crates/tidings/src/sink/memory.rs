@@ -5,7 +5,7 @@
 //! forgot.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use tidings_core::{EventApi, Occurrence, StatusFailure, WriteError};
 use tokio::sync::watch;
 
 use super::Sink;
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Default capacity: events kept, and calls kept.
 const CAPACITY: usize = 65_536;
@@ -171,7 +172,7 @@ impl MemorySink {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     async fn call(

@@ -9,7 +9,9 @@
 //! compared only once each of them has been measured.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::fair_share::level;
 
@@ -58,7 +60,7 @@ impl SharedQuota {
     }
 
     fn clusters(&self) -> MutexGuard<'_, Clusters> {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clusters.lock()
     }
 
     /// Adds a cluster that takes this many bytes. It counts until the returned value is dropped.
