@@ -90,11 +90,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
 
 /// Runs the tests of random histories with this number of seeds.
 fn histories(root: &Path, seeds: u64) -> Result {
-    for test in [
-        ["-p", "tidings-archive", "--lib", "simulation"],
-        ["-p", "tidings-objects", "--test=objects", "ledger"],
-    ] {
-        let mut tests = cargo(root, &["test"]);
+    for test in [["--lib", "simulation::"], ["--test=objects", "ledger::"]] {
+        // Built like the other tests. No other crate has tests of these names.
+        let mut tests = cargo(root, &["test", "--workspace"]);
         tests.args(test);
         command::run(tests.env("TIDINGS_ARCHIVE_RUNS", seeds.to_string()))?;
     }
@@ -104,18 +102,12 @@ fn histories(root: &Path, seeds: u64) -> Result {
 /// Builds the suite and `tidings`. Returns the command that runs the suite.
 pub(crate) fn suite(root: &Path, folder: &str) -> Result<Command> {
     let profile = if folder == "debug" { "dev" } else { folder };
-    for package in ["tidings-cli", "tidings-conformance"] {
-        let words = ["build", "--profile", profile, "-q", "-p", package];
-        command::run(&mut cargo(root, &words))?;
-    }
-    let built = |name: &str| {
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        command::target(root).join(folder).join(file)
-    };
-    let mut suite = Command::new(built("tidings-conformance"));
+    let tidings = command::build(root, profile, "tidings-cli", "tidings")?;
+    let suite = command::build(root, profile, "tidings-conformance", "tidings-conformance")?;
+    let mut suite = Command::new(suite);
     // The suite runs a collector only if its path is an argument.
     suite.env_remove(collector::VARIABLE);
-    suite.arg("archive").arg("--tidings").arg(built("tidings"));
+    suite.arg("archive").arg("--tidings").arg(tidings);
     Ok(suite)
 }
 

@@ -9,6 +9,25 @@ use std::time::Duration;
 /// An error message for a terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
+/// Builds a program in a profile, and returns its path. In the profile of tests the whole
+/// workspace's features are chosen, as for the tests, so that no dependency is compiled again.
+pub(crate) fn build(root: &Path, profile: &str, package: &str, program: &str) -> Result<PathBuf> {
+    let is_of_tests = profile == "dev";
+    let mut build = cargo(
+        root,
+        &["build", "-q", "--profile", profile, "--bin", program],
+    );
+    if is_of_tests {
+        build.arg("--workspace");
+    } else {
+        build.args(["-p", package]);
+    }
+    run(&mut build)?;
+    let folder = if is_of_tests { "debug" } else { profile };
+    let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
+    Ok(target(root).join(folder).join(file))
+}
+
 /// The cargo that runs this task.
 pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{self, Result, cargo};
+use crate::command::{self, Result};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -18,22 +18,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
-    let profile: &[&str] = if args.short { &[] } else { &["--release"] };
-    let mut build = cargo(root, &["build", "-q", "-p", "tidings-cli"]);
-    command::run(build.args(profile))?;
-    let mut build = cargo(root, &["build", "-q", "-p", "tidings-conformance"]);
-    command::run(&mut build)?;
-    let target = command::target(root);
-    let built = |folder: &str, name: &str| {
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        target.join(folder).join(file)
-    };
-    let mut judge = Command::new(built("debug", "tidings-conformance"));
-    let folder = if args.short { "debug" } else { "release" };
-    judge
-        .arg("hostile")
-        .arg("--tidings")
-        .arg(built(folder, "tidings"));
+    let profile = if args.short { "dev" } else { "release" };
+    let tidings = command::build(root, profile, "tidings-cli", "tidings")?;
+    let judge = command::build(root, "dev", "tidings-conformance", "tidings-conformance")?;
+    let mut judge = Command::new(judge);
+    judge.arg("hostile").arg("--tidings").arg(tidings);
     if args.short {
         judge.arg("--short");
     }

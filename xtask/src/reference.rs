@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{self, Result, cargo, find};
+use crate::command::{self, Result, find};
 use crate::kube_apiserver;
 use crate::tools::Tools;
 
@@ -48,25 +48,16 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         println!("skipped: kube-apiserver needs an etcd");
         return Ok(());
     }
-    let profile: &[&str] = if args.release { &["--release"] } else { &[] };
-    let mut build = cargo(root, &["build", "-q", "-p", "tidings-cli"]);
-    command::run(build.args(profile))?;
-    let mut build = cargo(root, &["build", "-q", "-p", "tidings-conformance"]);
-    command::run(&mut build)?;
-
-    let target = command::target(root);
-    let built = |folder: &str, name: &str| {
-        let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        target.join(folder).join(name)
-    };
-    let folder = if args.release { "release" } else { "debug" };
+    let profile = if args.release { "release" } else { "dev" };
+    let tidings = command::build(root, profile, "tidings-cli", "tidings")?;
+    let judge = command::build(root, "dev", "tidings-conformance", "tidings-conformance")?;
     let suite = |name: &str, folder_of_suite: PathBuf| {
-        let mut suite = Command::new(built("debug", "tidings-conformance"));
+        let mut suite = Command::new(&judge);
         suite
             .arg(name)
             .arg(folder_of_suite)
             .arg("--tidings")
-            .arg(built(folder, "tidings"))
+            .arg(&tidings)
             .arg("--kube-apiserver")
             .arg(&server);
         tools.tell(&mut suite);
