@@ -247,12 +247,7 @@ impl SinkTask {
             // A sink that answers at once, such as one in memory, does not need the select below.
             for _ in 0..ANSWERS_PER_TURN {
                 while let Some(write) = self.delivery.poll_write(now) {
-                    let slow = Slow {
-                        clock: self.clock.clone(),
-                        progress: Arc::clone(&self.progress),
-                        outage: Arc::clone(&self.outage),
-                    };
-                    requests.push(request(Arc::clone(&sink), write, now, slow));
+                    requests.push(request(Arc::clone(&sink), write, now, self.slow()));
                 }
                 let Some(Some(answer)) = requests.next().now_or_never() else {
                     break;
@@ -327,6 +322,14 @@ impl SinkTask {
                     return self.abandon();
                 }
             }
+        }
+    }
+
+    fn slow(&self) -> Slow {
+        Slow {
+            clock: self.clock.clone(),
+            progress: Arc::clone(&self.progress),
+            outage: Arc::clone(&self.outage),
         }
     }
 
@@ -718,7 +721,7 @@ fn log_drop(cause: DropCause, before: u64, events: u64, settled: &Settled<Occurr
     }
 }
 
-/// What a request without an answer needs for the report and the log.
+/// What a slow request needs for the report and the log.
 struct Slow {
     clock: Clock,
     progress: Arc<Progress>,

@@ -41,6 +41,42 @@ impl Unit {
     }
 }
 
+/// Rows of the table of three stores: title, figure, field and unit.
+#[rustfmt::skip]
+const ROWS: &[(&str, &str, &str, Unit)] = &[
+    ("one object's events, p50", "reads", "object_p50_ms", Unit::Milliseconds),
+    ("one object's events, p99", "reads", "object_p99_ms", Unit::Milliseconds),
+    ("one object's events, first after opening", "reads", "object_first_p50_ms", Unit::Milliseconds),
+    ("newest 50, p50", "reads", "newest_p50_ms", Unit::Milliseconds),
+    ("newest 50, p99", "reads", "newest_p99_ms", Unit::Milliseconds),
+    ("newest 50 of one object, p99", "reads", "object_newest_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, p99", "reads", "before_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a namespace, p99", "reads", "before_namespace_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a reason, p99", "reads", "before_reason_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a type, p99", "reads", "before_type_p99_ms", Unit::Milliseconds),
+    ("counts by hour and reason, p99", "reads", "counts_p99_ms", Unit::Milliseconds),
+    ("list of everything, events/s", "listed", "list_per_second", Unit::PerSecond),
+    ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
+    ("peak memory opening and reading", "reads", "peak_bytes", Unit::Megabytes),
+    ("expiry of half of them", "expiry", "seconds", Unit::Seconds),
+    ("other writers during expiry, p99", "expiry", "during_p99_ms", Unit::Milliseconds),
+    ("other writers before expiry, p99", "expiry", "idle_p99_ms", Unit::Milliseconds),
+    ("disk before expiry", "expiry", "disk_bytes_before", Unit::Megabytes),
+    ("disk after expiry", "expiry", "disk_bytes_after", Unit::Megabytes),
+    ("mixed lives: end told after its time, p99", "mixture", "late_p99_ms", Unit::Milliseconds),
+    ("mixed lives: the latest end", "mixture", "late_most_ms", Unit::Milliseconds),
+    ("patches under 14 days: values that live", "patches", "value_bytes", Unit::Megabytes),
+    ("patches under 14 days: disk at most", "patches", "disk_bytes_most", Unit::Megabytes),
+    ("patches under 14 days: disk afterwards", "patches", "disk_bytes_after", Unit::Megabytes),
+    ("patches, p99 while space is given back", "patches", "during_p99_ms", Unit::Milliseconds),
+    ("patches, p99 before", "patches", "idle_p99_ms", Unit::Milliseconds),
+    ("one object's events while space is given back, p99", "patches", "during_read_p99_ms", Unit::Milliseconds),
+    ("one object's events before, p99", "patches", "idle_read_p99_ms", Unit::Milliseconds),
+    ("real events: disk per event", "real", "disk_bytes_per_event", Unit::Bytes),
+    ("real events: disk per event, nothing learned from them", "real", "disk_bytes_per_event_built_in", Unit::Bytes),
+    ("real events: key and value", "real", "payload_bytes_per_event", Unit::Bytes),
+];
+
 /// A table of the three stores. Its ratios say how many times better the embedded store is.
 pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
     let mut table = format!(
@@ -130,184 +166,7 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
         row(title, &name, &name, "ratio", Unit::Times);
     }
     let etcd_reads = format!("reads_{}", WRITERS[1]);
-    for (title, name, field, unit) in [
-        (
-            "one object's events, p50",
-            "reads",
-            "object_p50_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "one object's events, p99",
-            "reads",
-            "object_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "one object's events, first after opening",
-            "reads",
-            "object_first_p50_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50, p50",
-            "reads",
-            "newest_p50_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50, p99",
-            "reads",
-            "newest_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 of one object, p99",
-            "reads",
-            "object_newest_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, p99",
-            "reads",
-            "before_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a namespace, p99",
-            "reads",
-            "before_namespace_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a reason, p99",
-            "reads",
-            "before_reason_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a type, p99",
-            "reads",
-            "before_type_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "counts by hour and reason, p99",
-            "reads",
-            "counts_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "list of everything, events/s",
-            "listed",
-            "list_per_second",
-            Unit::PerSecond,
-        ),
-        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
-        (
-            "peak memory opening and reading",
-            "reads",
-            "peak_bytes",
-            Unit::Megabytes,
-        ),
-        ("expiry of half of them", "expiry", "seconds", Unit::Seconds),
-        (
-            "other writers during expiry, p99",
-            "expiry",
-            "during_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "other writers before expiry, p99",
-            "expiry",
-            "idle_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "disk before expiry",
-            "expiry",
-            "disk_bytes_before",
-            Unit::Megabytes,
-        ),
-        (
-            "disk after expiry",
-            "expiry",
-            "disk_bytes_after",
-            Unit::Megabytes,
-        ),
-        (
-            "mixed lives: end told after its time, p99",
-            "mixture",
-            "late_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "mixed lives: the latest end",
-            "mixture",
-            "late_most_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "patches under 14 days: values that live",
-            "patches",
-            "value_bytes",
-            Unit::Megabytes,
-        ),
-        (
-            "patches under 14 days: disk at most",
-            "patches",
-            "disk_bytes_most",
-            Unit::Megabytes,
-        ),
-        (
-            "patches under 14 days: disk afterwards",
-            "patches",
-            "disk_bytes_after",
-            Unit::Megabytes,
-        ),
-        (
-            "patches, p99 while space is given back",
-            "patches",
-            "during_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "patches, p99 before",
-            "patches",
-            "idle_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "one object's events while space is given back, p99",
-            "patches",
-            "during_read_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "one object's events before, p99",
-            "patches",
-            "idle_read_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "real events: disk per event",
-            "real",
-            "disk_bytes_per_event",
-            Unit::Bytes,
-        ),
-        (
-            "real events: disk per event, nothing learned from them",
-            "real",
-            "disk_bytes_per_event_built_in",
-            Unit::Bytes,
-        ),
-        (
-            "real events: key and value",
-            "real",
-            "payload_bytes_per_event",
-            Unit::Bytes,
-        ),
-    ] {
+    for (title, name, field, unit) in ROWS.iter().copied() {
         let etcd_name = match name {
             "reads" | "listed" => &etcd_reads,
             name => name,
@@ -317,145 +176,39 @@ pub(super) fn table(figures: &[Figure], events: u64, given: &str) -> String {
     table
 }
 
+/// Rows of the table of a single store.
+#[rustfmt::skip]
+const ARCHIVE_ROWS: &[(&str, &str, &str, Unit)] = &[
+    ("creates/s by 256 writers, empty store", "archive", "empty_per_second", Unit::PerSecond),
+    ("creates/s by 256 writers, full store", "archive", "full_per_second", Unit::PerSecond),
+    ("processor time of a create, empty store", "archive", "empty_cpu_us", Unit::Microseconds),
+    ("processor time of a create, full store", "archive", "full_cpu_us", Unit::Microseconds),
+    ("creates, p99, empty store", "archive", "empty_p99_ms", Unit::Milliseconds),
+    ("creates, p99, full store", "archive", "full_p99_ms", Unit::Milliseconds),
+    ("disk per event", "archive", "disk_bytes_per_event", Unit::Bytes),
+    ("peak memory writing", "archive", "peak_bytes", Unit::Megabytes),
+    ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
+    ("memory after that", "reads", "resident_opened_bytes", Unit::Megabytes),
+    ("one object's events, p50", "reads", "object_p50_ms", Unit::Milliseconds),
+    ("one object's events, p99", "reads", "object_p99_ms", Unit::Milliseconds),
+    ("newest 50, p50", "reads", "newest_p50_ms", Unit::Milliseconds),
+    ("newest 50, p99", "reads", "newest_p99_ms", Unit::Milliseconds),
+    ("newest 50 of one object, p99", "reads", "object_newest_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, p99", "reads", "before_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a namespace, p99", "reads", "before_namespace_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a reason, p99", "reads", "before_reason_p99_ms", Unit::Milliseconds),
+    ("newest 50 before a moment, of a type, p99", "reads", "before_type_p99_ms", Unit::Milliseconds),
+    ("counts by hour and reason, p99", "reads", "counts_p99_ms", Unit::Milliseconds),
+    ("memory after 3,100 of these", "reads", "resident_read_bytes", Unit::Megabytes),
+    ("list of everything, events/s", "listed", "list_per_second", Unit::PerSecond),
+    ("peak memory opening and reading", "reads", "peak_bytes", Unit::Megabytes),
+];
+
 /// The table of a single store with many events.
 pub(super) fn archive(figures: &[Figure], events: u64) -> String {
     let mut table =
         format!("{events} events of mixed lives in the embedded store.\n\n| | |\n|---|--:|\n");
-    for (title, name, field, unit) in [
-        (
-            "creates/s by 256 writers, empty store",
-            "archive",
-            "empty_per_second",
-            Unit::PerSecond,
-        ),
-        (
-            "creates/s by 256 writers, full store",
-            "archive",
-            "full_per_second",
-            Unit::PerSecond,
-        ),
-        (
-            "processor time of a create, empty store",
-            "archive",
-            "empty_cpu_us",
-            Unit::Microseconds,
-        ),
-        (
-            "processor time of a create, full store",
-            "archive",
-            "full_cpu_us",
-            Unit::Microseconds,
-        ),
-        (
-            "creates, p99, empty store",
-            "archive",
-            "empty_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "creates, p99, full store",
-            "archive",
-            "full_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "disk per event",
-            "archive",
-            "disk_bytes_per_event",
-            Unit::Bytes,
-        ),
-        (
-            "peak memory writing",
-            "archive",
-            "peak_bytes",
-            Unit::Megabytes,
-        ),
-        ("time to reopen", "reads", "reopen_seconds", Unit::Seconds),
-        (
-            "memory after that",
-            "reads",
-            "resident_opened_bytes",
-            Unit::Megabytes,
-        ),
-        (
-            "one object's events, p50",
-            "reads",
-            "object_p50_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "one object's events, p99",
-            "reads",
-            "object_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50, p50",
-            "reads",
-            "newest_p50_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50, p99",
-            "reads",
-            "newest_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 of one object, p99",
-            "reads",
-            "object_newest_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, p99",
-            "reads",
-            "before_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a namespace, p99",
-            "reads",
-            "before_namespace_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a reason, p99",
-            "reads",
-            "before_reason_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "newest 50 before a moment, of a type, p99",
-            "reads",
-            "before_type_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "counts by hour and reason, p99",
-            "reads",
-            "counts_p99_ms",
-            Unit::Milliseconds,
-        ),
-        (
-            "memory after 3,100 of these",
-            "reads",
-            "resident_read_bytes",
-            Unit::Megabytes,
-        ),
-        (
-            "list of everything, events/s",
-            "listed",
-            "list_per_second",
-            Unit::PerSecond,
-        ),
-        (
-            "peak memory opening and reading",
-            "reads",
-            "peak_bytes",
-            Unit::Megabytes,
-        ),
-    ] {
+    for (title, name, field, unit) in ARCHIVE_ROWS.iter().copied() {
         let mut found = figures.iter().filter(|figure| figure.text("name") == name);
         let number = found.find_map(|figure| figure.number(field));
         let _ = writeln!(

@@ -1,11 +1,12 @@
 //! Runs the state machine: carries out its steps, and passes the results to it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_pb::api::core::v1::Event;
+use parking_lot::Mutex;
 use tidings_api::codec;
 use tidings_core::wire::Moment;
 use tidings_history::timestamp;
@@ -68,8 +69,7 @@ impl Progress {
     }
 
     pub(crate) fn state(&self) -> (State, Option<String>) {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.clone()
+        self.state.lock().clone()
     }
 
     /// Returns the time since the last progress.
@@ -106,6 +106,44 @@ pub(crate) struct Shell {
     pub(crate) progress: Arc<Progress>,
     pub(crate) rules: Rules,
     pub(crate) random: fastrand::Rng,
+}
+
+/// The changes of several messages of a watch.
+#[derive(Default)]
+struct Gathered {
+    events: Events,
+    /// The greatest version of the messages.
+    version: Option<u64>,
+    has_bookmarks: bool,
+    /// The error that ended the watch; messages after it are left out.
+    error: Option<Failure>,
+}
+
+impl From<Vec<Frame>> for Gathered {
+    fn from(frames: Vec<Frame>) -> Self {
+        let mut gathered = Self::default();
+        for frame in frames {
+            match frame {
+                Frame::Event(observation) => {
+                    gathered.version = gathered.version.max(Some(observation.number));
+                    gathered.events.read.push(*observation);
+                }
+                Frame::Unreadable(unreadable, number) => {
+                    gathered.version = gathered.version.max(number);
+                    gathered.events.unreadable.push(*unreadable);
+                }
+                Frame::Bookmark(number) => {
+                    gathered.has_bookmarks = true;
+                    gathered.version = gathered.version.max(Some(number));
+                }
+                Frame::Error(failure) => {
+                    gathered.error = Some(failure);
+                    break;
+                }
+            }
+        }
+        gathered
+    }
 }
 
 impl Shell {
@@ -241,28 +279,13 @@ impl Shell {
                 }
             };
             spoke = now;
-            let mut events = Events::default();
-            let (mut version, mut error) = (None::<u64>, None);
-            for frame in frames {
-                match frame {
-                    Frame::Event(observation) => {
-                        version = version.max(Some(observation.number));
-                        events.read.push(*observation);
-                    }
-                    Frame::Unreadable(unreadable, number) => {
-                        version = version.max(number);
-                        events.unreadable.push(*unreadable);
-                    }
-                    Frame::Bookmark(number) => {
-                        sends_bookmarks = true;
-                        version = version.max(Some(number));
-                    }
-                    Frame::Error(failure) => {
-                        error = Some(failure);
-                        break;
-                    }
-                }
-            }
+            let Gathered {
+                events,
+                version,
+                has_bookmarks,
+                error,
+            } = Gathered::from(frames);
+            sends_bookmarks |= has_bookmarks;
             if version.is_some() || !events.unreadable.is_empty() {
                 // A change without a readable version is passed over with the next one that has it.
                 let version = version.unwrap_or(0);
@@ -350,7 +373,7 @@ impl Shell {
     /// Publishes the state to health, metrics and the log.
     fn show(&self, state: State, why: Option<&str>) {
         let shown = &self.progress.state;
-        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = shown.lock();
         if shown.0 == state {
             shown.1 = why.map(str::to_owned);
             return;

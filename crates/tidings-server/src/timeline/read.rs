@@ -438,113 +438,98 @@ impl Reading<'_> {
         limit: usize,
     ) -> Result<(), Status> {
         let filter = self.filter;
-        let Queries { requests, of } = Queries::of(visible, filter);
+        let queries = Queries::of(visible, filter);
         let reads = visible.source.server.capabilities().reads;
         let (parts_max, page) = match reads {
             Reads::Remote => (PARTS_MAX_REMOTE, PAGE_REMOTE),
             Reads::Local => (PARTS_MAX, PAGE),
         };
-        let parts = |spans: &[(i64, i64)]| -> Vec<Part> {
-            let parts = spans.iter().flat_map(|(since, until)| {
-                requests.iter().map(|query| {
-                    let request = NewestRequest {
-                        since: Some(UnixMillis(*since)),
-                        until: Some(UnixMillis(*until)),
-                        ..query.clone()
-                    };
-                    Part {
-                        page,
-                        ..Part::new(request, of.clone())
-                    }
-                })
-            });
-            parts.collect()
-        };
         let asks_for_warnings = filter.accepts(Key::Type, "Warning");
         let has_index = |query: &NewestRequest| query.object.is_none() && query.reason.is_none();
-        // The condition by which the store finds only warnings, if it has an index for that.
-        let of_warnings = requests.iter().all(has_index).then(|| "Warning".to_owned());
-        let kept = match of_warnings {
-            Some(_) if asks_for_warnings => limit / 4,
-            _ => 0,
+        let is_indexed = queries.requests.iter().all(has_index);
+        let kept = if is_indexed && asks_for_warnings {
+            limit / 4
+        } else {
+            0
         };
         let mut free = limit - kept;
         let mut end = to;
         if reads == Reads::Remote && filter.texts().next().is_some() {
             // As a rule, few events contain a text, so the whole range is read once. That reads no
             // more events than are read for each part of the range.
-            let mut whole = parts(&[(from, to)]);
+            let mut whole = queries.parts(&[(from, to)], page);
             let enough = free / (parts_max + 1);
             free = self.some(&mut whole, free / 2, enough).await? + free.div_ceil(2);
             end = reached(&whole).map_or(from, |reached| reached.min(to));
         }
-        let number = parts_of((from, end), requests.len(), parts_max);
-        let mut parts = parts(&spans((from, end), number));
+        let number = parts_of((from, end), queries.requests.len(), parts_max);
+        let mut parts = queries.parts(&spans((from, end), number), page);
         // An empty part has no events.
         parts.retain(|_| from < end);
         let mut left = self.parts(&mut parts, free).await? + kept;
         parts.retain(|part| !part.done);
+        let has_indexes = reads == Reads::Local && is_indexed;
         if asks_for_warnings {
             let mut warnings = parts.clone();
-            if of_warnings.is_some() {
+            if is_indexed {
                 for part in &mut warnings {
-                    part.request.event_type.clone_from(&of_warnings);
+                    part.request.event_type = Some("Warning".to_owned());
                 }
                 left = self.parts(&mut warnings, left / 2).await? + left.div_ceil(2);
                 warnings.retain(|part| !part.done);
             }
-            let soon = to.saturating_add(SOON);
-            let mut later = Vec::new();
-            for (since, until) in [(to, Some(soon)), (soon, None)] {
-                later.extend(requests.iter().map(|query| {
-                    let request = NewestRequest {
-                        since: Some(UnixMillis(since)),
-                        until: until.map(UnixMillis),
-                        event_type: of_warnings.clone().or_else(|| query.event_type.clone()),
-                        ..query.clone()
-                    };
-                    Part::new(request, of.clone())
-                }));
-            }
-            let before = self.events.len();
+            let mut later = queries.later(to, is_indexed);
             let of_later = left.min(limit / LATER);
-            left -= of_later - self.parts(&mut later, of_later).await?;
-            let later_events = self.events.split_off(before).into_iter();
-            let begun = later_events.filter(|event| event.brief.brief().first < to);
-            self.events.extend(begun);
+            left -= of_later - self.later(&mut later, to, of_later).await?;
             // Pages that were dropped are not looked at either.
             let was_full = self.is_full();
             // The oldest part is the last one.
             let unread = warnings.iter_mut().rev().chain(&mut later);
             let mut unread = unread.filter(|part| !part.done);
-            self.has_all_warnings = if of_warnings.is_some() && reads == Reads::Local {
+            self.has_all_warnings = if has_indexes {
                 self.look_at(unread, to).await? && !was_full
             } else {
                 // A store that has no index of warnings would look through everything once more.
                 unread.next().is_none()
             };
         }
-        let has_indexes = reads == Reads::Local && of_warnings.is_some();
         if !parts.is_empty() && has_indexes && !filter.has(Key::Type) {
-            // Changes are rare, and explain the rest.
-            for reason in CHANGES {
-                for query in &requests {
-                    let request = NewestRequest {
-                        reason: Some(reason.to_owned()),
-                        since: Some(UnixMillis(from)),
-                        until: Some(UnixMillis(to)),
-                        ..query.clone()
-                    };
-                    let mut changes = [Part::new(request, of.clone())];
-                    let share = left.min(CHANGES_MAX);
-                    left -= share - self.some(&mut changes, share, share).await?;
-                }
-            }
+            left = self.changes(&queries, (from, to), left).await?;
         }
         // What was kept free for warnings, and is not needed for them.
         self.parts(&mut parts, left).await?;
         self.unread = parts.iter().filter_map(Part::unread).collect();
         Ok(())
+    }
+
+    /// Reads at most `limit` events that were last seen after a range, and keeps those that began
+    /// in it. Returns how many may still be read.
+    async fn later(&mut self, parts: &mut [Part], end: i64, limit: usize) -> Result<usize, Status> {
+        let before = self.events.len();
+        let left = self.parts(parts, limit).await?;
+        let later = self.events.split_off(before).into_iter();
+        let begun = later.filter(|event| event.brief.brief().first < end);
+        self.events.extend(begun);
+        Ok(left)
+    }
+
+    /// Reads changes, which are rare, and explain the rest. Returns how many events may still be
+    /// read.
+    async fn changes(
+        &mut self,
+        queries: &Queries,
+        range: (i64, i64),
+        mut left: usize,
+    ) -> Result<usize, Status> {
+        for reason in CHANGES {
+            for query in &queries.requests {
+                let mut change = queries.part(query, range.0, Some(range.1));
+                change.request.reason = Some(reason.to_owned());
+                let share = left.min(CHANGES_MAX);
+                left -= share - self.some(&mut [change], share, share).await?;
+            }
+        }
+        Ok(left)
     }
 
     /// Looks at the warnings of parts that began before a moment, one part after the other, for the
@@ -729,6 +714,43 @@ impl Queries {
         };
         let requests = requests(&prefixes, filter);
         Self { requests, of }
+    }
+
+    /// One query within a range of times.
+    fn part(&self, query: &NewestRequest, since: i64, until: Option<i64>) -> Part {
+        let request = NewestRequest {
+            since: Some(UnixMillis(since)),
+            until: until.map(UnixMillis),
+            ..query.clone()
+        };
+        Part::new(request, self.of.clone())
+    }
+
+    /// Each query within each of these ranges.
+    fn parts(&self, spans: &[(i64, i64)], page: usize) -> Vec<Part> {
+        let parts = spans.iter().flat_map(|(since, until)| {
+            self.requests.iter().map(|query| Part {
+                page,
+                ..self.part(query, *since, Some(*until))
+            })
+        });
+        parts.collect()
+    }
+
+    /// Each query after a moment; of warnings alone if the store has an index of them.
+    fn later(&self, after: i64, is_indexed: bool) -> Vec<Part> {
+        let soon = after.saturating_add(SOON);
+        let mut later = Vec::with_capacity(2 * self.requests.len());
+        for (since, until) in [(after, Some(soon)), (soon, None)] {
+            later.extend(self.requests.iter().map(|query| {
+                let mut part = self.part(query, since, until);
+                if is_indexed {
+                    part.request.event_type = Some("Warning".to_owned());
+                }
+                part
+            }));
+        }
+        later
     }
 }
 

@@ -7,18 +7,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
+use parking_lot::RwLock;
 use tidings_api::codec;
 use tidings_history::{Cause, Gap, Version};
 use tidings_store::clock::Clock;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    COMMIT_LEN_MAX, Expected, NewRecord, ReadError, Revision, Store, UnixMillis, VALUE_LEN_MAX,
-    WRITES_MAX, Write, WriteError,
+    COMMIT_LEN_MAX, Expected, Index, NewRecord, ReadError, Revision, Store, UnixMillis,
+    VALUE_LEN_MAX, WRITES_MAX, Write, WriteError,
 };
 use tokio::sync::Notify;
 
@@ -64,6 +65,28 @@ pub(crate) struct Observation {
     pub(crate) number: u64,
     /// Whether this is its end at the source: it expired or was deleted.
     pub(crate) is_gone: bool,
+}
+
+/// An observation as it would be kept.
+struct Observed {
+    key: Bytes,
+    /// The event's identity in the keys of its chunks.
+    id: Bytes,
+    version: Version,
+    index: Index,
+    expires_at: UnixMillis,
+    is_gone: bool,
+}
+
+impl Observed {
+    /// The end of the event, if it has ended.
+    fn gone(&self) -> Option<Gone> {
+        self.is_gone.then_some(Gone {
+            number: self.version.number,
+            observed_at: self.version.observed_at.0,
+            not_before: None,
+        })
+    }
 }
 
 /// An event of a source that cannot be read.
@@ -199,7 +222,7 @@ impl Keeper {
 
     /// Sets the policy by which events expire that are observed from now on.
     pub(crate) fn set_policy(&self, policy: Arc<RetentionPolicy>) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.write() = policy;
     }
 
     /// Sets whether the policy is on hold. While it is, each written event lives for at least
@@ -220,7 +243,7 @@ impl Keeper {
 
     /// Returns the policy in force.
     pub(crate) fn policy(&self) -> Arc<RetentionPolicy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.read())
     }
 
     /// Returns whether the cluster is followed, so that the policy acts on existing events.
@@ -257,13 +280,11 @@ impl Keeper {
 
     /// Sets what was sealed before the store began. These versions are not sealed again.
     pub(crate) fn set_sealed_before(&self, sealed: SealedBefore) {
-        let known = self.sealed_before.write();
-        *known.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sealed));
+        *self.sealed_before.write() = Some(Arc::new(sealed));
     }
 
     pub(in crate::keep) fn sealed_before(&self) -> Option<Arc<SealedBefore>> {
-        let known = self.sealed_before.read();
-        known.unwrap_or_else(PoisonError::into_inner).clone()
+        self.sealed_before.read().clone()
     }
 
     /// Commits observations, the position after them, and other data. `position.versions` counts
@@ -443,27 +464,28 @@ impl Keeper {
             batch.not_kept(Cause::TooLarge, &namespace, self.now().0);
             return Ok(());
         }
-        let mut key = keys::event(&namespace, &name);
-
+        let key = keys::event(&namespace, &name);
+        let names = [&*namespace, &*name, &*uid];
         let holder = self.slot(&key, batch).await?.record.as_ref();
         let is_taken = holder.is_some_and(|record| *record.newest.uid != *uid);
-        if is_taken {
-            let names = [&*namespace, &*name, &*uid];
-            // It may be an older event that the source has again.
-            let mut elder = self.elder_of(names, batch).await?;
-            if elder.is_none() && observation.is_gone {
-                // An event that has ended does not take the name of a younger one.
-                elder = self.free_name(names, batch).await?;
-                if elder.is_none() {
-                    batch.not_kept(Cause::Unreadable, &namespace, self.now().0);
-                    return Ok(());
-                }
-            }
-            if let Some(elder) = elder {
-                key = keys::event(&namespace, &elder);
-                metadata.name = Some(elder);
-            }
+        let elder = if is_taken {
+            self.elder_name(names, observation.is_gone, batch).await?
+        } else {
+            None
+        };
+        if is_taken && elder.is_none() && observation.is_gone {
+            batch.not_kept(Cause::Unreadable, &namespace, self.now().0);
+            return Ok(());
         }
+        let replaces = is_taken && elder.is_none();
+        let key = match elder {
+            Some(elder) => {
+                let key = keys::event(&namespace, &elder);
+                metadata.name = Some(elder);
+                key
+            }
+            None => key,
+        };
         let expires_at = self.end(&event);
         let index = index(&event);
         let now = self.now().0;
@@ -478,70 +500,124 @@ impl Keeper {
             observed_at: UnixMillis(now),
             event: codec::encode_stored(&mut event),
         };
-        let gone = Gone {
-            number: version.number,
-            observed_at: now,
-            not_before: None,
-        };
         if version.event.len() > VALUE_LEN_MAX / 2 {
             batch.not_kept(Cause::TooLarge, &namespace, now);
             if observation.is_gone {
                 return Ok(());
             }
-            return self.note_listed([&namespace, &name, &uid], batch).await;
+            return self.note_listed(names, batch).await;
         }
         batch.bytes += version.event.len();
-        if is_taken && key == keys::event(&namespace, &name) {
+        if replaces {
             if self.is_forgotten(&id, batch).await? {
                 return Ok(());
             }
             if !self.move_elder(&namespace, &name, batch).await? {
                 // A kept event is not replaced by one that would take all of its names.
                 batch.not_kept(Cause::Unreadable, &namespace, now);
-                return self.note_listed([&namespace, &name, &uid], batch).await;
+                return self.note_listed(names, batch).await;
             }
         }
-        let listed_at = batch.listed_at;
-        let slot = self.slot(&key, batch).await?;
-        let Some(record) = slot.record.take() else {
-            if self.is_forgotten(&id, batch).await? {
+        let observed = Observed {
+            key,
+            id,
+            version,
+            index,
+            expires_at,
+            is_gone: observation.is_gone,
+        };
+        match self.slot(&observed.key, batch).await?.record.take() {
+            Some(record) => self.observe_again(record, observed, batch).await,
+            None => self.observe_first(observed, &event, batch).await,
+        }
+    }
+
+    /// The name under which an event is kept whose own name another event has: that of an older
+    /// event which the source has again, or a free one for an event that has ended, because such an
+    /// event does not take the name of a younger one.
+    async fn elder_name(
+        &self,
+        names: [&str; 3],
+        is_gone: bool,
+        batch: &mut Batch,
+    ) -> Result<Option<String>, ReadError> {
+        match self.elder_of(names, batch).await? {
+            None if is_gone => self.free_name(names, batch).await,
+            elder => Ok(elder),
+        }
+    }
+
+    /// Keeps the first version of an event.
+    async fn observe_first(
+        &self,
+        observed: Observed,
+        event: &Event,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        if self.is_forgotten(&observed.id, batch).await? {
+            return Ok(());
+        }
+        let gone = observed.gone();
+        let Observed {
+            key,
+            version,
+            index,
+            mut expires_at,
+            ..
+        } = observed;
+        let observed_at = version.observed_at;
+        let mut record = Record::new(version);
+        if gone.is_some() {
+            if self.mirror_deletions {
                 return Ok(());
             }
-            let mut record = Record::new(version);
-            let mut expires_at = expires_at;
-            if observation.is_gone {
-                if self.mirror_deletions {
-                    return Ok(());
-                }
-                record.gone = Some(gone);
-                expires_at = self.end_of(&event, counts_from(&record, &event));
-                if expires_at.0 <= now {
-                    // The event has ended, and its retention is over.
-                    batch.seen_before += 1;
-                    return Ok(());
-                }
-                batch.ends += 1;
+            record.gone = gone;
+            expires_at = self.end_of(event, counts_from(&record, event));
+            if expires_at <= observed_at {
+                // The event has ended, and its retention is over.
+                batch.seen_before += 1;
+                return Ok(());
             }
-            batch.versions += 1;
-            batch.note_unsealed(&key, &record);
-            let slot = self.slot(&key, batch).await?;
-            slot.change(record, index, expires_at);
-            return Ok(());
-        };
+            batch.ends += 1;
+        }
+        batch.versions += 1;
+        batch.note_unsealed(&key, &record);
+        let slot = self.slot(&key, batch).await?;
+        slot.change(record, index, expires_at);
+        Ok(())
+    }
+
+    /// Adds a version to a kept event, or notes that the version is known or the event has ended.
+    async fn observe_again(
+        &self,
+        mut record: Record,
+        observed: Observed,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let gone = observed.gone();
+        let Observed {
+            key,
+            id,
+            version,
+            index,
+            expires_at,
+            is_gone,
+        } = observed;
+        let listed_at = batch.listed_at;
+        let slot = self.slot(&key, batch).await?;
         let seen = record.gone.map_or(0, |gone| gone.number);
         let seen = seen.max(record.newest.number);
-        let is_old = record.newest.epoch == epoch && version.number <= seen;
+        let is_old = record.newest.epoch == version.epoch && version.number <= seen;
         // After the source went back, the same event again is not a new version.
-        let is_same = record.newest.event == version.event && !observation.is_gone;
+        let is_same = record.newest.event == version.event && !is_gone;
         if is_old || is_same {
             // An event in a list exists.
-            let listed_at = listed_at.filter(|_| !observation.is_gone);
+            let listed_at = listed_at.filter(|_| !is_gone);
             let is_back = record.gone.is_some() && (!is_old || listed_at.is_some());
-            let expires_at = slot.expires_at.unwrap_or(expires_at);
             if is_back || listed_at.is_some() {
-                let mut record = record;
                 record.gone = None;
                 record.listed_at = listed_at.unwrap_or(record.listed_at);
+                let expires_at = slot.expires_at.unwrap_or(expires_at);
                 slot.change(record, index, expires_at);
             } else {
                 slot.record = Some(record);
@@ -549,15 +625,14 @@ impl Keeper {
             batch.seen_before += 1;
             return Ok(());
         }
-        if observation.is_gone {
+        if is_gone {
             if self.mirror_deletions {
                 slot.is_changed = true;
                 slot.ended_by = version.number;
                 batch.without_chunks.insert(keys::chunks(&id));
             } else {
+                record.gone = gone;
                 let expires_at = slot.expires_at.unwrap_or(expires_at);
-                let mut record = record;
-                record.gone = Some(gone);
                 slot.change(record, index, expires_at);
             }
             batch.ends += 1;

@@ -126,14 +126,7 @@ pub(in super::super) async fn view(
     let now = root.clock.now().as_millisecond();
     let range = range(&info.query, now)?;
     let is_until_now = is_until_now(&info.query);
-    let by_reason = match info.query.get(params::BY) {
-        None | Some("type") => false,
-        Some("reason") => true,
-        Some(other) => {
-            let why = format!("rates are by type or reason, not by {other:?}");
-            return Err(Status::bad_request(why));
-        }
-    };
+    let by_reason = is_by_reason(&info.query)?;
     let arranged = arranged(&info.query)?;
     let skip = number(&info.query, params::SKIP)?.unwrap_or(0);
     // Taken before anything is read, so that concurrent changes are sent again, not missed.
@@ -218,6 +211,18 @@ pub(in super::super) async fn view(
         })
     };
     timeline.places.apart(drawing).await
+}
+
+/// Whether rates are by reason, not by type.
+fn is_by_reason(query: &Query) -> Result<bool, Status> {
+    match query.get(params::BY) {
+        None | Some("type") => Ok(false),
+        Some("reason") => Ok(true),
+        Some(other) => {
+            let why = format!("rates are by type or reason, not by {other:?}");
+            Err(Status::bad_request(why))
+        }
+    }
 }
 
 /// The order of the lanes, and what they are put together by.
