@@ -9,7 +9,8 @@
 use bytes::Bytes;
 use tidings_store::{Expected, ListRequest, NewestRequest, Store, UnixMillis, Write, WriteError};
 
-use super::keeper::{Batch, KeepError, Keeper, Tries};
+use super::batch::Batch;
+use super::keeper::{KeepError, Keeper, Tries};
 use crate::keep::coverage::Unswept;
 use crate::keep::json::parse;
 use crate::keep::keys::{self, EARLIEST};

@@ -6,6 +6,7 @@
 //! From outside: the [`Keeper`] takes each [`Observation`]; [`detect_ends`] finds the events that
 //! ended during a gap.
 
+mod batch;
 mod chunks;
 mod end_detection;
 mod keeper;
@@ -15,6 +16,7 @@ mod lifetime;
 mod predecessors;
 mod slot;
 
+pub(super) use batch::Batch;
 pub(crate) use end_detection::detect_ends;
-pub(super) use keeper::{Batch, Tries, counts_from, is_of_others, later};
 pub(crate) use keeper::{KeepError, Keeper, Observation, Unreadable, With};
+pub(super) use keeper::{Tries, counts_from, is_of_others, later};

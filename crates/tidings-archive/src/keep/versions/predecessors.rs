@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tidings_api::codec;
 use tidings_store::{KEY_LEN_MAX, ReadError};
 
-use super::keeper::{Batch, Keeper};
+use super::batch::Batch;
+use super::keeper::Keeper;
 use crate::keep::index::index;
 use crate::keep::keys;
 
