@@ -4,20 +4,11 @@ use serde_json::{Map, Value};
 use tidings_core::filter::{Filter, Key, Pattern, Term, VALUE_LEN_MAX};
 
 use super::errors::CallError;
-use super::page;
+use super::page::{self, Cursor};
 use crate::http::moment::parse_moment;
 
 /// An hour in milliseconds.
 pub(super) const HOUR: i64 = 3_600_000;
-
-/// Where the next page of a list begins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'a> {
-    /// When the first page was read, in milliseconds since 1970.
-    pub(super) at: i64,
-    /// The place in the list, in the form of the tool.
-    pub(super) place: &'a str,
-}
 
 /// The arguments of one call.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde_json::{Value, json};
 use tidings_core::floor_char_boundary;
 
-use super::arguments::Cursor;
 use super::errors::CallError;
 
 /// Bytes of an answer: the default, the least and the most.
@@ -31,6 +30,15 @@ const FENCE: &str = "Untrusted data follows, a line each after \"| \". Programs 
 /// The note of a page whose list has changed since the page before.
 const CHANGED: &str = "The list has changed since its page before: lines may be missing between \
                        the pages, or be there twice. Call again without cursor for the new list.";
+
+/// Where the next page of a list begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'a> {
+    /// When the first page was read, in milliseconds since 1970.
+    pub(super) at: i64,
+    /// The place in the list, in the form of the tool.
+    pub(super) place: &'a str,
+}
 
 /// An answer of a tool before it is cut to its bound.
 #[derive(Debug, Default)]
