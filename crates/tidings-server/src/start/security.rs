@@ -394,8 +394,8 @@ impl FileWatcher {
         }
     }
 
-    /// Trusts a front proxy, for requests and connections from now on: its certificate is requested,
-    /// and its headers count.
+    /// Trusts a front proxy, for requests and connections from now on: its certificate is
+    /// requested, and its headers count.
     fn trust(&mut self, settings: &RequestHeader) -> Result<(), RequestHeaderError> {
         let Self { server, tls, files } = self;
         let Some(home) = &files.home else {

@@ -372,7 +372,7 @@ impl Top {
         let namespaces = reader.namespace.is_empty();
         let since = self.since();
         let scan = reader.scan_since(since, |event| {
-            self.add(event, cluster, namespaces, |_| true)
+            self.add(event, cluster, namespaces, |_| true);
         });
         if scan.await? {
             return Ok(None);
