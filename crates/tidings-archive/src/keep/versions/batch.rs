@@ -1,8 +1,8 @@
 //! The changes of a commit while it is prepared: records, chunks, entries of the journal, and the
 //! versions that cannot be kept.
 //!
-//! Invariant: the writes are those of a whole batch, in the order of the source; a full batch leaves
-//! room for what one more observation changes.
+//! Invariant: the writes are those of a whole batch, in the order of the source; a full batch
+//! leaves room for what one more observation changes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
