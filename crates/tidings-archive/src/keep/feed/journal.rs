@@ -27,9 +27,10 @@ const LONGER_MILLIS: i64 = 60_000;
 /// cursor skips is counted: much longer than a cursor may be behind.
 const COUNTED_MILLIS: i64 = 30 * 24 * 3_600_000;
 
-/// Versions of one record of an event, for the feed's consumers. Earlier programs wrote the fields
-/// as a list, in this order, which is still read.
+/// Versions of one record of an event, for the feed's consumers. It is stored as a list of the
+/// fields, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredItem", into = "StoredItem")]
 pub(crate) struct Item {
     /// The event's key and uid.
     pub(in crate::keep) key: String,
@@ -43,11 +44,53 @@ pub(crate) struct Item {
     pub(in crate::keep) to: u64,
 }
 
-/// An event that was deleted here. Its fields, too, were a list before.
+type StoredItem = (String, String, u64, u64, u64, u64);
+
+impl From<StoredItem> for Item {
+    fn from((key, uid, record, epoch, from, to): StoredItem) -> Self {
+        Self {
+            key,
+            uid,
+            record,
+            epoch,
+            from,
+            to,
+        }
+    }
+}
+
+impl From<Item> for StoredItem {
+    fn from(item: Item) -> Self {
+        let Item {
+            key,
+            uid,
+            record,
+            epoch,
+            from,
+            to,
+        } = item;
+        (key, uid, record, epoch, from, to)
+    }
+}
+
+/// An event that was deleted here. It is stored as a list of key and uid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(String, String)", into = "(String, String)")]
 pub(crate) struct Deleted {
     pub(in crate::keep) key: String,
     pub(in crate::keep) uid: String,
+}
+
+impl From<(String, String)> for Deleted {
+    fn from((key, uid): (String, String)) -> Self {
+        Self { key, uid }
+    }
+}
+
+impl From<Deleted> for (String, String) {
+    fn from(deleted: Deleted) -> Self {
+        (deleted.key, deleted.uid)
+    }
 }
 
 impl Item {
@@ -347,8 +390,9 @@ mod tests {
     use super::*;
     use crate::keep::json::parse;
 
+    /// Programs of other versions read and write the same folder.
     #[test]
-    fn entries_of_earlier_programs_are_read() {
+    fn entries_are_stored_as_lists() {
         let item = Item {
             key: "shop/web".into(),
             uid: "u".into(),
@@ -357,10 +401,19 @@ mod tests {
             from: 7,
             to: 9,
         };
-        let list: Item = parse(br#"["shop/web","u",2,1,7,9]"#).unwrap();
-        assert_eq!(list, item);
-        assert_eq!(parse::<Item>(&json(&item)).unwrap(), item);
-        let deleted: Deleted = parse(br#"["shop/web","u"]"#).unwrap();
-        assert_eq!((&*deleted.key, &*deleted.uid), ("shop/web", "u"));
+        let list = br#"["shop/web","u",2,1,7,9]"#;
+        assert_eq!(
+            (&*json(&item), parse::<Item>(list).unwrap()),
+            (&list[..], item)
+        );
+        let deleted = Deleted {
+            key: "shop/web".into(),
+            uid: "u".into(),
+        };
+        let list = br#"["shop/web","u"]"#;
+        assert_eq!(
+            (&*json(&deleted), parse::<Deleted>(list).unwrap()),
+            (&list[..], deleted)
+        );
     }
 }
