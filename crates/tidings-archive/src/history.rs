@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use tidings_history::{
-    Capabilities, Cause, Coverage, Ended, ExportPart, Exported, Following, History, Outlook, Rules,
-    Taken, Versions,
+    Capabilities, Cause, Coverage, Ended, ExportPart, Exported, Following, History, OutlookPage,
+    Rules, Taken, Versions,
 };
 use tidings_store::{BoxFuture, Fault, ReadError, Store, UnixMillis};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::follow::follower::State;
 use crate::keep::consumers::Unsealed;
 use crate::keep::coverage::EVENT_TTL;
-use crate::keep::retention::{outlook, retention};
+use crate::keep::retention::{EXAMINED_MAX, outlook, retention};
 use crate::keep::transfer::{export_head, export_page};
 use crate::keep::versions::Keeper;
 use crate::keep::{keys, report};
@@ -224,7 +224,8 @@ impl History for ClusterHistory {
         ];
         following.clock_ahead = Some(Duration::from_millis(count(&counters.clock_ahead)));
         following.taken.get_or_insert_default();
-        following.quota_bytes = Some(count(&counters.quota)).filter(|bytes| *bytes > 0);
+        following.quota_bytes = report::quota_bytes(&self.keeper);
+        following.held_rules = self.keeper.held_rules.get();
         let unsealed = Unsealed {
             keeper: Arc::clone(&self.keeper),
         };
@@ -254,7 +255,11 @@ impl History for ClusterHistory {
         })
     }
 
-    fn outlook(&self, rules: Rules) -> BoxFuture<'_, Result<Option<Outlook>, ReadError>> {
+    fn outlook(
+        &self,
+        rules: Rules,
+        place: Option<String>,
+    ) -> BoxFuture<'_, Result<Option<OutlookPage>, ReadError>> {
         Box::pin(async move {
             let Some(in_force) = retention(&self.keeper).await? else {
                 return Ok(None);
@@ -262,7 +267,8 @@ impl History for ClusterHistory {
             let rules = |stored: &Bytes, _: &Event| {
                 rules(stored).unwrap_or_else(|| (in_force.event_ttl, EVENT_TTL.into()))
             };
-            outlook(&self.keeper, rules).await.map(Some)
+            let page = outlook(&self.keeper, (place, EXAMINED_MAX), rules);
+            page.await.map(Some)
         })
     }
 

@@ -39,9 +39,17 @@ pub struct Coverage {
     /// as that is known. Empty in the coverage of a namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended_by_rule: BTreeMap<String, u64>,
-    /// What the rules of the request would end at once; `None` if it has no rules.
+    /// What the rules of the request would end at once, of a bounded number of events; `None` if it
+    /// has no rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_end: Option<Outlook>,
+    /// The token with which a further request examines further events; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_end_continue: Option<String>,
+    /// The bytes that the cluster may take now, by its own quota and one that it shares; `None` if
+    /// it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<u64>,
     /// If the archive continues one on object storage: the earlier time, which only that archive
     /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +92,13 @@ impl Coverage {
             totals: None,
             ended_by_rule: BTreeMap::new(),
             would_end: None,
+            would_end_continue: None,
+            quota_bytes: None,
+            // The held rules have numbers of the whole cluster.
+            retention: self.retention.map(|retention| Retention {
+                held: None,
+                ..retention
+            }),
             ..self
         }
     }
@@ -99,6 +114,7 @@ impl Coverage {
             totals: None,
             over_quota: OverQuota::default(),
             ended_by_rule: BTreeMap::new(),
+            quota_bytes: None,
             ..self
         }
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tidings_store::UnixMillis;
 
+use crate::retention::HeldRules;
+
 /// The state of following a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -36,6 +38,8 @@ pub struct Following {
     /// The bytes that the cluster may take now, by its own quota and one that it shares; `None` if
     /// it has none.
     pub quota_bytes: Option<u64>,
+    /// Changed rules of retention that are not in force yet, because they would end much at once.
+    pub held_rules: Option<HeldRules>,
     /// Events that were deleted before their retention was over, since the folder was made; `None`
     /// for a sealed archive.
     pub taken: Option<Taken>,

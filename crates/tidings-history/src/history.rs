@@ -6,7 +6,7 @@ use tidings_store::{BoxFuture, ReadError};
 use crate::coverage::{Counted, Coverage};
 use crate::export::{ExportPart, Exported};
 use crate::following::Following;
-use crate::retention::{Outlook, Rules};
+use crate::retention::{OutlookPage, Rules};
 use crate::version::Versions;
 
 /// Reads the kept history of one cluster's events. The newest version of each event is in a
@@ -60,13 +60,19 @@ pub trait History: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Reads all events, and counts those that would end at once if these rules were in force.
-    /// `None`, which is the default, if no rules are, as where nothing is followed.
+    /// Reads a bounded number of events, and counts those that would end at once if these rules
+    /// were in force. `None`, which is the default, if no rules are, as where nothing is followed.
+    ///
+    /// The first page has no place, and the next begins at [`OutlookPage::more`].
     ///
     /// # Errors
     /// The history cannot be read.
-    fn outlook(&self, rules: Rules) -> BoxFuture<'_, Result<Option<Outlook>, ReadError>> {
-        drop(rules);
+    fn outlook(
+        &self,
+        rules: Rules,
+        place: Option<String>,
+    ) -> BoxFuture<'_, Result<Option<OutlookPage>, ReadError>> {
+        drop((rules, place));
         Box::pin(std::future::ready(Ok(None)))
     }
 

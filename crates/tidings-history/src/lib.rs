@@ -44,6 +44,6 @@ pub use history::{
     Capabilities, History, ListOrder, Numbers, ObjectRequests, Pending, PendingVersions, Reads,
     Unwatched,
 };
-pub use retention::{Outlook, Retention, RuleOutlook, Rules};
+pub use retention::{HeldRules, Outlook, OutlookPage, Retention, RuleOutlook, Rules};
 pub use version::{ENDED_AFTER, ENDED_AT, Ended, OBSERVED_AT, Version, Versions};
 pub use wire::timestamp;

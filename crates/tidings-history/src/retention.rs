@@ -35,6 +35,23 @@ pub struct Retention {
     /// Whether events are also deleted when they end at their source.
     #[serde(default)]
     pub mirrors_deletions: bool,
+    /// Changed rules that are not in force yet, because they would end much at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldRules>,
+}
+
+/// Changed rules of retention that wait before they come into force, since they would end a large
+/// part of the events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldRules {
+    /// When they come into force, unless they are changed again.
+    #[serde(with = "wire::time")]
+    pub until: UnixMillis,
+    /// Events that they would end at once.
+    pub ended: u64,
+    /// All events that were examined.
+    pub events: u64,
 }
 
 /// Rules that are not in force: the retention of a stored event and the name of its rule; `None` if
@@ -86,4 +103,22 @@ impl Outlook {
     pub fn ended(&self) -> u64 {
         self.by_rule.values().map(|rule| rule.ended).sum()
     }
+
+    /// Adds the numbers of further events.
+    pub fn add_all(&mut self, further: Self) {
+        for (rule, further) in further.by_rule {
+            let found = self.by_rule.entry(rule).or_default();
+            found.events += further.events;
+            found.ended += further.ended;
+        }
+    }
+}
+
+/// What rules would end at once of some of the events, in the order of their keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutlookPage {
+    /// The numbers of these events.
+    pub outlook: Outlook,
+    /// The place behind the last examined event; `None` if there are no more.
+    pub more: Option<String>,
 }

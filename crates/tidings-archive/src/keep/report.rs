@@ -1,5 +1,7 @@
 //! The coverage of a cluster: the covered times, and how much is kept.
 
+use std::sync::atomic::Ordering;
+
 use tidings_history::{Coverage, Gap, OverQuota, SealedTime, Totals};
 use tidings_store::{
     CountsRequest, HOUR_MILLIS, ListRequest, NewestRequest, ReadError, Store, UnixMillis,
@@ -76,8 +78,15 @@ async fn counted_since(
     });
     Ok(Coverage {
         over_quota: OverQuota::from(trimmed(keeper).await?),
+        quota_bytes: quota_bytes(keeper),
         ..coverage
     })
+}
+
+/// Returns the bytes that the cluster may take now; `None` if it has no quota.
+pub(crate) fn quota_bytes(keeper: &Keeper) -> Option<u64> {
+    let bytes = keeper.counters.quota.load(Ordering::Relaxed);
+    Some(bytes).filter(|bytes| *bytes > 0)
 }
 
 /// Returns the times that are covered here, and what was sealed before.

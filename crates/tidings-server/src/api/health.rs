@@ -89,6 +89,14 @@ pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> 
     format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
 }
 
+/// A line about all clusters of an archive, without their names.
+pub(crate) fn clusters_line(clusters: usize, failing: usize) -> String {
+    match failing {
+        0 => format!("[+]clusters: {clusters}\n"),
+        _ => format!("[-]clusters: {failing} of {clusters} have problems\n"),
+    }
+}
+
 /// A problem's text in one line, because it often contains another server's message.
 fn one_line(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -99,6 +99,15 @@ const KEPT: &[Measure] = &[
         value: |it| it.taken.map(|taken| boxed(taken.by_rules)),
     },
     Measure {
+        name: "tidings_archive_rules_held_events",
+        kind: "gauge",
+        help: "Events of the cluster that changed rules of retention will end when they come into force; 0 if no rules wait.",
+        value: |it| {
+            it.taken?;
+            Some(boxed(it.held_rules.map_or(0, |held| held.ended)))
+        },
+    },
+    Measure {
         name: "tidings_archive_clock_ahead_seconds",
         kind: "gauge",
         help: "By how much the clock is ahead of what the followed clusters say in their answers, if by more than five minutes.",

@@ -16,7 +16,7 @@ use super::{feeds, measures};
 use crate::api::request::encoded;
 use crate::api::server::ApiServer;
 use crate::api::{chain, documents, health, metrics};
-use crate::auth::User;
+use crate::auth::{ANONYMOUS, User};
 use crate::http::negotiate::Media;
 use crate::http::request::{FEEDS, RequestInfo};
 use crate::http::status::Status;
@@ -52,7 +52,8 @@ fn not_served(path: &str) -> Status {
     name_in(path).map_or_else(Status::name_a_cluster, Status::no_such_cluster)
 }
 
-/// GET of all checks. A problem of one cluster fails no check.
+/// GET of all checks. A problem of one cluster fails no check. Anonymous clients do not see the
+/// names of clusters.
 async fn check_all(
     State(root): State<Arc<ApiServer>>,
     Extension(clusters): Extension<Arc<Clusters>>,
@@ -63,9 +64,15 @@ async fn check_all(
     for check in health::checks(info.uri.path()) {
         found.push((*check, failure(&root, &clusters, check).await));
     }
-    let followings = clusters.followings().into_iter();
-    let lines =
-        followings.map(|(name, following)| health::following_line(&name, &following, &user));
+    let followings = clusters.followings();
+    let lines = if user.name == ANONYMOUS {
+        let fail = followings.iter().filter(|(_, it)| it.problem().is_some());
+        vec![health::clusters_line(followings.len(), fail.count())]
+    } else {
+        let lines = followings.iter();
+        let lines = lines.map(|(name, following)| health::following_line(name, following, &user));
+        lines.collect()
+    };
     health::report(&info, &found, lines)
 }
 

@@ -18,8 +18,8 @@ use kube::{Api, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_history::{
-    Capabilities, Coverage, Ended, ExportPart, Exported, Followed, Following, History, Pending,
-    PendingVersions, Version, Versions,
+    Capabilities, Coverage, Ended, ExportPart, Exported, Followed, Following, HeldRules, History,
+    Pending, PendingVersions, Taken, Version, Versions,
 };
 use tidings_server::clock::SystemClock;
 use tidings_server::{
@@ -124,6 +124,11 @@ impl History for Known {
         following.events = 2;
         following.not_kept = vec![("too-large", 3), ("unreadable", 0)];
         following.quota_bytes = self.why.map(|_| 900);
+        following.taken = Some(Taken::default());
+        following.held_rules = self.why.map(|_| HeldRules {
+            ended: 6,
+            ..HeldRules::default()
+        });
         following.ended_by_rule = [("{type: Warning, ttl: 5m}".to_owned(), 8)].into();
         // One cluster was never sealed, and the other cannot be.
         following.pending = self.why.map(|_| 7);
@@ -387,7 +392,8 @@ async fn the_root_is_about_all_clusters() {
         readyz check passed\n";
     assert_eq!((ready.code, ready.body), (200, json!(expected)));
     let ready = nobody.get("/readyz?verbose").await;
-    let expected = expected.replace("it answers 403; not sealed: taken", "reason withheld");
+    let expected = "[+]ping ok\n[+]store ok\n[+]shutdown ok\n\
+        [-]clusters: 1 of 2 have problems\nreadyz check passed\n";
     assert_eq!((ready.code, ready.body), (200, json!(expected)));
     assert_eq!(admin.get("/readyz/store").await.code, 200);
     let own = archive.to_cluster("edge", &Credentials::Nothing).await;
@@ -404,6 +410,8 @@ async fn the_root_is_about_all_clusters() {
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"too-large\"} 3",
         "tidings_archive_events_not_kept_total{cluster=\"edge\",cause=\"unreadable\"} 0",
         "tidings_archive_quota_bytes{cluster=\"edge\"} 900",
+        "tidings_archive_rules_held_events{cluster=\"edge\"} 6",
+        "tidings_archive_rules_held_events{cluster=\"prod\"} 0",
         "tidings_archive_rule_ended_total{cluster=\"prod\",rule=\"{type: Warning, ttl: 5m}\"} 8",
         "tidings_archive_client_certificate_expires_seconds{cluster=\"edge\"} 1800000000",
         "tidings_objects_waiting_versions{cluster=\"edge\"} 7",
@@ -476,7 +484,11 @@ async fn a_cluster_that_is_missing_is_in_health_and_metrics() {
     assert!(ready.contains(why), "{ready}");
     let nobody = archive.to_root(&Credentials::Nothing).await;
     let ready = text(nobody.get("/readyz?verbose").await.body);
-    assert!(ready.contains("not started: reason withheld"), "{ready}");
+    assert!(
+        ready.contains("[-]clusters: 1 of 2 have problems\n"),
+        "{ready}"
+    );
+    assert!(!ready.contains("late"), "{ready}");
     let of_late = |metrics: &str| -> Vec<String> {
         let lines = metrics.lines().filter(|line| line.contains("\"late\""));
         lines.map(str::to_owned).collect()

@@ -15,6 +15,6 @@ pub(super) use gaps::write_gaps;
 pub use policy::{EVENT_TTL, KeepFor, RetentionPolicy, RuleOf};
 pub use position::Position;
 pub(crate) use position::{Unswept, cluster_gap};
-pub(crate) use rules_in_force::Applied;
 pub(super) use rules_in_force::EndedByRules;
 pub use rules_in_force::Lives;
+pub(crate) use rules_in_force::{Applied, Held};

@@ -4,9 +4,11 @@
 //! nothing is.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tidings_history::HeldRules;
 
 /// How long events of a cluster are kept after they were last observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,20 @@ impl Lives {
             longest: all().max().unwrap_or(otherwise),
             rules: times.len(),
         }
+    }
+}
+
+/// Changed rules that are not in force yet, for coverage and metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<Option<HeldRules>>);
+
+impl Held {
+    pub(crate) fn set(&self, held: Option<HeldRules>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held;
+    }
+
+    pub(crate) fn get(&self) -> Option<HeldRules> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

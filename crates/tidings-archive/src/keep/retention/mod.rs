@@ -26,6 +26,6 @@ pub(crate) use quota::trimmed_of;
 pub(crate) use quota::{Trimmed, segment_bytes_max, taken};
 pub(crate) use retaining::{LOOK, Retaining};
 pub(super) use rules::ended_by_rules;
-pub(crate) use rules::{hold, outlook, retention};
+pub(crate) use rules::{EXAMINED_MAX, hold, outlook, retention};
 pub(crate) use shared_quota::Share;
 pub use shared_quota::SharedQuota;

@@ -206,6 +206,7 @@ impl Quota {
         let share = self.share.as_ref().and_then(|share| share.of(taken));
         let bytes = self.bytes.min(share.unwrap_or(u64::MAX));
         if bytes == u64::MAX {
+            keeper.counters.quota.store(0, Ordering::Relaxed);
             return Ok(false);
         }
         keeper.counters.quota.store(bytes, Ordering::Relaxed);

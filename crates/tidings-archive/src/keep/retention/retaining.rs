@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidings_history::Outlook;
-use tidings_store::{Fault, WriteError};
+use tidings_history::{HeldRules, Outlook};
+use tidings_store::{Fault, UnixMillis, WriteError};
 use tokio::sync::watch;
 
 use super::quota::Quota;
@@ -67,6 +67,7 @@ impl Retaining {
     async fn bring_into_force(&self, policy: &Arc<RetentionPolicy>) {
         let cluster = &self.name;
         let mut announced = 0;
+        self.keeper.held_rules.set(None);
         loop {
             let wait = match self.attempt(policy, &mut announced).await {
                 Ok(None) => return,
@@ -104,11 +105,18 @@ impl Retaining {
             if is_large(&by_rule, &by_namespace) && ended > announced.saturating_mul(2) {
                 self.announce(&by_rule);
                 *announced = ended;
+                let hold = i64::try_from(HOLD.as_millis()).unwrap_or(i64::MAX);
+                keeper.held_rules.set(Some(HeldRules {
+                    until: UnixMillis(keeper.clock.now().0.saturating_add(hold)),
+                    ended,
+                    events: by_rule.events(),
+                }));
                 return Ok(Some(HOLD));
             }
         }
         keeper.set_policy(Arc::clone(policy));
         keeper.set_held(false);
+        keeper.held_rules.set(None);
         let Outcome {
             ended,
             events,
@@ -216,9 +224,13 @@ mod tests {
         let (long, short) = (policy("30d", 30), policy("1d", 1));
         assert_eq!(attempt(&long, &mut 0).await, (None, 0));
         assert_eq!(attempt(&short, &mut 0).await, (Some(HOLD), 0));
+        let held = keeper.held_rules.get().unwrap();
+        assert_eq!((held.ended, held.events), (50, 100));
+        assert_eq!(held.until.0 - kept.clock.now().0, 600_000);
         // Until then, the former rules are in force.
         assert!(rules::is_applied(&keeper, "30d").await.unwrap());
         assert_eq!(attempt(&long, &mut 0).await, (None, 0));
+        assert_eq!(keeper.held_rules.get(), None);
         // What is over by a clock that is ahead is not seen, so nothing is decided.
         kept.clock.set_by(500 * 24 * HOUR);
         let mut announced = 0;

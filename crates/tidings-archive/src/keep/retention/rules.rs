@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use tidings_api::codec;
-use tidings_history::{Outlook, Retention};
+use tidings_history::{Outlook, OutlookPage, Retention};
 use tidings_store::{
     Expected, Fault, HOUR_MILLIS, ListRequest, NewRecord, ReadError, Record, Store, UnixMillis,
     Write, WriteError,
@@ -27,6 +27,8 @@ use crate::version::record;
 
 /// Number of records that are read per page.
 const PAGE: usize = 500;
+/// Maximum events that one request about rules examines: about half a second of work.
+pub(crate) const EXAMINED_MAX: usize = 100_000;
 /// Maximum attempts to change a page while others write to it.
 const TRIES: u32 = 16;
 
@@ -132,7 +134,8 @@ pub(super) async fn outlook_of(
 ) -> Result<[Outlook; 2], ReadError> {
     let rules = |_: &Bytes, event: &Event| ((policy.keep_for)(event), (policy.rule_of)(event));
     let (mut by_rule, mut by_namespace) = (Outlook::default(), Outlook::default());
-    examine(keeper, rules, |namespace, rule, is_over| {
+    let all = (Bytes::from_static(keys::BEFORE_EVENTS), usize::MAX);
+    examine(keeper, all, rules, |namespace, rule, is_over| {
         by_rule.add(rule, is_over);
         by_namespace.add(namespace, is_over);
     })
@@ -140,34 +143,50 @@ pub(super) async fn outlook_of(
     Ok([by_rule, by_namespace])
 }
 
-/// Reads all events, and counts those that would end at once by these rules, which get the stored
-/// and the decoded event. An event that cannot be read is left out.
+/// Reads at most `max` events from a place on, in whole pages, and counts those that would end at
+/// once by these rules, which get the stored and the decoded event. An event that cannot be read is
+/// left out.
 pub(crate) async fn outlook(
     keeper: &Keeper,
+    (place, max): (Option<String>, usize),
     rules: impl Fn(&Bytes, &Event) -> (Duration, Arc<str>),
-) -> Result<Outlook, ReadError> {
+) -> Result<OutlookPage, ReadError> {
     let mut outlook = Outlook::default();
-    examine(keeper, rules, |_, rule, is_over| outlook.add(rule, is_over)).await?;
-    Ok(outlook)
+    let begin = Bytes::from_static(keys::BEFORE_EVENTS);
+    // Keys before those of events are the archive's own.
+    let place = place.map(Bytes::from).unwrap_or_default().max(begin);
+    let page = (place, max);
+    let more = examine(keeper, page, rules, |_, rule, is_over| {
+        outlook.add(rule, is_over);
+    })
+    .await?;
+    let more = more.map(|key| String::from_utf8_lossy(&key).into_owned());
+    Ok(OutlookPage { outlook, more })
 }
 
-/// Reads all events, and calls `add` with the namespace of each, its rule, and whether it would end
-/// at once.
+/// Reads at most `max` events behind a key, in whole pages, and calls `add` with the namespace of
+/// each, its rule, and whether it would end at once. Returns the key of the last one if there may
+/// be more.
 async fn examine(
     keeper: &Keeper,
+    (mut after, max): (Bytes, usize),
     rules: impl Fn(&Bytes, &Event) -> (Duration, Arc<str>),
     mut add: impl FnMut(&str, &str, bool),
-) -> Result<(), ReadError> {
+) -> Result<Option<Bytes>, ReadError> {
     // A clock that is behind will be put right.
     let believed = UnixMillis(keeper.believed().unwrap_or(i64::MIN));
     let now = keeper.clock.now().max(keeper.now()).max(believed);
-    let mut after = Bytes::from_static(keys::BEFORE_EVENTS);
+    let mut examined = 0;
     loop {
+        if examined >= max {
+            return Ok(Some(after));
+        }
         let request = ListRequest::default().limit(PAGE).after(after);
         let records = keeper.store.list(request).await?.records;
         let Some(last) = records.last() else {
-            return Ok(());
+            return Ok(None);
         };
+        examined += records.len();
         after = last.key.clone();
         for found in &records {
             let Some((record, event)) = read(found) else {
@@ -209,6 +228,7 @@ pub(crate) async fn retention(keeper: &Keeper) -> Result<Option<Retention>, Read
         applied: is_applied,
         since,
         mirrors_deletions: keeper.mirror_deletions,
+        held: keeper.held_rules.get(),
     }))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use k8s_pb::api::core::v1::Event;
 use k8s_pb::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use tidings_history::{Answer, Cause, Retention};
+use tidings_history::{Answer, Cause, Outlook, Retention};
 use tidings_store::clock::{Clock, ManualClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Fault, ListRequest, NewRecord, Store, UnixMillis, Write, WriteError};
@@ -280,6 +280,7 @@ async fn coverage_says_how_long_the_rules_let_events_live_and_since_when() {
         applied: since.is_some(),
         since: since.map(UnixMillis),
         mirrors_deletions: false,
+        held: None,
     };
     kept.clock.advance(HOUR);
     let coverage = report::read(&kept.keeper, "prod").await.unwrap();
@@ -417,4 +418,36 @@ async fn rules_are_applied_to_what_is_written_meanwhile() {
     let ends: Vec<_> = ends.iter().map(|record| record.expires_at).collect();
     assert_eq!(ends, [Some(UnixMillis(START + 3 * 24 * HOUR)); 3]);
     store.close().await;
+}
+
+/// A cluster may have millions of events. One request examines a bounded number.
+#[tokio::test]
+async fn what_rules_would_end_is_counted_in_bounded_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = Kept::open(folder.path(), days(Arc::new(Mutex::new(30))));
+    kept.observe(1_200).await;
+    kept.clock.advance(48 * HOUR);
+    let day = |_: &Bytes, event: &Event| (Duration::from_secs(86_400), event.r#type().into());
+    let mut found = Outlook::default();
+    let (mut place, mut sizes) = (None, Vec::new());
+    loop {
+        let page = rules::outlook(&kept.keeper, (place, 500), day);
+        let page = page.await.unwrap();
+        sizes.push(page.outlook.events());
+        found.add_all(page.outlook);
+        place = page.more;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(sizes, [500, 500, 200]);
+    assert_eq!(
+        (found.by_rule["Warning"].ended, found.ended()),
+        (600, 1_200)
+    );
+    // A place before all events is not one of the archive's own records.
+    let begin = (Some("\0".to_owned()), usize::MAX);
+    let all = rules::outlook(&kept.keeper, begin, day).await.unwrap();
+    assert_eq!(all.outlook, found);
+    kept.keeper.store.close().await;
 }

@@ -27,7 +27,7 @@ use super::lifetime::Lasted;
 use super::slot::Slot;
 use crate::clocks::{Clocks, bounded};
 use crate::keep::coverage::write_gaps;
-use crate::keep::coverage::{KeepFor, RetentionPolicy};
+use crate::keep::coverage::{Held, KeepFor, RetentionPolicy};
 use crate::keep::coverage::{Position, Unswept};
 pub(crate) use crate::keep::error::KeepError;
 use crate::keep::feed::Cursor;
@@ -130,6 +130,8 @@ pub(crate) struct Keeper {
     policy: RwLock<Arc<RetentionPolicy>>,
     /// Whether it is not decided yet that the policy is applied.
     is_held: AtomicBool,
+    /// A changed policy that is not in force yet, because it would end much at once.
+    pub(crate) held_rules: Held,
     pub(in crate::keep) mirror_deletions: bool,
     /// The times of the followed clusters, once the cluster is followed.
     pub(crate) clocks: OnceLock<Arc<Clocks>>,
@@ -179,6 +181,7 @@ impl Keeper {
             sealed_before: RwLock::default(),
             policy: RwLock::new(Arc::new(RetentionPolicy::new(keep_for))),
             is_held: AtomicBool::new(false),
+            held_rules: Held::default(),
             mirror_deletions,
             clocks: OnceLock::new(),
             believed: AtomicI64::new(i64::MIN),

@@ -25,7 +25,6 @@ use crate::api::documents::openapi;
 use crate::api::read::list;
 use crate::api::server::{ApiServer, at};
 use crate::http::negotiate::{Discovery, negotiate_discovery};
-use crate::http::params;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
 
@@ -87,7 +86,7 @@ async fn coverage(
         return Err(Status::no_such_path());
     }
     let namespace = Some(info.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    handlers::coverage_of(&server, namespace, info.query.get(params::RULES)).await
+    handlers::coverage_of(&server, namespace, &info).await
 }
 
 /// The documents of discovery: the list of groups in both forms, the group, and its version.

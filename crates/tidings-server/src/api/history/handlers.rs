@@ -37,6 +37,8 @@ const AFTER: &str = "versions/";
 /// The prefix of continue tokens of exports and counts.
 const PLACE: &str = "export/";
 const COUNTED: &str = "counts/";
+/// The prefix of continue tokens of what rules would end.
+const EXAMINED: &str = "outlook/";
 /// Counts in a page.
 const COUNTS_MAX: usize = 5000;
 
@@ -162,17 +164,18 @@ pub(crate) async fn coverage(
 ) -> Result<Response, Status> {
     let namespace = info.asked_namespace();
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
-    coverage_of(&server, namespace, info.query.get(params::RULES)).await
+    coverage_of(&server, namespace, &info).await
 }
 
-/// The coverage of a namespace, or of the whole cluster, also with what these rules of retention
-/// would end.
+/// The coverage of a namespace, or of the whole cluster, also with what the request's rules of
+/// retention would end of a page of events.
 pub(in crate::api) async fn coverage_of(
     server: &ApiServer,
     namespace: Option<&str>,
-    rules: Option<&str>,
+    info: &RequestInfo,
 ) -> Result<Response, Status> {
     let cluster = followed(server)?;
+    let rules = info.query.get(params::RULES);
     let rules = rules.map(|rules| read_rules(rules, &cluster.name));
     let rules = rules.transpose()?;
     if rules.is_some() && namespace.is_some() {
@@ -182,7 +185,13 @@ pub(in crate::api) async fn coverage_of(
     let history = &cluster.history;
     let mut coverage = history.coverage(namespace.map(str::to_owned)).await?;
     if let Some(rules) = rules {
-        coverage.would_end = history.outlook(rules).await?;
+        let place = info.query.get(params::CONTINUE);
+        let place = place.map(|place| read_token(place, EXAMINED, server));
+        if let Some(page) = history.outlook(rules, place.transpose()?).await? {
+            coverage.would_end = Some(page.outlook);
+            let more = page.more;
+            coverage.would_end_continue = more.map(|place| token(EXAMINED, &place, server));
+        }
     }
     let answer = serde_json::to_value(HistoryAnswer::Coverage(coverage));
     let mut json = format!("{:#}", answer.map_err(Status::internal)?);

@@ -43,7 +43,7 @@ use super::terminal::output;
 use aggregated::AggregatedFlags;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
-use connected::{Connected, Refused};
+use connected::{Connected, Refused, tell_of_quota};
 use feeding::Feeding;
 use opened::{Opened, OpenedError, to_serve};
 #[cfg(feature = "objects")]
@@ -486,10 +486,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let settings = match &args.clusters {
         Some(file) => {
             let read = clusters::read(file)?;
-            let clusters = read.clusters.len();
-            let quota = read.quota;
-            let quota = quota.map(|bytes| SharedQuota::new(bytes as u64, clusters));
-            defaults.quota_total = quota.map(Arc::new);
+            let quota = read.quota.map(|bytes| bytes as u64);
+            let quota = SharedQuota::new(quota, read.clusters.len());
+            defaults.quota_total = Some(Arc::new(quota));
             read.clusters
         }
         None if args.no_follow => {
@@ -695,9 +694,13 @@ impl Archive {
             if let Some(file) = clusters {
                 let read = reread.clusters(file);
                 let effect = "the clusters of the former file are still followed";
-                if let Some(settings) = reread.tell(read, effect) {
+                if let Some(read) = reread.tell(read, effect) {
+                    if let Some(shared) = &self.defaults.quota_total {
+                        let quota = read.quota.map(|bytes| bytes as u64);
+                        tell_of_quota("all clusters together", shared.replace(quota), quota);
+                    }
                     let was_empty = self.wanted.is_empty();
-                    self.wanted = settings;
+                    self.wanted = read.clusters;
                     self.tell_order().await;
                     if !was_empty {
                         self.tell_if_empty();
@@ -808,6 +811,11 @@ impl Archive {
     /// files might have been half written.
     async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
         tracing::info!(cluster = setting.name, "followed anew");
+        if let Some((former, _)) = self.followed.get(&setting.name) {
+            let [former, quota] = [&former.setting, &setting]
+                .map(|it| it.quota.or(self.defaults.quota).map(|bytes| bytes as u64));
+            tell_of_quota(&setting.name, former, quota);
+        }
         self.remove(&setting.name).await;
         self.attempts
             .open(setting, said, Some(source), &self.wanted);

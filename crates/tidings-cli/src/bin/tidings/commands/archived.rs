@@ -217,10 +217,20 @@ pub(crate) async fn coverage(
     coverage_of(&server, namespace.unwrap_or_default()).await
 }
 
-/// The coverage of an archive's cluster, with what rules of retention would end.
+/// The coverage of an archive's cluster, with what rules of retention would end. The server
+/// examines a bounded number of events in each request.
 pub(crate) async fn outlook(flags: &ClusterFlags, rules: &str) -> Result<Coverage, CommandError> {
     let server = flags.server().await?;
-    coverage_by(&server, &[("rules", rules)]).await
+    let mut coverage = coverage_by(&server, &[("rules", rules)]).await?;
+    let mut more = coverage.would_end_continue.take();
+    while let Some(place) = more {
+        let page = coverage_by(&server, &[("rules", rules), ("continue", &place)]).await?;
+        if let (Some(found), Some(further)) = (&mut coverage.would_end, page.would_end) {
+            found.add_all(further);
+        }
+        more = page.would_end_continue.filter(|next| *next != place);
+    }
+    Ok(coverage)
 }
 
 /// The coverage that a server returns, of the whole cluster if `namespace` is empty.

@@ -25,7 +25,7 @@ use super::cluster::{
 use super::past;
 use super::terminal::{self, ColorFlag};
 use crate::clock;
-use cells::{UNKNOWN, bytes, life, number, table, text};
+use cells::{UNKNOWN, bytes, life, number, said_bytes, table, text};
 use outlook::CheckedRules;
 
 /// Age of `complete until` above which a cluster is not followed properly. Normally it advances
@@ -169,8 +169,13 @@ fn is_refusal(error: &CommandError) -> bool {
     error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))
 }
 
-/// The readable coverages, and notes about clusters that the user may not read. An archive may
-/// follow clusters that do not know each other's users.
+/// Whether the cluster that must be asked about the user does not answer.
+fn is_unchecked(error: &CommandError) -> bool {
+    matches!(error, CommandError::Refused { status, .. } if status.code == 503)
+}
+
+/// The readable coverages, and notes about clusters that the user may not read, or of which that
+/// cannot be checked. An archive may follow clusters that do not know each other's users.
 ///
 /// # Errors
 /// Returns any other error, and a refusal if no cluster is readable or the refused one was
@@ -182,7 +187,9 @@ fn readable(
     for (name, coverage) in all {
         match (name, coverage) {
             (_, Ok(coverage)) => found.push(coverage),
-            (Some(name), Err(error)) if is_refusal(&error) => refused.push((name, error)),
+            (Some(name), Err(error)) if is_refusal(&error) || is_unchecked(&error) => {
+                refused.push((name, error));
+            }
             (_, Err(error)) => return Err(error),
         }
     }
@@ -354,8 +361,32 @@ fn names<'a>(found: impl IntoIterator<Item = &'a Coverage>) -> String {
 fn taken(found: &[Coverage]) -> Vec<String> {
     let mut said: Vec<String> = found.iter().filter_map(sealed_before).collect();
     said.extend(retentions(found));
+    said.extend(found.iter().filter_map(held_rules));
+    said.extend(found.iter().filter_map(quota));
     said.extend(found.iter().flat_map(taken_of));
     said
+}
+
+/// The changed rules of a cluster that are not in force yet.
+fn held_rules(coverage: &Coverage) -> Option<String> {
+    let held = coverage.retention?.held?;
+    Some(format!(
+        "Changed rules of {}: not in force yet. From {} on they end {} of {} events, unless the rules \
+         change again.",
+        coverage.cluster,
+        timestamp(held.until),
+        held.ended,
+        held.events
+    ))
+}
+
+/// The bytes that a cluster may take.
+fn quota(coverage: &Coverage) -> Option<String> {
+    let bytes = said_bytes(coverage.quota_bytes?);
+    Some(format!(
+        "Quota of {}: up to {bytes} on disk now.",
+        coverage.cluster
+    ))
 }
 
 /// The period that a cluster has only in object storage.
@@ -734,6 +765,8 @@ mod tests {
         };
         let mut mirrored = retention(7 * 86_400 + 1800, 1, true, Value::Null);
         mirrored["mirrorsDeletions"] = true.into();
+        let mut held = retention(90 * 86_400, 0, true, Value::Null);
+        held["held"] = json!({"until": since, "ended": 7, "events": 9});
         for (took, said) in [
             (json!({}), ""),
             // An archive on object storage, or one that follows nothing.
@@ -762,6 +795,16 @@ mod tests {
                 json!({"gone": 0, "overQuota": {"events": 80, "observedBefore": since}}),
                 "Quota of prod: 80 versions were deleted, the oldest first, \
                  up to 2026-01-01T00:00:00Z.",
+            ),
+            (
+                json!({"retention": held}),
+                "Retention of prod: 90d after an event was last observed.\n\
+                 Changed rules of prod: not in force yet. From 2026-01-01T00:00:00Z on they end \
+                 7 of 9 events, unless the rules change again.",
+            ),
+            (
+                json!({"quotaBytes": 42_000_000_000_u64}),
+                "Quota of prod: up to 42 GB on disk now.",
             ),
             (
                 json!({"endedByRules": 1000}),
@@ -793,7 +836,7 @@ mod tests {
         let refused = |code| Err(CommandError::request("read it", "events", status(code)));
         let named = |name: &str| Some(name.to_owned());
         let home = || (named("home"), Ok(coverage(json!({"cluster": "home"}))));
-        for code in [401, 403] {
+        for code in [401, 403, 503] {
             let (found, notes) = readable(vec![home(), (named("edge"), refused(code))]).unwrap();
             assert_eq!(found.len(), 1);
             assert_eq!(notes.len(), 1);

@@ -142,15 +142,10 @@ pub(super) struct Reread {
 }
 
 impl Reread {
-    /// Reads the clusters; `None` if the text differs from that of the previous read. A quota of
-    /// all clusters is in force from the start on.
-    pub(super) fn clusters(
-        &mut self,
-        path: &Path,
-    ) -> Result<Option<Vec<ClusterSetting>>, ClusterError> {
+    /// Reads the clusters; `None` if the text differs from that of the previous read.
+    pub(super) fn clusters(&mut self, path: &Path) -> Result<Option<ClusterFile>, ClusterError> {
         let text = self.text(path)?;
-        let file = text.map(|text| of_text(path, &text)).transpose()?;
-        Ok(file.map(|file| file.clusters))
+        text.map(|text| of_text(path, &text)).transpose()
     }
 
     /// Reads the rules of retention; `None` if the text differs from that of the previous read, or
@@ -503,7 +498,7 @@ mod tests {
         let mut look = |text: &str| {
             std::fs::write(&path, text).unwrap();
             let found = reread.clusters(&path);
-            found.map(|found| found.map(|clusters| clusters.len()))
+            found.map(|found| found.map(|file| file.clusters.len()))
         };
         let whole = "clusters:\n- {name: a, quota: 20Gi}\n- name: b\n";
         assert!(matches!(look(whole), Ok(None)));

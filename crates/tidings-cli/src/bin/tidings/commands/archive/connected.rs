@@ -28,6 +28,21 @@ impl Connected {
     }
 }
 
+/// Logs that a quota, of a cluster or of all, differs from the former one.
+pub(super) fn tell_of_quota(of: &str, former: Option<u64>, quota: Option<u64>) {
+    if former == quota {
+        return;
+    }
+    let none = || "none".to_owned();
+    let [former, quota] = [former, quota].map(|it| it.map_or_else(none, |it| it.to_string()));
+    tracing::warn!(
+        of,
+        former,
+        quota,
+        "a quota has changed, and is in force now: events above it are deleted"
+    );
+}
+
 /// The failed connections, by cluster name.
 #[derive(Debug, Default)]
 pub(super) struct Refused(BTreeMap<String, Refusal>);

@@ -41,13 +41,17 @@ pub(super) fn number(number: Option<u64>) -> Cell {
     number.map_or_else(|| text(UNKNOWN), |number| text(&number.to_string()))
 }
 
-/// A number of bytes in readable units.
+/// A cell with a number of bytes.
 pub(super) fn bytes(bytes: u64) -> Cell {
-    let text = match bytes {
+    Cell::new(&said_bytes(bytes))
+}
+
+/// A number of bytes in readable units.
+pub(super) fn said_bytes(bytes: u64) -> String {
+    match bytes {
         0..=9_999 => format!("{bytes} B"),
         10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
         10_000_000..=9_999_999_999 => format!("{} MB", bytes / 1_000_000),
         _ => format!("{} GB", bytes / 1_000_000_000),
-    };
-    Cell::new(&text)
+    }
 }
