@@ -672,7 +672,8 @@ fn the_chart_takes_its_values_and_no_others() {
     }
     let all = "replicas=2,networkPolicy.enabled=true,timeline.ingress.enabled=true,\
                timeline.ingress.host=a.example,tls.existingSecret=x,tls.caBundle=y,\
-               serviceMonitor.enabled=true,serviceMonitor.labels.release=p,objects.url=s3://a/b,objects.secret=s,\
+               serviceMonitor.enabled=true,serviceMonitor.labels.release=p,\
+               serviceMonitor.tokenSecret=scraper,objects.url=s3://a/b,objects.secret=s,\
                clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
                feeds[0].name=hook,feeds[0].webhook.url=https://a.example,\
                apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
@@ -695,7 +696,9 @@ fn the_chart_takes_its_values_and_no_others() {
         "--no-timeline",
         "--objects=s3://a/b",
         "--tls-cert-file=",
+        "    quota: 40Gi\n    clusters:\n    - name: home\n",
         "quota: 10Gi",
+        "name: scraper",
         "--feeds=/etc/tidings/feeds.yaml",
         "url: https://a.example",
     ] {

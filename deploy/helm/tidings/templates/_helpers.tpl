@@ -55,6 +55,7 @@ seccompProfile:
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
 {{- end }}
 {{- end }}
 

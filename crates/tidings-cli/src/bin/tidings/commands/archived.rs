@@ -224,7 +224,7 @@ pub(crate) async fn outlook(flags: &ClusterFlags, rules: &str) -> Result<Coverag
     let mut coverage = coverage_by(&server, &[("rules", rules)]).await?;
     let mut more = coverage.would_end_continue.take();
     while let Some(place) = more {
-        let page = coverage_by(&server, &[("rules", rules), ("continue", &place)]).await?;
+        let page = coverage_by(&server, &[("rules", rules), ("continue", place.as_str())]).await?;
         if let (Some(found), Some(further)) = (&mut coverage.would_end, page.would_end) {
             found.add_all(further);
         }
