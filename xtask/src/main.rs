@@ -57,8 +57,9 @@ enum Task {
     Faults,
     /// Archives in a container of Azure and in a bucket of Google, on emulators
     Clouds(clouds::Args),
-    /// Sends what feeds send to real receivers, and compares what they have
-    Feeds,
+    /// Sends what feeds send to real receivers, and compares what they have; then kills an archive
+    /// with feeds to them, and accounts for each version
+    Feeds(feeds::Args),
     /// Programs of others judge the tools for agents: conformance suite, inspector, Python client
     Mcp(mcp::Args),
     /// Hostile input to a server, and its cost: time, memory, and the wait of other clients
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
         Task::Archive(args) => archive::run(&root, &args),
         Task::Faults => faults::run(&root),
         Task::Clouds(args) => clouds::run(&root, &args),
-        Task::Feeds => feeds::run(&root),
+        Task::Feeds(args) => feeds::run(&root, &args),
         Task::Mcp(args) => mcp::run(&root, &args),
         Task::Hostile(args) => hostile::run(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),

@@ -140,7 +140,7 @@ impl Collector {
 }
 
 /// The items of the innermost of three nested lists, which have these names.
-fn items<'a>(value: &'a Value, names: [&str; 3]) -> Vec<&'a Value> {
+pub(super) fn items<'a>(value: &'a Value, names: [&str; 3]) -> Vec<&'a Value> {
     names.iter().fold(vec![value], |values, name| {
         let lists = values.into_iter().map(|value| &value[*name]);
         lists.filter_map(Value::as_array).flatten().collect()

@@ -42,6 +42,10 @@ pub(crate) enum ArchiveError {
     NotWritten,
     #[error("an event with a TTL of a minute does not end")]
     NotEnded,
+    #[error("the receiver at {0} does not answer")]
+    NotReceiving(String),
+    #[error("--feeds needs --victoria-logs, --collector and --python")]
+    NoReceivers,
     #[error("the collector writes nothing")]
     NothingCollected,
     #[error(transparent)]

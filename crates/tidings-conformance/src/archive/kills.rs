@@ -39,15 +39,23 @@ const AWAY_MAX: Duration = Duration::from_secs(5);
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
 /// Random times between kills, such that all kills happen within the run.
-struct Pauses {
+pub(super) struct Pauses {
     end: Instant,
     left: u32,
-    random: fastrand::Rng,
+    pub(super) random: fastrand::Rng,
 }
 
 impl Pauses {
+    pub(super) fn new(end: Instant, kills: u32, random: fastrand::Rng) -> Self {
+        Self {
+            end,
+            left: kills,
+            random,
+        }
+    }
+
     /// Time until the next kill; `None` after the last one.
-    fn next(&mut self) -> Option<Duration> {
+    pub(super) fn next(&mut self) -> Option<Duration> {
         let time = self.end.saturating_duration_since(clock::steady());
         let mean = time.checked_div(self.left)?;
         self.left -= 1;
@@ -85,11 +93,7 @@ pub(super) async fn run(
     let collected_since = clock::now();
     let writers = Writers::start(&source.client, plan.per_second, random);
     let begun = clock::steady();
-    let mut pauses = |kills: u32| Pauses {
-        end: begun + plan.time,
-        left: kills,
-        random: random.fork(),
-    };
+    let mut pauses = |kills| Pauses::new(begun + plan.time, kills, random.fork());
     let to_archive = pauses(plan.archive_kills);
     let to_collector = pauses(plan.archive_kills);
     let to_source = pauses(plan.source_kills);
@@ -228,7 +232,7 @@ async fn kill_archive(
     std::future::pending().await
 }
 
-async fn kill_collector(
+pub(super) async fn kill_collector(
     collector: Option<&mut Collector>,
     mut pauses: Pauses,
 ) -> Result<(), ArchiveError> {

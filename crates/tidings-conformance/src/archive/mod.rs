@@ -9,6 +9,7 @@ mod collector;
 mod error;
 mod etcd;
 mod faults;
+mod feeds;
 mod footprint;
 mod kills;
 mod ledger;
@@ -77,6 +78,18 @@ pub(crate) struct Args {
     /// The etcd of some of these faults, and of kube-apiserver.
     #[arg(long, env = "ETCD", value_name = "PROGRAM")]
     etcd: Option<PathBuf>,
+    /// Feeds to real receivers instead: each version must be at each receiver, or accounted for.
+    #[arg(long, conflicts_with_all = ["faults", "soak", "footprint"])]
+    feeds: bool,
+    /// VictoriaLogs, for feeds.
+    #[arg(long, env = "VICTORIA_LOGS", value_name = "PROGRAM")]
+    victoria_logs: Option<PathBuf>,
+    /// A Python with chDB, for feeds.
+    #[arg(long, env = "ENGINES_PYTHON", value_name = "PROGRAM")]
+    python: Option<PathBuf>,
+    /// With feeds: an OpenTelemetry collector follows the source, too.
+    #[arg(long, requires = "feeds")]
+    beside: bool,
     /// Only faults with this in their name.
     #[arg(long, value_name = "TEXT", requires = "faults")]
     only: Option<String>,
@@ -121,6 +134,26 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Archi
         };
         footprint::run(&programs, &plan, &mut random, out).await?;
         return Ok(true);
+    }
+    if args.feeds {
+        let [Some(victoria_logs), Some(collector), Some(python)] =
+            [&args.victoria_logs, &args.collector, &args.python]
+        else {
+            return Err(ArchiveError::NoReceivers);
+        };
+        let receivers = feeds::Receivers {
+            victoria_logs: victoria_logs.clone(),
+            collector: collector.clone(),
+            python: python.clone(),
+        };
+        let plan = feeds::Plan {
+            time,
+            per_second: args.per_second,
+            kills: args.kills,
+            receivers,
+            is_compared: args.beside,
+        };
+        return feeds::run(&programs, &plan, &mut random, out).await;
     }
     let plan = Plan {
         time,

@@ -86,6 +86,26 @@ impl Program {
         self.settle().await
     }
 
+    /// Notes that the program was killed from outside, and waits until it has ended. Cancel-safe.
+    pub(super) async fn note_kill(&mut self) -> Result<(), ArchiveError> {
+        if !self.is_dying {
+            self.is_dying = self.child.is_some();
+            self.kills += 1;
+        }
+        self.settle().await
+    }
+
+    /// Asks the program to end, and waits until it has ended. Cancel-safe.
+    pub(super) async fn end(&mut self) -> Result<(), ArchiveError> {
+        self.check()?;
+        if let Some(id) = self.id() {
+            self.is_dying = true;
+            let id = id.to_string();
+            Command::new("kill").args(["-TERM", &id]).status().await?;
+        }
+        self.settle().await
+    }
+
     /// Waits until a killed process has ended.
     async fn settle(&mut self) -> Result<(), ArchiveError> {
         if self.is_dying {

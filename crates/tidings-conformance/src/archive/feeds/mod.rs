@@ -1,0 +1,591 @@
+//! Feeds judged at their receivers: an archive with seven feeds to real receivers is killed, at
+//! random and at each step between a request and its commit, while receivers are killed, slow,
+//! refuse and take half, the disk of the dead letters is full, feeds are changed, and the source
+//! goes back to a backup.
+//!
+//! In the end each version that the archive keeps is at each receiver, or in the feed's account.
+
+mod accounts;
+mod gate;
+mod receivers;
+mod small_disk;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tidings_testing::copy_folder;
+use tokio::time::{sleep, timeout};
+
+use super::archived::{self, CLUSTER, Kept as Version};
+use super::caller::Caller;
+use super::clock;
+use super::collector::Collector;
+use super::error::ArchiveError;
+use super::kills::Pauses;
+use super::ledger::Ledger;
+use super::source::{Programs, Source};
+use super::stage::{Archive, Followed};
+use super::writer::Writers;
+use accounts::{Account, Found, Kept, Said};
+use gate::{Gate, Killer, Step};
+use receivers::Receiver;
+pub(super) use receivers::Receivers;
+use small_disk::SmallDisk;
+
+/// Maximum time until all feeds have delivered everything.
+const SETTLED: Duration = Duration::from_secs(600);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+/// Maximum time for which a step is awaited at which the archive is to be killed.
+const STEP: Duration = Duration::from_secs(15);
+/// Maximum time for which a receiver is away.
+const AWAY_MAX: Duration = Duration::from_secs(4);
+/// Mean time between the ends of receivers.
+const BETWEEN_FALLS: Duration = Duration::from_secs(12);
+/// The part of the run before the source's backup, and the part that is lost with it.
+const BEFORE: f64 = 0.5;
+const LOST: f64 = 0.1;
+/// The feed whose receiver rejects some versions.
+const REJECTING: &str = "es";
+
+/// How much is written, and how often the archive is killed.
+pub(super) struct Plan {
+    pub(super) time: Duration,
+    pub(super) per_second: u64,
+    pub(super) kills: u32,
+    pub(super) receivers: Receivers,
+    /// Whether a collector follows the source beside the archive.
+    pub(super) is_compared: bool,
+}
+
+/// Everything that runs.
+struct World {
+    folder: TempDir,
+    source: Source,
+    archive: Archive,
+    killer: Arc<Killer>,
+    is_faulty: Arc<AtomicBool>,
+    gates: Vec<Gate>,
+    receivers: Vec<Receiver>,
+    /// Kills by step.
+    at_steps: u64,
+    falls: u64,
+}
+
+/// Runs the plan. Returns whether every account is right.
+pub(super) async fn run(
+    programs: &Programs,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+    out: &mut impl Write,
+) -> Result<bool, ArchiveError> {
+    let mut world = World::start(programs, plan, random).await?;
+    let disk = world.fill_disk(out).await?;
+    let mut collector = None;
+    let mut ledger = Ledger::default();
+    if plan.is_compared {
+        let followed = Followed {
+            name: CLUSTER,
+            address: &world.source.address,
+            trusted: &world.source.certificate,
+            token: "admin-token",
+        };
+        let program = &plan.receivers.collector;
+        let mut started = Collector::start(program, world.folder.path(), followed)?;
+        ledger.add(started.begun(&world.source.client, random).await?.ledger);
+        collector = Some(started);
+    }
+    let collected_since = clock::now();
+    world.is_faulty.store(true, Ordering::Relaxed);
+    let kills = |part: f64| (f64::from(plan.kills) * part).round() as u32;
+    let parts = if programs.etcd.is_some() {
+        [BEFORE, LOST, 1.0 - BEFORE - LOST]
+    } else {
+        writeln!(out, "skipped: the source's backup (there is no etcd)")?;
+        [1.0, 0.0, 0.0]
+    };
+    let mut epochs = 0;
+    for (name, part) in ["before", "lost", "after"].into_iter().zip(parts) {
+        if part == 0.0 {
+            continue;
+        }
+        let time = plan.time.mul_f64(part);
+        let written = world.phase(name, (time, kills(part)), plan, collector.as_mut(), random);
+        let written = written.await?;
+        let reached = written.latest();
+        world.archive.level_in(CLUSTER, epochs, reached).await?;
+        ledger.add(written);
+        match name {
+            "before" => world.back_up().await?,
+            "lost" => {
+                world.restore().await?;
+                epochs = 1;
+            }
+            _ => {}
+        }
+        if name == "lost" || parts[1] == 0.0 {
+            disk.as_ref().map_or(Ok(()), SmallDisk::grow)?;
+        }
+        out.flush()?;
+    }
+    world.is_faulty.store(false, Ordering::Relaxed);
+    for receiver in &mut world.receivers {
+        receiver.be_ready().await?;
+    }
+    let waited = clock::steady();
+    let said = world.settled(out).await?;
+    let faults: u64 = world.gates.iter().map(Gate::faults).sum();
+    writeln!(
+        out,
+        "{} versions written; killed: archive {} ({} of them at a step), receivers {}; {faults} requests failed; all feeds idle after {:.1} s",
+        ledger.entries.len(),
+        world.archive.program.kills,
+        world.at_steps,
+        world.falls,
+        waited.elapsed().as_secs_f64(),
+    )?;
+    if disk.is_some() {
+        let log = std::fs::read_to_string(world.folder.path().join("archive.log"))?;
+        let full = log.matches("dead letters cannot be stored").count();
+        writeln!(out, "the disk of the dead letters was full {full} times")?;
+    }
+    let mut is_right = world.judge(programs, &said, &ledger, out).await?;
+    // A slow machine needs longer to start again after each kill.
+    is_right &= world.archive.program.kills >= u64::from(plan.kills) / 2;
+    if let Some(mut collector) = collector {
+        collector.settle().await?;
+        let since = archived::Coverage {
+            since: collected_since,
+            ..archived::Coverage::default()
+        };
+        let verdict = ledger.judge(&collector.versions()?, &since);
+        writeln!(
+            out,
+            "beside it, OpenTelemetry's k8sobjects, killed {} times: {} written, {} lost, {} twice",
+            collector.program.kills,
+            verdict.written - verdict.before,
+            verdict.missing,
+            verdict.doubled
+        )?;
+    }
+    drop(disk);
+    if !is_right {
+        writeln!(out, "what is left: {}", world.folder.path().display())?;
+        world.folder.disable_cleanup(true);
+    }
+    Ok(is_right)
+}
+
+impl World {
+    async fn start(
+        programs: &Programs,
+        plan: &Plan,
+        random: &mut fastrand::Rng,
+    ) -> Result<Self, ArchiveError> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path();
+        let source = if programs.etcd.is_some() {
+            Source::over_etcd(programs, path).await?
+        } else {
+            Source::start_of(programs, path, &[]).await?
+        };
+        let (killer, is_faulty) = (Arc::default(), Arc::default());
+        let victoria_logs = Receiver::victoria_logs(&plan.receivers.victoria_logs, path).await?;
+        let collector = Receiver::collector(&plan.receivers.collector, path).await?;
+        let clickhouse = Receiver::clickhouse(&plan.receivers.python, path).await?;
+        let logs = &*victoria_logs.address;
+        let mut gates = Vec::new();
+        for target in [
+            (logs, false),
+            (logs, true),
+            (logs, false),
+            (&collector.address, false),
+            (&clickhouse.address, false),
+        ] {
+            gates.push(Gate::start(target, &killer, &is_faulty, random.fork()).await?);
+        }
+        let file = path.join("feeds.yaml");
+        std::fs::write(&file, feeds(&gates, "10s").to_string())?;
+        let followed = Followed {
+            name: CLUSTER,
+            address: &source.address,
+            trusted: &source.certificate,
+            token: "admin-token",
+        };
+        let more = ["--feeds", &*file.to_string_lossy()];
+        let archive = Archive::start_with(&programs.tidings, path, &[followed], &more).await?;
+        let table = ["feeds", "template", "ch"];
+        clickhouse
+            .run(&run_tidings(&programs.tidings, path, &table).await?)
+            .await?;
+        Ok(Self {
+            source,
+            archive,
+            killer,
+            is_faulty,
+            gates,
+            receivers: vec![victoria_logs, collector, clickhouse],
+            at_steps: 0,
+            falls: 0,
+            folder,
+        })
+    }
+
+    /// Puts the dead letters of a feed on a disk on which there is room for a few.
+    async fn fill_disk(&mut self, out: &mut impl Write) -> Result<Option<SmallDisk>, ArchiveError> {
+        let folder = self.folder.path().join("archive/feeds").join(REJECTING);
+        self.archive.program.kill().await?;
+        let disk = match SmallDisk::mount(&folder) {
+            Ok(disk) => Some(disk),
+            Err(error) => {
+                writeln!(out, "skipped: a full disk for dead letters ({error})")?;
+                None
+            }
+        };
+        self.archive.be_ready(CLUSTER).await?;
+        Ok(disk)
+    }
+
+    /// Writes for some time while everything fails. Returns what was written.
+    async fn phase(
+        &mut self,
+        name: &'static str,
+        (time, kills): (Duration, u32),
+        plan: &Plan,
+        collector: Option<&mut Collector>,
+        random: &mut fastrand::Rng,
+    ) -> Result<Ledger, ArchiveError> {
+        let writers = Writers::named(name, &self.source.client, plan.per_second, random);
+        let end = clock::steady() + time;
+        let pauses = |random: &mut fastrand::Rng| Pauses::new(end, kills, random.fork());
+        let (to_archive, to_collector) = (pauses(random), pauses(random));
+        let falls = random.fork();
+        let feeds = feeds(&self.gates, if name == "before" { "9s" } else { "10s" });
+        let file = self.folder.path().join("feeds.yaml");
+        let troubles = async {
+            tokio::try_join!(
+                kill(
+                    &mut self.archive,
+                    &self.killer,
+                    to_archive,
+                    &mut self.at_steps
+                ),
+                super::kills::kill_collector(collector, to_collector),
+                fall(&mut self.receivers, falls, &mut self.falls),
+                change(&file, &feeds, time / 2),
+            )
+        };
+        if let Ok(Err(error)) = timeout(time, troubles).await {
+            return Err(error);
+        }
+        self.killer.disarm();
+        sleep(BETWEEN_LOOKS).await;
+        for receiver in &mut self.receivers {
+            receiver.be_ready().await?;
+        }
+        if self.archive.program.check().is_err() {
+            self.archive.program.note_kill().await?;
+        }
+        self.archive.be_ready(CLUSTER).await?;
+        writers.end().await
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.folder.path().join("backup")
+    }
+
+    /// Keeps a copy of what the source has.
+    async fn back_up(&mut self) -> Result<(), ArchiveError> {
+        let backup = self.backup();
+        if let Some(etcd) = &mut self.source.etcd {
+            etcd.program.kill().await?;
+            copy_folder(&etcd.data, &backup);
+            self.source.be_ready().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the source its copy again. Returns once the archive has noticed.
+    async fn restore(&mut self) -> Result<(), ArchiveError> {
+        let backup = self.backup();
+        self.source.program.kill().await?;
+        let etcd = self.source.etcd()?;
+        etcd.program.kill().await?;
+        std::fs::remove_dir_all(&etcd.data)?;
+        copy_folder(&backup, &etcd.data);
+        self.source.be_ready().await?;
+        self.archive.level_in(CLUSTER, 1, 0).await.map(drop)
+    }
+
+    /// Waits until every feed is idle. Returns what they say.
+    async fn settled(&mut self, out: &mut impl Write) -> Result<Vec<Value>, ArchiveError> {
+        let until = clock::steady() + SETTLED;
+        loop {
+            let said = ask(&mut self.archive.caller, "/feeds").await?;
+            let all = said["feeds"].as_array().cloned().unwrap_or_default();
+            let is_idle = |it: &Value| it["state"] == "idle" && it["backlogVersions"] == 0;
+            if all.len() == NAMES.len() && all.iter().all(is_idle) {
+                return Ok(all);
+            }
+            if clock::steady() > until {
+                writeln!(out, "not idle: {said}")?;
+                return Ok(all);
+            }
+            self.archive.program.check()?;
+            sleep(BETWEEN_LOOKS).await;
+        }
+    }
+
+    /// Compares each receiver with the archive, and the archive with what was written.
+    async fn judge(
+        &mut self,
+        programs: &Programs,
+        said: &[Value],
+        ledger: &Ledger,
+        out: &mut impl Write,
+    ) -> Result<bool, ArchiveError> {
+        let export = self.folder.path().join("export.jsonl");
+        run_tidings(
+            &programs.tidings,
+            self.folder.path(),
+            &["export", "--versions", "-q", &export.to_string_lossy()],
+        )
+        .await?;
+        let lines = receivers::lines(&export)?;
+        let count = |line: &Value| line["event"]["count"].as_u64().unwrap_or(1);
+        let kept: Kept = lines
+            .iter()
+            .map(|(key, line)| (key.clone(), count(line)))
+            .collect();
+        let versions: Vec<_> = kept
+            .iter()
+            .map(|(key, count)| version(key, *count))
+            .collect();
+        let coverage = archived::coverage(&mut self.archive.caller, CLUSTER).await?;
+        // The same resourceVersion can be in two epochs, so only what is missing is counted.
+        let missing = ledger.judge(&versions, &coverage).missing;
+        writeln!(
+            out,
+            "the archive keeps {} versions, {missing} that were written are missing, {} gaps",
+            kept.len(),
+            coverage.gaps.len()
+        )?;
+        let mut is_right = missing == 0;
+        writeln!(
+            out,
+            "\n| feed | receiver | missing | twice | sums wrong | delivered | dead | skipped | gone | replaced | backlog | occurrences | accounted for |"
+        )?;
+        writeln!(out, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+        let occurrences = self.occurrences()?;
+        for (name, receiver, has_keys) in NAMES {
+            let found = self.found(name).await?;
+            let letters = format!("/feeds/{name}/dead-letters");
+            let letters = ask(&mut self.archive.caller, &letters).await?;
+            let letters = letters["deadLetters"].as_array().into_iter().flatten();
+            let ids = letters.filter_map(|it| accounts::key(it["id"].as_str()?));
+            let dead: BTreeMap<_, _> = ids
+                .filter_map(|key| {
+                    let number = *occurrences.get(&key)?;
+                    Some((key, number))
+                })
+                .collect();
+            let said = said.iter().find(|it| it["feed"] == name);
+            let said = said.map(said_of).unwrap_or_default();
+            let account = Account::new(&kept, &found, &dead, said);
+            writeln!(out, "| {name} | {receiver} | {account}")?;
+            for example in &account.examples {
+                writeln!(out, "  {example}")?;
+            }
+            is_right &= account.is_right(has_keys);
+        }
+        writeln!(out)?;
+        Ok(is_right)
+    }
+
+    /// The occurrences of each version, as the file has them.
+    fn occurrences(&self) -> Result<BTreeMap<accounts::Key, u64>, ArchiveError> {
+        Ok(self.in_file("lines")?.into_iter().collect())
+    }
+
+    fn in_file(&self, name: &str) -> Result<Found, ArchiveError> {
+        let lines = receivers::lines(&self.folder.path().join(format!("{name}.jsonl")))?;
+        let number = |line: &Value| line["occurrences"].as_u64().unwrap_or_default();
+        Ok(lines
+            .into_iter()
+            .map(|(key, line)| (key, number(&line)))
+            .collect())
+    }
+
+    async fn found(&self, name: &str) -> Result<Found, ArchiveError> {
+        let [logs, _, clickhouse] = &self.receivers[..] else {
+            return Ok(Found::new());
+        };
+        match name {
+            "loki" => logs.logs("1", ["id", "occurrences"]).await,
+            "es" => logs.logs("2", ["event.id", "tidings.occurrences"]).await,
+            "otlp" => {
+                let fields = ["log.record.uid", "tidings.event.occurrences"];
+                logs.logs("3", fields).await
+            }
+            "otel" => receivers::records(self.folder.path()),
+            "ch" => clickhouse.rows(true).await,
+            _ => self.in_file(name),
+        }
+    }
+}
+
+/// Kills the archive, every second time at a step of a request, and starts it again.
+async fn kill(
+    archive: &mut Archive,
+    killer: &Killer,
+    mut pauses: Pauses,
+    at_steps: &mut u64,
+) -> Result<(), ArchiveError> {
+    while let Some(pause) = pauses.next() {
+        sleep(pause).await;
+        let is_at_step = pauses.random.bool();
+        if let Some(process) = archive.program.id().filter(|_| is_at_step) {
+            let step = Step::ALL[pauses.random.usize(..Step::ALL.len())];
+            let fired = timeout(STEP, killer.arm(process, step)).await;
+            if fired.is_ok() || !killer.disarm() {
+                archive.program.note_kill().await?;
+                *at_steps += 1;
+            } else {
+                archive.program.kill().await?;
+            }
+        } else {
+            archive.program.kill().await?;
+        }
+        archive.program.start()?;
+        // A program that is always killed before it is ready never makes progress.
+        archive.be_ready(CLUSTER).await?;
+    }
+    std::future::pending().await
+}
+
+/// Ends receivers, and starts each again.
+async fn fall(
+    receivers: &mut [Receiver],
+    mut random: fastrand::Rng,
+    falls: &mut u64,
+) -> Result<(), ArchiveError> {
+    loop {
+        sleep(BETWEEN_FALLS.mul_f64(0.5 + random.f64())).await;
+        let at = random.usize(..receivers.len());
+        receivers[at].fall().await?;
+        *falls += 1;
+        sleep(AWAY_MAX.mul_f64(random.f64())).await;
+        receivers[at].be_ready().await?;
+    }
+}
+
+/// Changes the file of feeds after some time.
+async fn change(file: &Path, feeds: &Value, after: Duration) -> Result<(), ArchiveError> {
+    sleep(after).await;
+    let next = file.with_extension("next");
+    std::fs::write(&next, feeds.to_string())?;
+    std::fs::rename(&next, file)?;
+    std::future::pending().await
+}
+
+/// Runs a verb of `tidings` with the archive. Returns what it prints.
+async fn run_tidings(
+    tidings: &Path,
+    folder: &Path,
+    arguments: &[&str],
+) -> Result<String, ArchiveError> {
+    let mut command = tokio::process::Command::new(std::path::absolute(tidings)?);
+    command.args(arguments).arg("--kubeconfig");
+    command.arg(folder.join("archive/kubeconfig"));
+    let output = command.output().await?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(ArchiveError::Ended {
+        program: tidings.to_owned(),
+        last: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+async fn ask(caller: &mut Caller, path: &str) -> Result<Value, ArchiveError> {
+    let reply = caller.get(path).await?;
+    if reply.status.is_success() {
+        return Ok(reply.json);
+    }
+    Err(ArchiveError::Answer {
+        path: path.to_owned(),
+        status: reply.status,
+        text: String::from_utf8_lossy(&reply.text).into_owned(),
+    })
+}
+
+fn said_of(status: &Value) -> Said {
+    let of = |name: &str| status[name].as_u64().unwrap_or_default();
+    let dead = status["dead"].as_object().into_iter().flatten();
+    Said {
+        delivered: of("delivered"),
+        dead: dead.filter_map(|(_, number)| number.as_u64()).sum(),
+        skipped: of("skipped"),
+        gone: of("gone"),
+        replaced: of("replaced"),
+        backlog: of("backlogVersions"),
+    }
+}
+
+fn version((uid, _, number): &accounts::Key, count: u64) -> Version {
+    Version {
+        uid: uid.clone(),
+        name: String::new(),
+        version: *number,
+        count: i64::try_from(count).unwrap_or(i64::MAX),
+        is_in_order: true,
+    }
+}
+
+/// The feeds, their receivers, and whether a receiver keeps each key once.
+const NAMES: [(&str, &str, bool); 7] = [
+    ("loki", "VictoriaLogs, Loki push", false),
+    (REJECTING, "VictoriaLogs, Elasticsearch bulk", false),
+    ("otlp", "VictoriaLogs, OTLP", false),
+    ("otel", "OpenTelemetry collector, file exporter", false),
+    ("ch", "chDB, ReplacingMergeTree with FINAL", true),
+    ("lines", "file", false),
+    ("thin", "file, `every: 5s`", false),
+];
+
+/// The file of feeds.
+fn feeds(gates: &[Gate], timeout: &str) -> Value {
+    let at = |number: usize, path: &str| {
+        let address = gates.get(number).map_or("", |gate| &gate.address);
+        format!("http://{address}{path}")
+    };
+    let tenant = |tenant: &str| {
+        json!({
+            "timeout": timeout,
+            "compression": "none",
+            "headers": {
+                "AccountID": tenant,
+                "VL-Msg-Field": "message",
+                "VL-Time-Field": "@timestamp",
+            },
+        })
+    };
+    let connection = json!({"timeout": timeout});
+    json!({"feeds": [
+        {"name": "loki", "loki": {"url": at(0, "/insert/loki/api/v1/push")},
+            "connection": tenant("1")},
+        {"name": REJECTING, "elasticsearch": {"url": at(1, "/insert/elasticsearch")},
+            "connection": tenant("2")},
+        {"name": "otlp", "otlp": {"url": at(2, "/insert/opentelemetry")},
+            "connection": tenant("3")},
+        {"name": "otel", "otlp": {"url": at(3, "")}, "connection": connection},
+        {"name": "ch", "clickhouse": {"url": at(4, "")}, "connection": connection},
+        {"name": "lines", "file": {"path": "lines.jsonl", "rotate": "1000Gi"}},
+        {"name": "thin", "every": "5s", "file": {"path": "thin.jsonl", "rotate": "1000Gi"}},
+    ]})
+}
