@@ -35,7 +35,7 @@ fn all() -> Limits {
     Limits {
         versions: usize::MAX,
         bytes: usize::MAX,
-        until: None,
+        ..Limits::default()
     }
 }
 
@@ -117,6 +117,7 @@ impl World {
                     "{number} {}",
                     "x".repeat(usize::from(*event) * 100)
                 )),
+                count: i32::try_from(number).ok(),
                 ..Event::default()
             };
             Observation {
@@ -457,6 +458,24 @@ proptest! {
             run.end().await;
         });
     }
+}
+
+/// A version has the same occurrences when it is read after its event's name was used again, which
+/// moves the event's records.
+#[tokio::test]
+async fn a_renamed_event_keeps_its_occurrences() {
+    let mut world = World::new().await;
+    let mut early = world.cursor("early", Start::Now).await;
+    let mut late = world.cursor("late", Start::Now).await;
+    let mut read = Vec::new();
+    for other in [false, false, true] {
+        world.deleted.insert(0, u32::from(other));
+        world.observe(&[0]).await;
+        read.extend(early.next(all()).await.unwrap().unwrap().occurrences);
+    }
+    assert_eq!(read, [1, 1, 3]);
+    let batch = late.next(all()).await.unwrap().unwrap();
+    assert_eq!((numbers(&batch), batch.occurrences), (vec![1, 2, 3], read));
 }
 
 #[tokio::test]

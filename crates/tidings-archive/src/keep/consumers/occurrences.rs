@@ -20,12 +20,12 @@ impl Keeper {
         &self,
         item: &Item,
     ) -> Result<Vec<(Version, u64)>, ReadError> {
-        let (former, mut found) = self.versions_after(item).await?;
+        let (former, mut found, record) = self.versions_after(item).await?;
         let mut before = match former {
             Some(former) => Some(count(&former)),
             None if found.is_empty() => None,
             None => {
-                self.count_before(&keys::id(&item.uid, item.key.as_bytes()), item.record)
+                self.count_before(&keys::id(&item.uid, item.key.as_bytes()), record)
                     .await?
             }
         };

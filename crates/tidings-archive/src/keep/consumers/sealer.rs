@@ -456,15 +456,15 @@ impl Keeper {
         Ok(self.versions_after(item).await?.1)
     }
 
-    /// Reads the versions that an item names and that still exist, newest first, and the version
-    /// before them if it is in the same record.
+    /// Reads the versions that an item names and that still exist, newest first, the version before
+    /// them if it is in a record that was read, and the number of the record of the oldest of them.
     pub(super) async fn versions_after(
         &self,
         item: &Item,
-    ) -> Result<(Option<Version>, Vec<Version>), ReadError> {
+    ) -> Result<(Option<Version>, Vec<Version>, u64), ReadError> {
         let id = keys::id(&item.uid, item.key.as_bytes());
         let newest = self.newest_of(item).await?;
-        let (mut found, mut former) = (Vec::new(), None);
+        let (mut found, mut others, mut first) = (Vec::new(), Vec::new(), item.record);
         // If the event was renamed, its newest version may be in the record after the item's.
         let last = item.record + u64::from(item.epoch != ANY_EPOCH);
         for number in item.record..=last {
@@ -478,18 +478,26 @@ impl Keeper {
                 }
             };
             let versions = record.into_iter().flat_map(Record::versions).flatten();
+            let is_none = found.is_empty();
             for version in versions {
-                if item.has(&version) {
-                    found.push(version);
-                } else if former.is_none() && !found.is_empty() {
-                    former = Some(version);
-                }
+                let of = if item.has(&version) {
+                    &mut found
+                } else {
+                    &mut others
+                };
+                of.push(version);
+            }
+            if is_none && !found.is_empty() {
+                first = number;
             }
             if found.iter().any(|version| version.number == item.to) {
                 break;
             }
         }
-        Ok((former, found))
+        found.sort_by_key(|version| std::cmp::Reverse(version.order()));
+        let oldest = found.last().map(Version::order);
+        let before = others.into_iter().filter(|it| Some(it.order()) < oldest);
+        Ok((before.max_by_key(Version::order), found, first))
     }
 
     /// Returns the record with an event's newest version, whatever name it has.
