@@ -3,7 +3,8 @@
 //! Invariants: a batch is committed when each of its records is delivered, or is a dead letter on
 //! disk. The totals are in the same write as the cursor, so what they say is true after any crash.
 //! At most one batch is in memory. After any error the cursor is opened again, so that no batch is
-//! passed by.
+//! passed by. Where later versions replace earlier ones, the end of a batch is stored before the
+//! batch is sent: after a crash the same versions replace the same ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,8 @@ use crate::thin;
 
 /// Bytes and versions that are read together if later versions replace earlier ones.
 const THINNED: (usize, usize) = (2 << 20, 5000);
-/// How long after the end of a period its versions are read: a commit may still be under way.
+/// How long after the end of a period its versions are read: a commit may still be under way. A
+/// version that comes later is delivered besides the last one of its period.
 const SLACK: Duration = Duration::from_secs(2);
 /// Interval at which a followed cluster is asked for its identity.
 const IDENTIFIED: Duration = Duration::from_secs(60);
@@ -223,10 +225,29 @@ pub(crate) struct Worker {
     asked: Option<Duration>,
 }
 
-/// A cursor, and the totals that are stored with it.
+/// A cursor, and what is stored with it.
 struct Place {
     cursor: Box<dyn Cursor>,
     totals: Totals,
+    /// The first entry after the batch that is being delivered, if versions replace others in it.
+    end: Option<u64>,
+}
+
+/// What is stored with a cursor.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    totals: Totals,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end: Option<u64>,
+}
+
+impl Stored {
+    /// Numbers can always be written as JSON, and are far shorter than a state may be: so only the
+    /// store can fail.
+    fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
 }
 
 impl Worker {
@@ -295,9 +316,13 @@ impl Worker {
             let name: CursorName = cursor_name(&self.post.feed).parse()?;
             let cursor = self.feed.cursor(name, start).await?;
             // Nothing else writes this state.
-            let totals: Totals = serde_json::from_str(cursor.state()).unwrap_or_default();
-            self.post.shared.set_totals(totals.clone());
-            Place { cursor, totals }
+            let stored: Stored = serde_json::from_str(cursor.state()).unwrap_or_default();
+            self.post.shared.set_totals(stored.totals.clone());
+            Place {
+                cursor,
+                totals: stored.totals,
+                end: stored.end,
+            }
         };
         Ok(self.place.insert(place))
     }
@@ -317,6 +342,7 @@ impl Worker {
             versions,
             bytes,
             until: Some(thin::end(now(), every)),
+            through: None,
         };
         self.drain(limits).await?;
         self.post.shared.set(State::Idle);
@@ -332,11 +358,23 @@ impl Worker {
             // Nothing fails between the reading of a batch and its commit.
             self.identify().await?;
             let place = self.place().await?;
-            let Some(batch) = place.cursor.next(limits).await? else {
+            let begun = place.end.map(|end| Limits {
+                until: None,
+                through: Some(Offset::Entry(end)),
+                ..limits
+            });
+            let Some(batch) = place.cursor.next(begun.unwrap_or(limits)).await? else {
+                // The bounds of the backlog can move the cursor behind the batch.
+                if place.end.take().is_some() {
+                    continue;
+                }
                 return Ok(());
             };
             let through = batch.through;
             let mut totals = place.totals.clone();
+            if let (Offset::Entry(end), Some(_), None) = (through, self.options.every, begun) {
+                self.begin(end).await?;
+            }
             let mut records = self.records(batch, &mut totals).await;
             if let Some(every) = self.options.every {
                 let replaced;
@@ -348,11 +386,23 @@ impl Worker {
         }
     }
 
+    /// Stores where the batch ends that is about to be sent.
+    async fn begin(&mut self, end: u64) -> Result<(), FeedError> {
+        let place = self.place().await?;
+        let totals = place.totals.clone();
+        let end = Some(end);
+        let stored = Stored { totals, end };
+        place.cursor.store(stored.text()).await?;
+        place.end = end;
+        Ok(())
+    }
+
     /// Commits a batch, however often the store fails.
     async fn commit(&mut self, through: Offset, totals: Totals) -> Result<(), FeedError> {
-        // Numbers can always be written as JSON, and are far shorter than a state may be: so only
-        // the store can fail.
-        let state = serde_json::to_string(&totals).unwrap_or_default();
+        let end = self.place().await?.end;
+        let end = end.filter(|end| through < Offset::Entry(*end));
+        let stored = Stored { totals, end };
+        let state = stored.text();
         loop {
             let place = self.place().await?;
             let committed = place.cursor.commit(through, Some(state.clone())).await;
@@ -367,8 +417,9 @@ impl Worker {
                 Err(error) => return Err(error),
             }
         }
-        self.post.shared.set_totals(totals.clone());
-        self.place().await?.totals = totals;
+        self.post.shared.set_totals(stored.totals.clone());
+        let place = self.place().await?;
+        (place.totals, place.end) = (stored.totals, end);
         Ok(())
     }
 

@@ -105,6 +105,12 @@ pub trait Cursor: Send {
         state: Option<String>,
     ) -> BoxFuture<'_, Result<Offset, FeedError>>;
 
+    /// Stores the consumer's state, and leaves the cursor where it is.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit). It can be repeated.
+    fn store(&mut self, state: String) -> BoxFuture<'_, Result<(), FeedError>>;
+
     /// Returns the consumer's state as it was stored last; empty at first.
     fn state(&self) -> &str;
 }
@@ -177,6 +183,9 @@ pub struct Limits {
     /// The batch ends before an entry with versions that were observed at this time or later. It
     /// has no effect on the history before the feed. Default: none.
     pub until: Option<UnixMillis>,
+    /// The batch ends at this place at the latest, so that a batch can be read again as it was. It
+    /// has no effect on the history before the feed. Default: none.
+    pub through: Option<Offset>,
 }
 
 impl Default for Limits {
@@ -185,6 +194,7 @@ impl Default for Limits {
             versions: 500,
             bytes: 1 << 20,
             until: None,
+            through: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -55,13 +55,14 @@ impl Received {
         (received, port)
     }
 
-    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
+    /// Reads a request's events. Returns the rest of the stream with them.
+    fn read(stream: &TcpStream) -> std::io::Result<(BufReader<TcpStream>, Vec<Value>)> {
         let mut from = BufReader::new(stream.try_clone()?);
         let mut len = 0;
         loop {
             let mut line = String::new();
             if from.read_line(&mut line)? == 0 {
-                return Ok(());
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             let line = line.trim().to_ascii_lowercase();
             if let Some(value) = line.strip_prefix("content-length:") {
@@ -73,7 +74,11 @@ impl Received {
         }
         let mut body = vec![0; len];
         from.read_exact(&mut body)?;
-        let events: Vec<Value> = serde_json::from_slice(&body).unwrap();
+        Ok((from, serde_json::from_slice(&body)?))
+    }
+
+    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        let (mut from, events) = Self::read(&stream)?;
         let is_bad = |event: &Value| {
             let name = event["data"]["metadata"]["name"].as_str();
             name.is_some_and(|name| name.starts_with("bad"))
@@ -422,6 +427,57 @@ async fn replaced_versions_keep_their_occurrences() {
             found[uid].contains_key(&versions[0]),
             "the first version of {uid}"
         );
+    }
+    world.close(feeds).await;
+}
+
+/// A version that is committed late, after the batch of its period was sent and before that batch
+/// was committed, replaces nothing that the receiver has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_version_counts_no_occurrence_twice() {
+    let (received, _) = Received::listen(44);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (all, is_open) = (received.clone(), Arc::new(AtomicBool::new(false)));
+    let open = Arc::clone(&is_open);
+    std::thread::spawn(move || {
+        // The first request is never answered. Its stream stays open.
+        let mut unanswered = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let Ok((_, events)) = Received::read(&stream) else {
+                continue;
+            };
+            all.records.lock().unwrap().extend(events);
+            if open.load(Ordering::Relaxed) {
+                let answer = "HTTP/1.1 204 Taken\r\nConnection: close\r\n\r\n";
+                let _ = stream.write_all(answer.as_bytes());
+            } else {
+                unanswered.push(stream);
+            }
+        }
+    });
+    let hook = move |_: &Path| {
+        let mut hook = webhook("hook", port);
+        hook.every = Some(Duration::from_secs(86_400));
+        vec![hook]
+    };
+    let (mut world, no_feeds) = World::start(44, hook).await;
+    no_feeds.stop_all().await;
+    for _ in 0..3 {
+        world.write("web.0").await;
+    }
+    world.clock.0.store(2 * 86_400_000, Ordering::Relaxed);
+    let feeds = world.deliver(hook(world.folder.path())).await;
+    until(async || (received.ids().len() >= 2).then_some(())).await;
+    feeds.stop_all().await;
+    world.write("web.0").await;
+    is_open.store(true, Ordering::Relaxed);
+    let feeds = world.deliver(hook(world.folder.path())).await;
+    world.settled(&feeds, "hook").await;
+    for (uid, versions) in received.occurrences() {
+        let count = world.written.counts[&uid];
+        assert_eq!(versions.values().sum::<u64>(), count, "{versions:?}");
     }
     world.close(feeds).await;
 }

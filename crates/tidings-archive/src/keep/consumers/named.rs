@@ -398,6 +398,12 @@ impl Handle {
         };
         let mut bytes = 0;
         for (number, entry) in page {
+            if limits
+                .through
+                .is_some_and(|end| Offset::Entry(number) >= end)
+            {
+                break;
+            }
             let is_begun = read.entry > from;
             let found = items(&entry.value)?;
             let gaps = if found.is_empty() {
@@ -535,6 +541,26 @@ impl Handle {
     }
 }
 
+impl Handle {
+    async fn write_state(&mut self, state: String) -> Result<(), FeedError> {
+        if state.len() > STATE_LEN_MAX {
+            return Err(FeedError::LongState(state.len()));
+        }
+        let (keeper, journal) = (&self.keeper, &self.keeper.journal);
+        let mut last = journal.stored.lock().await;
+        let mut next = self.stored()?.stored;
+        next.state = state;
+        let write = next.write(&self.name);
+        let written = journal.write_with(&keeper.store, &mut last, next.through, vec![write]);
+        written.await?;
+        self.state.clone_from(&next.state);
+        if let Some(consumer) = journal.consumers.lock().get_mut(&self.name) {
+            consumer.stored = next;
+        }
+        Ok(())
+    }
+}
+
 impl Cursor for Handle {
     fn next(&mut self, limits: Limits) -> BoxFuture<'_, Result<Option<Batch>, FeedError>> {
         Box::pin(self.read(limits))
@@ -553,6 +579,10 @@ impl Cursor for Handle {
         state: Option<String>,
     ) -> BoxFuture<'_, Result<Offset, FeedError>> {
         Box::pin(self.write(through, state))
+    }
+
+    fn store(&mut self, state: String) -> BoxFuture<'_, Result<(), FeedError>> {
+        Box::pin(self.write_state(state))
     }
 
     fn state(&self) -> &str {

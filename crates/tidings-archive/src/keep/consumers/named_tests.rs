@@ -478,6 +478,32 @@ async fn a_renamed_event_keeps_its_occurrences() {
     assert_eq!((numbers(&batch), batch.occurrences), (vec![1, 2, 3], read));
 }
 
+/// A consumer that stores where a batch ends reads the same batch again, whatever was added.
+#[tokio::test]
+async fn a_batch_is_read_again_as_it_was() {
+    let mut world = World::new().await;
+    let mut cursor = world.cursor("one", Start::Now).await;
+    world.observe(&[0, 1]).await;
+    world.observe(&[0]).await;
+    let batch = cursor.next(all()).await.unwrap().unwrap();
+    cursor.store("planned".to_owned()).await.unwrap();
+    drop(cursor);
+    world.observe(&[0, 2]).await;
+    world.reopen(false).await;
+    let mut cursor = world.cursor("one", Start::Now).await;
+    assert_eq!(cursor.state(), "planned");
+    let limits = Limits {
+        through: Some(batch.through),
+        ..all()
+    };
+    assert_eq!(cursor.next(limits).await.unwrap(), Some(batch.clone()));
+    assert_eq!(cursor.next(limits).await.unwrap(), None);
+    cursor.commit(batch.through, None).await.unwrap();
+    assert_eq!(cursor.state(), "planned");
+    let rest = cursor.next(all()).await.unwrap().unwrap();
+    assert_eq!(rest.versions.len(), 2);
+}
+
 #[tokio::test]
 async fn a_cursor_of_the_past_reads_the_history_and_then_the_feed() {
     let mut world = World::new().await;
