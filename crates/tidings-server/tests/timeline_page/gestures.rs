@@ -332,7 +332,7 @@ fn a_folded_family_has_its_marks_and_a_bar_of_the_rates_is_zoomed_to() {
     );
     let (x, y) = spot(&world, "Deployment web,", 1250.0);
     page.hover(x, y);
-    page.until("document.getElementById('tip').innerText.includes('web-5c9f7d8b64-tz4wd')");
+    page.until("document.getElementById('tip').innerText.includes('HorizontalPodAutoscaler web')");
     page.drag(&[(x, y)], false);
     page.until("!document.getElementById('panel').hidden");
     page.keys(ESCAPE);
