@@ -21,7 +21,7 @@
 //! An event must meet each condition, by one of its patterns, and none of those in `not`. Values
 //! are compared as they are written.
 //!
-//! A new condition is a new [`Field`]; the compiler asks for the rest.
+//! A new condition is a new `Field`; the compiler asks for the rest.
 
 use std::fmt;
 
