@@ -19,7 +19,7 @@ use tidings_feeds::encode::clickhouse::ClickHouse;
 use tidings_feeds::encode::elasticsearch::{Elasticsearch, ElasticsearchOptions};
 use tidings_feeds::encode::loki::{Line, Loki, LokiOptions};
 use tidings_feeds::encode::otlp::{Names, Otlp};
-use tidings_feeds::encode::{Answer, Encoder, Facts, Verdict};
+use tidings_feeds::encode::{Answer, Encoder, Facts, Outcome, Verdict};
 use tidings_testing::process::Process;
 use tidings_testing::{free_port, programs};
 
@@ -151,11 +151,15 @@ impl Receiver {
                 headers: &head.headers,
                 body: &body,
             };
-            assert_eq!(
-                encoder.judge(&answer, records),
-                Verdict::Delivered,
-                "{body:?}"
-            );
+            match encoder.judge(&answer, records) {
+                Verdict::Delivered => {}
+                Verdict::Items(outcomes) => {
+                    assert_eq!(outcomes.len(), records.len(), "{body:?}");
+                    let of_each = |outcome: &Outcome| *outcome == Outcome::Delivered;
+                    assert!(outcomes.iter().all(of_each), "{body:?}");
+                }
+                verdict => panic!("{verdict:?}: {body:?}"),
+            }
         }
     }
 }

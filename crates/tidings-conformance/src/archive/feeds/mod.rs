@@ -378,7 +378,7 @@ impl World {
         let mut is_right = missing == 0;
         writeln!(
             out,
-            "\n| feed | receiver | missing | twice | sums wrong | delivered | dead | skipped | gone | replaced | backlog | occurrences | accounted for |"
+            "\n| feed | receiver | missing | twice | sums wrong | occurrences | delivered | dead | skipped | gone | replaced | backlog | accounted for |"
         )?;
         writeln!(out, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
         let occurrences = self.occurrences()?;
