@@ -169,9 +169,10 @@ impl ClientAuthority {
         })))
     }
 
-    /// When a certificate ends that clients need. Of several, those count that vouched for a client
-    /// within the last day, and of these the one that ends first. Without such a client it is the
-    /// one that ends last, since a bundle has the former authority beside the new one for a while.
+    /// Returns when the bundle of authorities stops to vouch for clients. A bundle has the former
+    /// authority beside the new one for a while. So only authorities count that signed the
+    /// certificate of a client within the last day: the first of them to end. If no client had a
+    /// certificate, it is the last authority to end.
     pub(crate) fn ends(&self, now: Timestamp) -> Option<Timestamp> {
         let since = now.as_second().saturating_sub(USED_FOR.as_secs());
         let used = self

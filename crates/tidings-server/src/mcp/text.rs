@@ -18,7 +18,8 @@ pub(super) fn clean(text: &str, max: usize) -> String {
     cut(text, max).0
 }
 
-/// A message as [`clean`] shows it, and how many bytes of it are cut.
+/// The message of an event as [`clean`] shows it, at most `max` bytes of it. If it is longer, the
+/// number of bytes that are left out follows: `… (+812 bytes)`.
 fn message(text: &str, max: usize) -> String {
     match cut(text, max) {
         (line, 0) => line,

@@ -420,7 +420,8 @@ async fn rules_are_applied_to_what_is_written_meanwhile() {
     store.close().await;
 }
 
-/// A cluster may have millions of events. One request examines a bounded number.
+/// What changed rules of retention would end is counted over several requests, since a cluster may
+/// have millions of events: each examines a bounded number, and says where the next one goes on.
 #[tokio::test]
 async fn what_rules_would_end_is_counted_in_bounded_parts() {
     let folder = tempfile::tempdir().unwrap();

@@ -150,8 +150,8 @@ impl Batch {
         self.not_kept.note(cause, namespace, observed_at);
     }
 
-    /// Returns the gaps to write: the given one, and those of versions that cannot be kept, by the
-    /// namespaces of their events.
+    /// Returns the gaps that are written with the batch: the given gap, and for versions of the
+    /// batch that cannot be kept, one for each cause and namespace.
     pub(super) fn gaps(&self, gap: Option<&Gap>) -> Vec<Gap> {
         let mut gaps: Vec<Gap> = gap.cloned().into_iter().collect();
         for ((cause, namespace), (first, last, _)) in &self.not_kept.0 {

@@ -140,7 +140,8 @@ impl Gate {
 
 /// A request as it was sent.
 struct Request {
-    /// Request line and headers, without those of the connection and of the length.
+    /// The request line and the headers, each with its line end. The headers `Connection` and
+    /// `Content-Length` are left out: they are made anew when the request is passed on.
     head: String,
     body: Vec<u8>,
 }

@@ -50,7 +50,8 @@ const BETWEEN_FALLS: Duration = Duration::from_secs(12);
 /// The part of the run before the source's backup, and the part that is lost with it.
 const BEFORE: f64 = 0.5;
 const LOST: f64 = 0.1;
-/// The feed whose receiver rejects some versions.
+/// The name of the feed to whose receiver the gate refuses some versions for good, so that they
+/// become dead letters.
 const REJECTING: &str = "es";
 
 /// How much is written, and how often the archive is killed.

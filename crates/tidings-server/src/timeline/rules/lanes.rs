@@ -159,9 +159,11 @@ pub(crate) struct Lanes<'a> {
     pub(crate) more: usize,
 }
 
-/// Makes the lanes of events: at most `max` with events after the skipped ones, each with its
-/// owners, even if these were skipped. Families are together. An owned object comes below its
-/// owner; by trouble, owned objects are in the order in which they were first seen.
+/// Makes the lanes in which events are drawn, one for each object. The first `skip` lanes are those
+/// of earlier answers: of the lanes after them, at most `max` that have events are returned, each
+/// with the lanes of its object's owners, even if an earlier answer had these. Lanes of a family
+/// follow each other, an owned object below its owner. If families are sorted by trouble, the
+/// objects of an owner are in the order in which they were first seen.
 pub(crate) fn lanes<'a>(
     events: &[Seen<'a>],
     (sort, group): (Sort, Group),

@@ -182,7 +182,8 @@ async fn feeds(args: Args) -> Result<u8, CommandError> {
     Ok(DONE)
 }
 
-/// Prints what prepares the receiver of a feed that a file has.
+/// Prints the index template or the table definition that a feed's receiver needs. The feed is the
+/// one with this name in a file of feeds; no archive is asked.
 fn template(file: &Path, name: &str, out: &mut dyn Write) -> Result<u8, CommandError> {
     let shown = file.display().to_string();
     let failed = |why: &dyn std::fmt::Display| {

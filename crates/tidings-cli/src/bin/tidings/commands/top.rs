@@ -362,8 +362,9 @@ async fn whole(reader: &Reader) -> Result<Span, CommandError> {
 }
 
 impl Top {
-    /// Reads and counts the events of a cluster: only those of the range and later ones, if the
-    /// server can list these. If all are read, returns whether one is older.
+    /// Reads the events of a cluster and counts them. A server that lists events by time is asked
+    /// for those since the range begins, and `None` is returned. From another server all events are
+    /// read, and it is returned whether one of them was last seen before the range.
     async fn read(
         &mut self,
         cluster: Option<&str>,
