@@ -121,8 +121,8 @@ impl Feeds {
         let feeds = feeds.into_iter().take(FEEDS_MAX);
         let feeds: BTreeMap<_, _> = feeds.map(|feed| (feed.name.clone(), feed)).collect();
         let is_former = |(name, feed): (&String, &Configured)| {
-            let wanted = feeds.get(name).map(|feed| format!("{feed:?}"));
-            (wanted != Some(format!("{:?}", feed.options))).then(|| name.clone())
+            let is_same = feeds.get(name) == Some(&feed.options);
+            (!is_same).then(|| name.clone())
         };
         let former: Vec<_> = self
             .0
@@ -525,5 +525,76 @@ impl All {
     fn feed_of(&self, cluster: &str) -> Option<Arc<dyn Feed>> {
         let open = self.clusters.get(cluster)?;
         Some(Arc::clone(&open.feed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidings_history::Version;
+    use tidings_store::UnixMillis;
+    use tidings_store::clock::SystemClock;
+
+    use super::*;
+    use crate::encode::Encoder;
+    use crate::encode::loki::{Loki, LokiOptions};
+    use crate::encode::webhook::{Template, Webhook};
+    use crate::http::Connection;
+    use crate::receiver::Form;
+    use crate::record::Record;
+    use crate::testing::event;
+
+    fn options(form: Form) -> Vec<FeedOptions> {
+        let url = "http://receiver.example.org/".parse().unwrap();
+        let receiver = ReceiverOptions::Http(Box::new(Connection::new(url)), form);
+        vec![FeedOptions::new("feed", receiver)]
+    }
+
+    fn receiver(feeds: &Feeds) -> Arc<Receiver> {
+        Arc::clone(&feeds.0.all.lock().feeds["feed"].receiver)
+    }
+
+    /// Returns whether the second configuration makes a new receiver.
+    async fn restarts(first: Form, second: Form) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let feeds = Feeds::new(folder.path().to_owned(), Arc::new(SystemClock));
+        feeds.configure(options(first)).await;
+        let before = receiver(&feeds);
+        feeds.configure(options(second)).await;
+        !Arc::ptr_eq(&before, &receiver(&feeds))
+    }
+
+    #[tokio::test]
+    async fn an_edited_body_makes_a_new_receiver_and_the_same_does_not() {
+        let body = |text: &str| Form::Webhook(Webhook::Template(Template::parse(text).unwrap()));
+        let (one, other) = ("{{ message }}", "[{{ message }}]");
+        assert!(!restarts(body(one), body(one)).await);
+        assert!(restarts(body(one), body(other)).await);
+    }
+
+    #[tokio::test]
+    async fn a_loki_feed_that_was_not_edited_keeps_its_streams() {
+        let loki = Loki::new(LokiOptions::default());
+        let version = Version {
+            uid: "u-1".into(),
+            epoch: 0,
+            number: 1,
+            observed_at: UnixMillis(0),
+            event: event("web", 1),
+        };
+        let record = Record::version(version, 1).unwrap();
+        let source = Source {
+            cluster: "prod".to_owned(),
+            uid: String::new(),
+        };
+        loki.encode(&source, &[record]);
+        let same = Loki::new(LokiOptions::default());
+        assert!(!restarts(Form::Loki(loki), Form::Loki(same)).await);
+        let tenant = Some(http::HeaderValue::from_static("ops"));
+        let tenant = LokiOptions {
+            tenant,
+            ..LokiOptions::default()
+        };
+        let same = Loki::new(LokiOptions::default());
+        assert!(restarts(Form::Loki(same), Form::Loki(Loki::new(tenant))).await);
     }
 }

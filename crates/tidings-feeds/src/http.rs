@@ -39,7 +39,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 /// How a receiver is reached over HTTP.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Connection {
     /// The receiver's URL.
@@ -67,7 +67,7 @@ pub struct Connection {
 }
 
 /// The credentials that a receiver gets.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credentials {
     /// None.

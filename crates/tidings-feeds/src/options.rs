@@ -25,7 +25,7 @@ pub enum From {
 }
 
 /// A feed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FeedOptions {
     /// The feed's name: a DNS label of at most [`NAME_LEN_MAX`] bytes.

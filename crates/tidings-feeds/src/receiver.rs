@@ -18,7 +18,7 @@ use crate::record::{Record, Source};
 use crate::series::Series;
 
 /// The receiver of a feed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReceiverOptions {
     /// JSON Lines on standard output.
@@ -32,7 +32,7 @@ pub enum ReceiverOptions {
 }
 
 /// The form of a receiver that is reached over HTTP. Each has an encoder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
     /// CloudEvents.

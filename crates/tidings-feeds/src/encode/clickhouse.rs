@@ -58,7 +58,7 @@ pub struct Table(String);
 pub struct TableError(String);
 
 /// The encoder for ClickHouse. The receiver's URL is that of the HTTP interface.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClickHouse {
     table: Table,
 }

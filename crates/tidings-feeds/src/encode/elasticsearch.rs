@@ -31,7 +31,7 @@ const ID_LEN_MAX: usize = 512;
 const KEYWORD_LEN_MAX: usize = 1024;
 
 /// Options of an Elasticsearch or OpenSearch receiver, whose URL is that of the cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElasticsearchOptions {
     /// The index of documents.
     pub index: Index,
@@ -52,7 +52,7 @@ pub enum Mode {
 }
 
 /// The encoder for Elasticsearch and OpenSearch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elasticsearch(ElasticsearchOptions);
 
 impl Elasticsearch {

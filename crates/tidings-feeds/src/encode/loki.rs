@@ -28,7 +28,7 @@ pub use line::Line;
 use streams::Streams;
 
 /// Options of a Loki receiver, whose URL ends in `/loki/api/v1/push`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LokiOptions {
     /// The tenant (`X-Scope-OrgID`), for receivers with several.
     pub tenant: Option<HeaderValue>,
@@ -65,6 +65,15 @@ impl Loki {
         }
     }
 }
+
+/// Encoders are equal if their options are, whatever streams they have admitted.
+impl PartialEq for Loki {
+    fn eq(&self, other: &Self) -> bool {
+        self.options == other.options
+    }
+}
+
+impl Eq for Loki {}
 
 impl Encoder for Loki {
     fn encode(&self, source: &Source, records: &[Record]) -> Encoded {

@@ -59,7 +59,7 @@ pub enum Names {
 }
 
 /// The encoder for OTLP. The receiver's URL is its base URL, such as `https://otel:4318`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Otlp {
     names: Names,
 }

@@ -20,7 +20,7 @@ pub use template::{Template, TemplateError};
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The encoder for webhooks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Webhook {
     /// Each request has a batch of CloudEvents.
     #[default]

@@ -72,6 +72,15 @@ impl fmt::Debug for Template {
     }
 }
 
+/// Templates are equal if their texts are.
+impl PartialEq for Template {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Template {}
+
 impl Template {
     /// Compiles a template, and renders a sample of each kind of record.
     ///
@@ -111,6 +120,12 @@ impl Template {
             rendered.map_err(|why| TemplateError::Sample { sample, why })?;
         }
         Ok(template)
+    }
+
+    /// Returns the text of which it was compiled.
+    fn text(&self) -> Option<String> {
+        let template = self.0.get_template(NAME).ok()?;
+        Some(template.source().to_owned())
     }
 
     /// Returns the body of a record, or why there is none.
