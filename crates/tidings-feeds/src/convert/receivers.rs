@@ -2,6 +2,7 @@
 //!
 //! Invariant: no secret is in what is written. Its place is a file, which is named.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use super::environment::{expanded, has_variable};
@@ -89,6 +90,13 @@ struct Reader<'a> {
     notes: &'a mut Notes,
 }
 
+/// Credentials that a URL had.
+struct Login {
+    username: String,
+    /// The member of the receiver that had the URL.
+    member: String,
+}
+
 impl Reader<'_> {
     fn note(&mut self, name: &str, why: &str) {
         if let Some(node) = self.node.get(name) {
@@ -112,6 +120,50 @@ impl Reader<'_> {
             &format!("write the secret into the file {file} beside the feeds"),
         );
         Some(json!(file))
+    }
+
+    /// Splits the credentials off the URL that the member `name` has, which a feed's URL must not
+    /// have. Returns the rest of the URL, and the credentials.
+    fn without_login(&mut self, name: &str, url: String) -> (String, Option<Login>) {
+        let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let Some((login, _)) = rest[..end].rsplit_once('@') else {
+            return (url, None);
+        };
+        let bare = format!("{scheme}{}", &rest[login.len() + 1..]);
+        let Some((username, _)) = login.split_once(':') else {
+            let why = "the name in the URL is not taken over: without a password it may be a \
+                       secret itself";
+            self.note(name, why);
+            return (bare, None);
+        };
+        let username = percent_decode_str(username).decode_utf8_lossy();
+        let login = Login {
+            username: username.into_owned(),
+            member: name.to_owned(),
+        };
+        (bare, Some(login))
+    }
+
+    /// Adds the credentials of a URL, unless a header has others.
+    fn login(&mut self, login: Option<Login>, connection: &mut Map<String, Value>) {
+        let Some(Login { username, member }) = login else {
+            return;
+        };
+        let headers = connection.get("headerFiles").and_then(Value::as_object);
+        let is_authorization = |name: &String| name.eq_ignore_ascii_case("authorization");
+        if headers.is_some_and(|headers| headers.keys().any(is_authorization)) {
+            let why = "the password in the URL is not taken over: the header Authorization is used";
+            return self.note(&member, why);
+        }
+        let file = format!("{}-password", self.feed);
+        let why = format!(
+            "write the password of the URL, without its %-encoding, into the file {file} beside \
+             the feeds"
+        );
+        self.note(&member, &why);
+        connection.insert("username".to_owned(), username.into());
+        connection.insert("passwordFile".to_owned(), file.into());
     }
 
     /// Notes members that other code does not read, and what holds for most receivers.
@@ -158,6 +210,7 @@ impl Reader<'_> {
     fn webhook(&mut self) -> Option<Members> {
         self.note_others(&["endpoint", "headers", "tls", "layout"]);
         let url = self.text("endpoint")?;
+        let (url, login) = self.without_login("endpoint", url);
         let body = if let Some(layout) = self.node.get("layout") {
             layout::template(layout, &format!("{}.layout", self.path), self.notes)
         } else {
@@ -173,6 +226,7 @@ impl Reader<'_> {
         let webhook = json!({"url": url, "form": "template", "body": body});
         let mut connection = self.tls(&url);
         self.headers(&mut connection);
+        self.login(login, &mut connection);
         Some(with_connection("webhook", webhook, connection))
     }
 
@@ -205,6 +259,7 @@ impl Reader<'_> {
             return None;
         };
         let url = expanded(host, &format!("{}.hosts[0]", self.path), self.notes);
+        let (url, login) = self.without_login("hosts", url);
         if hosts.len() > 1 {
             self.note(
                 "hosts",
@@ -239,7 +294,12 @@ impl Reader<'_> {
             }
         }
         let mut connection = self.tls(&url);
-        if let Some(file) = self.secret("apiKey") {
+        if login.is_some() {
+            // Clients of Elasticsearch prefer the URL's.
+            for name in ["apiKey", "username", "password"] {
+                self.note(name, "not taken over: the URL has a name and a password");
+            }
+        } else if let Some(file) = self.secret("apiKey") {
             connection.insert("apiKeyFile".to_owned(), file);
             self.note("password", "not taken over: the apiKey is used");
         } else if let Some(name) = self.text("username") {
@@ -249,6 +309,7 @@ impl Reader<'_> {
             connection.insert("passwordFile".to_owned(), file);
         }
         self.headers(&mut connection);
+        self.login(login, &mut connection);
         Some(with_connection(
             "elasticsearch",
             receiver.into(),
@@ -259,6 +320,7 @@ impl Reader<'_> {
     fn loki(&mut self) -> Option<Members> {
         self.note_others(&["url", "headers", "streamLabels", "tls"]);
         let url = self.text("url")?;
+        let (url, login) = self.without_login("url", url);
         // Lines have the event's fields, not its JSON; both are objects.
         let mut loki = Map::from_iter([
             ("url".to_owned(), json!(url)),
@@ -312,6 +374,7 @@ impl Reader<'_> {
         }
         let mut connection = self.tls(&url);
         self.headers(&mut connection);
+        self.login(login, &mut connection);
         // The tenant is a setting of its own.
         if let Some(Value::Object(headers)) = connection.get_mut("headers") {
             let name = headers

@@ -415,6 +415,61 @@ namespace: shop
     );
 }
 
+/// An archive refuses a URL with a password, and the file of feeds is no secret.
+#[test]
+fn a_password_in_a_url_becomes_a_file() {
+    for (receiver, url, username, findings) in [
+        (
+            "webhook: {endpoint: 'https://us%40er:hunter%2F2@a.example/x?y=a@b'}",
+            "https://a.example/x?y=a@b",
+            Some("us@er"),
+            "4 receivers[0].webhook.endpoint, 4 receivers[0].webhook.endpoint",
+        ),
+        (
+            "elasticsearch: {hosts: ['http://elastic:hunter2@a:9200'], apiKey: hunter2}",
+            "http://a:9200",
+            Some("elastic"),
+            "4 receivers[0].elasticsearch.hosts, 4 receivers[0].elasticsearch.apiKey",
+        ),
+        (
+            "loki: {url: 'https://tidings:hunter2@loki/push', streamLabels: {a: b}}",
+            "https://loki/push",
+            Some("tidings"),
+            "4 receivers[0].loki.url",
+        ),
+        (
+            "loki: {url: 'https://hunter2@loki/push', streamLabels: {a: b}}",
+            "https://loki/push",
+            None,
+            "4 receivers[0].loki.url",
+        ),
+        (
+            "loki: {url: 'https://u:hunter2@loki', headers: {authorization: x}, streamLabels: {a: b}}",
+            "https://loki",
+            None,
+            "4 receivers[0].loki.headers.authorization, 4 receivers[0].loki.url",
+        ),
+    ] {
+        let text =
+            format!("route: {{match: [{{receiver: r}}]}}\nreceivers:\n- name: r\n  {receiver}\n");
+        let (feeds, found) = converted(&text);
+        assert!(!feeds.contains("hunter"), "{feeds}");
+        assert!(!found.join(", ").contains("hunter"), "{found:?}");
+        assert!(feeds.contains(&format!("url: \"{url}\"\n")), "{feeds}");
+        let login = username
+            .map(|name| format!("    passwordFile: \"r-password\"\n    username: \"{name}\"\n"));
+        match login {
+            Some(login) => assert!(feeds.contains(&login), "{feeds}"),
+            None => assert!(!feeds.contains("username"), "{feeds}"),
+        }
+        let mut expected: Vec<_> = findings.split(", ").collect();
+        expected.sort_unstable();
+        let mut found: Vec<_> = found.iter().map(String::as_str).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{receiver}");
+    }
+}
+
 #[test]
 fn text_that_is_no_configuration_is_refused_with_its_line() {
     let error =
