@@ -143,8 +143,12 @@ fn metadata(source: &Source, record: &Record) -> Vec<(&'static str, String)> {
         ("id", record.id.clone()),
         ("cluster", source.cluster.clone()),
     ];
+    if let Facts::Notice(notice) = record.facts() {
+        metadata.push(("namespace", notice.namespace.to_owned()));
+    }
     if let (Facts::Event(event), RecordBody::Version(version)) = (record.facts(), &record.body) {
         metadata.extend([
+            ("namespace", event.object.namespace().to_owned()),
             ("name", event.object.name().to_owned()),
             ("uid", event.object.uid().to_owned()),
             ("node", event.node().to_owned()),

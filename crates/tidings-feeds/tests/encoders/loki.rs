@@ -203,9 +203,17 @@ fn names_of_objects_are_metadata() {
     let expected = json!({
         "id": "e7ea77f9-1e5c-41eb-94e3-fceebd328bfa/0/1179", "name": "storage-provisioner",
         "uid": "8f8dc8fe-b5ff-45c7-a36b-b012b8a1fc52", "node": "minikube", "count": "7",
-        "occurrences": "2", "cluster": "prod",
+        "occurrences": "2", "cluster": "prod", "namespace": "kube-system",
     });
     assert_eq!(streams[0]["values"][0][2], expected);
+    let streams = pushed(with(Labels::Kee, Line::Logfmt), &[record(BACK_OFF)]);
+    let metadata = &streams[0]["values"][0][2];
+    assert_eq!(
+        (&metadata["namespace"], &metadata["cluster"]),
+        (&json!("kube-system"), &Value::Null)
+    );
+    let streams = pushed(with(Labels::Alloy, Line::Logfmt), &[record(BACK_OFF)]);
+    assert_eq!(streams[0]["values"][0][2]["namespace"], Value::Null);
     // A name is a label or metadata, never both.
     let streams = pushed(LokiOptions::default(), &[record(NODE)]);
     assert_eq!(streams[0]["values"][0][2]["node"], Value::Null);
