@@ -338,6 +338,46 @@ fn one_writer_cannot_end_a_tenant() {
 
 /// Loki rejects an entry that is an hour older than one before it in its stream.
 #[test]
+fn a_refused_stream_stays_refused_whatever_other_namespaces_have() {
+    let event = |namespace: &str, reason: &str| {
+        let event = json!({
+            "metadata": {"name": "x", "namespace": namespace, "uid": "u", "resourceVersion": "5"},
+            "involvedObject": {"kind": "Pod", "name": "web-0", "namespace": namespace},
+            "reason": reason, "type": "Warning", "message": "m",
+        });
+        record(&event.to_string())
+    };
+    let labels = BTreeMap::from([("reason".to_owned(), Label::Reason)]);
+    let loki = Loki::new(with(Labels::list(labels).unwrap(), Line::Logfmt));
+    let reason = |namespace: &str, reason: &str| {
+        let encoded = loki.encode(&source(), &[event(namespace, reason)]);
+        let body: Value = serde_json::from_slice(&encoded.body).unwrap();
+        body["streams"][0]["stream"]["reason"].clone()
+    };
+    // Namespaces that have the same streams do not use up the bound of the feed.
+    for number in 0..500 {
+        for of in [
+            "Pulled",
+            "Created",
+            "Started",
+            "Killing",
+            "BackOff",
+            "Unhealthy",
+            "Failed",
+        ] {
+            assert_eq!(reason(&format!("n-{number}"), of), of);
+        }
+    }
+    for number in 0..1000 {
+        reason("evil", &format!("R{number}"));
+    }
+    assert_eq!(reason("evil", "Late"), "other");
+    assert_eq!(reason("shop", "Late"), "Late");
+    assert_eq!(reason("evil", "Late"), "other", "as before");
+    assert_eq!(reason("evil", "R5"), "R5");
+}
+
+#[test]
 fn entries_of_a_stream_are_in_order_of_time() {
     let at = |time: &str, name: &str| {
         let event = NODE.replace("2026-01-02T19:58:30Z", time);

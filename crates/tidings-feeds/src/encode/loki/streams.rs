@@ -4,8 +4,9 @@
 //! new one. Anyone who may write events chooses their reasons, so without a bound one writer could
 //! end a tenant. With it, a namespace has its share, and further streams have labels `other`.
 //!
-//! Invariant: a stream that was admitted stays admitted, and one that was not is never admitted
-//! later. So a request that is repeated has the same streams until the process ends.
+//! Invariant: a stream that was admitted for a namespace stays admitted, and one that was refused
+//! to it is never admitted for it later. So a request that is repeated has the same streams until
+//! the process ends.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,6 +22,9 @@ use crate::encode::facts::OTHER;
 /// that, the namespace is `other`, too.
 const ROOM: [(usize, usize); 3] = [(800, 3000), (900, 3400), (1000, 3800)];
 
+/// Maximum admissions: how many streams all namespaces have, each counted for itself.
+const ADMISSIONS_MAX: usize = 100_000;
+
 /// The streams of a feed.
 #[derive(Debug, Default)]
 pub(super) struct Streams(Mutex<Known>);
@@ -30,7 +34,9 @@ struct Known {
     hasher: RandomState,
     /// Hashes of all sets of labels.
     streams: HashSet<u64>,
-    /// The number of streams by the hash of a cluster and a namespace.
+    /// Hashes of the streams, each with a namespace that may have it.
+    admissions: HashSet<u64>,
+    /// The number of admissions by the hash of a cluster and a namespace.
     namespaces: HashMap<u64, usize>,
 }
 
@@ -51,12 +57,20 @@ impl Streams {
                 _ => step > 1,
             });
             let stream = known.hasher.hash_one(&*labels);
-            if known.streams.contains(&stream) {
+            // Namespaces can share a stream. It is admitted for each, so that one namespace does
+            // not admit what was refused to another.
+            let admission = known.hasher.hash_one((of, stream));
+            if known.admissions.contains(&admission) {
                 return;
             }
             let number = known.namespaces.get(&of).copied().unwrap_or_default();
-            if number < of_namespace && known.streams.len() < of_feed {
+            let is_known = known.streams.contains(&stream);
+            if number < of_namespace
+                && (is_known || known.streams.len() < of_feed)
+                && known.admissions.len() < ADMISSIONS_MAX
+            {
                 known.streams.insert(stream);
+                known.admissions.insert(admission);
                 known.namespaces.insert(of, number + 1);
                 return;
             }
