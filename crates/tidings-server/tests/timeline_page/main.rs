@@ -20,6 +20,7 @@ mod living;
 mod narrow;
 mod pictures;
 mod reading;
+mod rows;
 mod still;
 mod table;
 mod world;

@@ -49,7 +49,7 @@ export class Label {
       `${lane.kind || (isSilent ? "objects named after" : "reason")} ${lane.name}`, uid,
       where && `in ${where}`,
       lane.gone && "deleted",
-      isSilent ? "no events in this range" : about + inWords(lane),
+      isSilent ? "none of the events shown" : about + inWords(lane),
       below > 0 && `with ${counted(below, "object")} below: ${about}${inWords(lane.family)}`,
     ].filter(Boolean).join(", ");
     if (title !== this.title) {
