@@ -3,6 +3,7 @@
 
 import { el, fill, visible } from "./dom.js";
 import { shortKind } from "./kinds.js";
+import { isStem } from "./shown.js";
 import { counted, number } from "./time.js";
 
 /** @typedef {import("./types.js").Lane} Lane */
@@ -21,16 +22,17 @@ export class Label {
   }
 
   /** @param {Lane} lane @param {Lane|undefined} owner
-   * @param {{parent: boolean, clusters: boolean, sampled: boolean}} of Whether it has
-   *   other lanes below it, names include the cluster, and there may be more events. */
-  show(lane, owner, { parent, clusters, sampled }) {
+   * @param {{parent: boolean, clusters: boolean, sampled: boolean, reason?: boolean}} of Whether
+   *   it has other lanes below it, names include the cluster, there may be more events, and it is a
+   *   row of one reason. */
+  show(lane, owner, { parent, clusters, sampled, reason }) {
     const where = [clusters && lane.cluster, lane.namespace].filter(Boolean).join(" · ");
     const uid = lane.apart ? `uid ${lane.uid ? `${lane.uid.slice(0, 8)}…` : "unknown"}` : "";
     const isSilent = lane.events === 0;
     const object = [lane.depth, lane.gone, isSilent, parent, owner?.name, clusters, uid].join("\n");
     if (object !== this.object) {
       this.object = object;
-      this.node.className = lane.gone ? "lane gone"
+      this.node.className = reason ? "lane reason" : lane.gone ? "lane gone"
         : isSilent ? "lane silent" : "lane";
       this.node.ariaLevel = String(lane.depth + 1);
       this.node.style.paddingLeft = `${4 + Math.min(lane.depth, 6) * 14}px`;
@@ -45,8 +47,10 @@ export class Label {
     }
     const about = sampled ? "≈ " : "";
     const below = lane.family.objects - lane.objects;
+    const what = reason ? "reason" : isStem(lane) ? "objects named after"
+      : lane.kind || "object";
     const title = [
-      `${lane.kind || (isSilent ? "objects named after" : "reason")} ${lane.name}`, uid,
+      `${what} ${lane.name}`, uid,
       where && `in ${where}`,
       lane.gone && "deleted",
       isSilent ? "none of the events shown" : about + inWords(lane),

@@ -11,7 +11,7 @@ import {
   markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, paintWords, toX, WIDE,
 } from "./paint.js";
 import { Pins } from "./pins.js";
-import { isShown } from "./shown.js";
+import { isOf, isShown, isStem } from "./shown.js";
 import { reasonRows } from "./split.js";
 import { canvasSurface, fit } from "./surface.js";
 import { colours } from "./theme.js";
@@ -28,8 +28,8 @@ import { colours } from "./theme.js";
  *   of what is folded below. */
 
 /** The key of a lane, in this view and the next. @param {Lane} lane */
-export const laneKey = (lane) =>
-  [lane.cluster, lane.kind, lane.namespace, lane.name, lane.uid ?? ""].join("\n");
+export const laneKey = (lane) => [lane.cluster, isStem(lane) ? "*" : lane.kind, lane.namespace,
+  lane.name, lane.uid ?? ""].join("\n");
 
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
@@ -274,8 +274,8 @@ export class Lanes {
   /** The lane of an object: the latest of those that were named so.
    * @param {string} cluster @param {import("./types.js").ObjectRef} object */
   find(cluster, { kind, namespace, name, uid }) {
-    const rows = this.all.filter(({ lane }) => lane.name === name && lane.kind === kind
-      && lane.cluster === cluster && (lane.namespace === namespace || lane.namespace === ""));
+    const rows = this.all.filter(({ lane }) => isOf(lane, cluster, { kind, name, namespace })
+      || isOf(lane, cluster, { kind, name, namespace: "" }));
     return rows.find(({ lane }) => uid && lane.uid === uid) ?? rows[0];
   }
 
@@ -329,9 +329,7 @@ export class Lanes {
   select(shown) {
     let split = "";
     for (const row of this.all) {
-      const is = shown?.is === "object" && shown.cluster === row.lane.cluster
-        && shown.kind === row.lane.kind && shown.namespace === row.lane.namespace
-        && shown.name === row.lane.name;
+      const is = shown?.is === "object" && isOf(row.lane, shown.cluster, shown);
       row.label.select(is);
       if (is && !shown.span) split ||= row.key;
     }

@@ -5,6 +5,15 @@
 /** @typedef {import("./types.js").Mark} Mark */
 /** @typedef {import("./types.js").Shown} Shown */
 
+/** Whether a lane is of the beginning that the names of several pods share, and of no object: like
+ * an object without a kind, it has none. @param {Lane} lane */
+export const isStem = ({ kind, events }) => kind === "" && events === 0;
+
+/** Whether a lane is of an object. @param {Lane} lane @param {string} cluster
+ * @param {import("./types.js").ObjectRef} object */
+export const isOf = (lane, cluster, { kind, namespace, name }) => lane.cluster === cluster
+  && lane.kind === kind && lane.namespace === namespace && lane.name === name && !isStem(lane);
+
 /** @param {Lane} lane @returns {Extract<Shown, {is: "object"}>} */
 export const shownLane = ({ cluster, kind, namespace, name }) =>
   ({ is: "object", cluster, kind, namespace, name });

@@ -38,8 +38,7 @@ export function reasonRows({ lane, key, marks }, { reasons, complete }) {
     const of = { ...lane, ...sums, objects: 0, gone: false, family: { ...sums, objects: 0 } };
     const label = new Label();
     label.show({ ...of, kind: "", name: reason, apart: false, depth: lane.depth + 1 }, undefined,
-      { parent: false, clusters: false, sampled: !complete });
-    label.node.classList.add("reason");
+      { parent: false, clusters: false, sampled: !complete, reason: true });
     return { lane: of, key: `${key}\n${reason}`, marks: some, drawn: some, lanes: [], parent: false,
       folded: false, label };
   });

@@ -17,7 +17,7 @@ export function describeMark(picture, mark, utc) {
   const several = events > 1;
   const sign = warning ? "◆ Warning" : picture.changes.includes(reason) ? "▲" : "●";
   const title = `${sign} ${what}${several ? " and others" : ""}`;
-  const lines = [`${lane.kind} ${lane.name}`];
+  const lines = [`${lane.kind || "object"} ${lane.name}`];
   const { message } = picture.events[mark[7]] ?? {};
   if (message) lines.push(message);
   const about = picture.complete ? "" : "≈ ";

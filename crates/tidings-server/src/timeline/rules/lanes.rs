@@ -237,6 +237,8 @@ fn lane_of_group<'a>(
 /// Puts what has no owner in the range below an owner that its name shows.
 fn put_below_names<'a>(by_object: &mut Objects<'a>, lanes: &mut Vec<Lane<'a>>) {
     let mut siblings: HashMap<Object<'a>, HashSet<&str>> = HashMap::default();
+    // Objects without a kind are others, even if they have the name of a family.
+    let mut families = Objects::default();
     let generated = |object: Object<'a>| {
         let name = generated_from(object.kind, object.name)?;
         Some(Object {
@@ -262,8 +264,10 @@ fn put_below_names<'a>(by_object: &mut Objects<'a>, lanes: &mut Vec<Lane<'a>>) {
         });
         let is_family = |family: &Object<'a>| siblings.get(family).is_some_and(|it| it.len() > 1);
         let family = || generated(object).filter(is_family);
-        let parent = shown.or_else(family);
-        let parent = parent.map(|owner| lane_of_group(owner, by_object, lanes));
+        let parent = match shown {
+            Some(owner) => Some(lane_of_group(owner, by_object, lanes)),
+            None => family().map(|family| lane_of_group(family, &mut families, lanes)),
+        };
         if let Some(lane) = lanes.get_mut(at) {
             lane.parent = parent;
         }

@@ -136,6 +136,32 @@ fn owners_without_events_name_their_families() {
     assert_eq!((next.next, next.more), (4, 5));
 }
 
+#[test]
+fn an_object_without_a_kind_is_no_owner_of_pods_with_its_name() {
+    let cases = [
+        Case::new("", "cilium", "Checked", 10),
+        Case::new("Pod", "cilium-sqmvj", "Pulled", 11),
+        Case::new("Pod", "cilium-x7k2p", "Pulled", 12),
+    ];
+    let events = seen(&cases);
+    for group in [Group::Owner, Group::Namespace] {
+        let found = lanes(&events, (Sort::Name, group), 0, 300);
+        let text = drawn(&found);
+        assert_eq!(
+            text.iter()
+                .filter(|lane| lane.trim() == "/cilium 0/1")
+                .count(),
+            1
+        );
+        let family = text.iter().position(|lane| lane.trim() == "/cilium 0/0");
+        let family = family.unwrap_or_else(|| panic!("{text:?}"));
+        assert_eq!(found.drawn[family].own.objects, 0);
+        assert_eq!(found.drawn[family].family.objects, 2);
+        assert_eq!(found.drawn[family + 1].parent, Some(family));
+        assert_eq!(found.drawn[family + 2].parent, Some(family));
+    }
+}
+
 /// A roll-out from the project's captured events, and a job and a node beside it.
 fn rollout() -> Vec<Case> {
     vec![
