@@ -105,4 +105,57 @@ fn the_picture_is_saved_with_its_scale_legend_and_filters() {
     assert!(warnings > 0 && svg.contains(">Filter: -reason:Pulled<"));
     // The scale of the rates begins at nothing.
     assert!(svg.contains(">0</text>"));
+
+    // The rows of a lane that is selected have their reasons, further in than the lane.
+    page.run(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.startsWith('Pod web-5c9f7d8b64-tz4wd')).click()",
+    );
+    page.until("document.querySelectorAll('.lane.reason').length > 3");
+    page.run("document.getElementById('export-svg').click()");
+    page.until("saved.length === 3");
+    let place = |text: &str| {
+        page.number(&format!(
+            "((svg) => [...svg.querySelectorAll('text')].filter((it) =>
+            it.textContent === '{text}').map((it) => Number(it.getAttribute('x')))[0] ?? -1)(
+            new DOMParser().parseFromString(new TextDecoder().decode(saved[2][1]),
+            'image/svg+xml'))"
+        ))
+    };
+    let lane = place("po/web-5c9f7d8b64-tz4wd");
+    assert!(lane > 0.0, "{lane}");
+    assert_eq!(place("BackOff"), lane + 14.0);
+    assert_eq!(place("Unhealthy"), lane + 14.0);
+
+    // Of a picture that is not complete, no number is exact, and no words promise all events.
+    let texts = page.run_until_done(
+        "const done = arguments[1];
+        import('/timeline/assets/picture.js').then(async ({ pictureAsSvg }) => {
+            const sums = { objects: 1, events: 7, warnings: 4, occurrences: 9, first: 1, last: 2 };
+            const lane = { ...sums, cluster: '', kind: 'Pod', namespace: 'shop', name: 'web-0',
+                depth: 0, gone: false, family: sums };
+            const picture = { complete: false, read: 7, total: null, gaps: [], marks: [],
+                lanes: [lane], reasons: [], changes: [], events: [],
+                rates: { start: 0, step: 1000, estimated: true, series: [] } };
+            const svg = pictureAsSvg({ picture, now: 0, range: [0, 60000],
+                rows: [{ lane, drawn: [], folded: false }],
+                view: { filters: [], utc: true, by: 'type', shown: null } });
+            const root = new DOMParser().parseFromString(await svg.text(), 'image/svg+xml');
+            done([...root.querySelectorAll('text')].map((it) => it.textContent));
+        })",
+        json!([null]),
+    );
+    for text in ["No filter", "po/web-0", "≈ ◆ 4", "≈ ×9"] {
+        let texts = texts.as_array().unwrap();
+        assert!(texts.contains(&json!(text)), "{text}: {texts:?}");
+    }
+
+    // A browser that cannot make so large a picture is not silent about it, each time.
+    page.run("HTMLCanvasElement.prototype.toBlob = (done) => done(null)");
+    for _ in 0..2 {
+        page.run("document.getElementById('export-png').click()");
+        page.until("document.getElementById('notices').innerText.includes('save an SVG')");
+        page.click("#notices .notice .plain");
+        page.until("document.querySelectorAll('#notices .notice').length === 0");
+    }
 }

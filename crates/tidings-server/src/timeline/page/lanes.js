@@ -24,8 +24,8 @@ import { colours } from "./theme.js";
 /** @typedef {import("./paint.js").Scale} Scale */
 
 /** @typedef {{lane: Lane, key: string, marks: Mark[], drawn: Mark[], lanes: Lane[],
- *   parent: boolean, folded: boolean, label: Label}} Row `drawn` and `lanes` are its own and those
- *   of what is folded below. */
+ *   parent: boolean, folded: boolean, label: Label, reason?: string}} Row `drawn` and `lanes` are
+ *   its own and those of what is folded below; `reason` is that of a row of one reason. */
 
 /** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) => [lane.cluster, isStem(lane) ? "*" : lane.kind, lane.namespace,

@@ -197,10 +197,14 @@ async function showAll() {
 /** @param {"svg"|"png"} form */
 async function savePicture(form) {
   if (!picture) return;
+  notify("save", null); // so that the same failure is said again
   const shown = { picture, rows: lanes.rows, view: store.view, range: store.range(),
     now: store.now() };
   const content = form === "svg" ? pictureAsSvg(shown) : await pictureAsPng(shown);
   if (content) save(`timeline.${form}`, content);
+  else {
+    notify("save", { bad: true, text: "The browser could not make a PNG: save an SVG instead." });
+  }
 }
 
 store.listeners.push((view, before, still) => {

@@ -69,7 +69,7 @@ function paintPicture(s, clip, shown) {
   s.text(`${dateTime(from, view.utc)} – ${dateTime(to, view.utc)} · ${zoneName(view.utc)}`
     + ` · ${about}${number(picture.total ?? picture.read)} events`,
   12, 18, c.ink, { size: 13, weight: 600 });
-  s.text(view.filters.length > 0 ? `Filter: ${view.filters.join(" ")}` : "All events", 12, 36,
+  s.text(view.filters.length > 0 ? `Filter: ${view.filters.join(" ")}` : "No filter", 12, 36,
     c.faint, { most: WIDTH - 24 });
   const series = stacked(picture.rates);
   const { start, step, estimated } = picture.rates;
@@ -85,16 +85,18 @@ function paintPicture(s, clip, shown) {
   for (const [value, y] of [[most, HEAD + 4], [0, HEAD + RATES - 4]]) {
     s.text(number(value), LABELS - 6, y, c.faint, { size: 10, align: "end" });
   }
-  rows.forEach(({ lane }, index) => {
+  rows.forEach(({ lane, reason }, index) => {
     const y = TOP + index * WIDE.height + WIDE.middle;
-    const x = 12 + Math.min(lane.depth, 6) * 14;
-    const label = [lane.kind && shortKind(lane.kind), lane.name].filter(Boolean).join("/");
+    const x = 12 + Math.min(lane.depth + (reason ? 1 : 0), 6) * 14;
+    const label = reason
+      ?? [lane.kind && shortKind(lane.kind), lane.name].filter(Boolean).join("/");
     const isFaint = lane.gone || lane.events === 0;
-    s.text(label, x, y, isFaint ? c.faint : c.ink, { most: LABELS - x - 90 });
+    s.text(label, x, y, isFaint ? c.faint : c.ink, { most: LABELS - x - (about ? 104 : 90) });
     const { warnings, often } = countsOf(lane);
     const said = about + often;
     s.text(said, LABELS - 10, y, c.faint, { align: "end" });
-    s.text(warnings, LABELS - 18 - 7 * Math.max(said.length, 4), y, c.warning, { align: "end" });
+    s.text(warnings && about + warnings, LABELS - 18 - 7 * Math.max(said.length, 4), y, c.warning,
+      { align: "end" });
   });
   clip(LABELS);
   paintGrid(s, scale, HEAD, height - 16, c, view.utc);

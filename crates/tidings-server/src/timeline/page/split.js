@@ -40,7 +40,7 @@ export function reasonRows({ lane, key, marks }, { reasons, complete }) {
     label.show({ ...of, kind: "", name: reason, apart: false, depth: lane.depth + 1 }, undefined,
       { parent: false, clusters: false, sampled: !complete, reason: true });
     return { lane: of, key: `${key}\n${reason}`, marks: some, drawn: some, lanes: [], parent: false,
-      folded: false, label };
+      folded: false, label, reason };
   });
 }
 
