@@ -40,6 +40,42 @@ pub(super) struct Cursor<'a> {
     pub(super) place: &'a str,
 }
 
+/// A line of data.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pub(super) text: String,
+    /// What the line is about; `None` if its text begins with that.
+    pub(super) subject: Option<String>,
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            subject: None,
+        }
+    }
+}
+
+impl Line {
+    pub(super) fn about(subject: String, text: String) -> Self {
+        Self {
+            text,
+            subject: Some(subject),
+        }
+    }
+
+    /// What the line is about: its counts change more often than its place.
+    fn subject(&self) -> &str {
+        let text = self.text.as_str();
+        match (&self.subject, text.split_once(": ")) {
+            (Some(subject), _) => subject,
+            (None, Some((subject, _))) if !text.starts_with("gap of ") => subject,
+            (None, _) => text,
+        }
+    }
+}
+
 /// An answer of a tool before it is cut to its bound.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -48,7 +84,7 @@ pub(super) struct Page {
     /// Our own words about the data.
     pub(super) notes: Vec<String>,
     /// The data, the most important line first.
-    pub(super) lines: Vec<String>,
+    pub(super) lines: Vec<Line>,
     /// Bytes that were cut from the lines before.
     pub(super) truncated: usize,
     /// Whether the first line that does not fit is cut, and not only the first of all.
@@ -121,7 +157,7 @@ impl Page {
         let lines = self.lines.get(..lines).unwrap_or_default();
         let mut hasher = DefaultHasher::new();
         for line in lines {
-            subject(line).hash(&mut hasher);
+            line.subject().hash(&mut hasher);
         }
         format!("{:x}", hasher.finish())
     }
@@ -142,7 +178,7 @@ impl Page {
     pub(super) fn alone(mut self, max: usize) -> Answer {
         let fitting = self.fitting(max);
         let rest = self.lines.drain(fitting..);
-        self.truncated += rest.map(|line| line.len()).sum::<usize>();
+        self.truncated += rest.map(|line| line.text.len()).sum::<usize>();
         self.fitted(max, 0, None)
     }
 
@@ -184,13 +220,13 @@ impl Page {
     }
 
     /// The lines, the first of them cut if it does not fit, and how many fit.
-    fn cut(&self, lines: &[String], max: usize) -> (Vec<String>, Cut) {
+    fn cut(&self, lines: &[Line], max: usize) -> (Vec<String>, Cut) {
         let notes = self.notes();
         let notes = notes.iter().map(|note| bytes(note));
         let fixed = bytes(&head(&self.coverage)) + notes.sum::<usize>() + FENCE.len() + REST;
         let mut room = max.saturating_sub(fixed);
         let mut fitting = Vec::new();
-        for line in lines {
+        for line in lines.iter().map(|line| &line.text) {
             let bytes = bytes(line);
             if bytes <= room {
                 room -= bytes;
@@ -217,14 +253,6 @@ impl Page {
                 truncated: 0,
             },
         )
-    }
-}
-
-/// What a line is about: its counts change more often than its place.
-fn subject(line: &str) -> &str {
-    match line.split_once(": ") {
-        Some((subject, _)) if !line.starts_with("gap of ") => subject,
-        _ => line,
     }
 }
 
@@ -257,7 +285,7 @@ mod tests {
             ..Page::default()
         };
         let page = || Page {
-            lines: (0..100).map(|at| format!("{at:0100}")).collect(),
+            lines: (0..100).map(|at| format!("{at:0100}").into()).collect(),
             ..page()
         };
         let first = page().starting_at(None, 7, 1000, BYTES_MIN).unwrap();
@@ -295,7 +323,7 @@ mod tests {
         // Nothing leads to the rest of a page that stands alone: it says how much that is.
         let mut long = page();
         long.cuts_any = true;
-        let all: usize = long.lines.iter().map(String::len).sum();
+        let all: usize = long.lines.iter().map(|line| line.text.len()).sum();
         let found = long.alone(BYTES_MIN).structured;
         let shown = found["untrusted"].as_array().unwrap().iter();
         let shown: usize = shown.map(|line| line.as_str().unwrap().len()).sum();
@@ -317,7 +345,7 @@ mod tests {
             let mut seen = 0;
             let mut next = None;
             loop {
-                let page = Page { coverage: coverage.clone(), notes: notes.clone(), lines: lines.clone(), ..Page::default() };
+                let page = Page { coverage: coverage.clone(), notes: notes.clone(), lines: lines.iter().cloned().map(Line::from).collect(), ..Page::default() };
                 let cursor = next.as_ref().map(|place: &String| Cursor { at: 7, place });
                 let fitted = page.starting_at(cursor, 7, 5, max).unwrap();
                 prop_assert!(fitted.text.len() <= max, "{} > {max}", fitted.text.len());

@@ -3,7 +3,7 @@
 use super::super::answers::{OfEvent, Repeats};
 use super::super::arguments::Query;
 use super::super::errors::CallError;
-use super::super::page::{Answer, Page};
+use super::super::page::{Answer, Line, Page};
 use super::super::source::Source;
 use super::super::text::{clean, id as id_of, line, line_of, moment, name, time};
 use super::reading::{coverage, covering, get, only};
@@ -95,7 +95,7 @@ pub(super) async fn event(source: &dyn Source, id: &str, max: usize) -> Result<A
             "The event, or similar ones before it, began {}. Rows of what changed before are the most important first.",
             time(found.began, now)
         )],
-        lines,
+        lines: lines.into_iter().map(Line::from).collect(),
     };
     Ok(page.alone(max))
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::errors::CallError;
-use super::page::{self, Answer, Page};
+use super::page::{self, Answer, Line, Page};
 use super::source::Source;
 use reading::{coverage, covering};
 
@@ -280,7 +280,7 @@ pub async fn call(
             let began = arguments.began(coverage.now)?;
             let page = Page {
                 coverage: coverage.line((coverage.now, None)),
-                lines: coverage.clusters(),
+                lines: coverage.clusters().into_iter().map(Line::from).collect(),
                 ..Page::default()
             };
             page.starting_at(arguments.cursor()?, began, usize::MAX, max)
@@ -323,7 +323,7 @@ async fn gaps(source: &dyn Source, arguments: &Arguments, max: usize) -> Result<
     let page = Page {
         coverage: coverage.line(range),
         notes,
-        lines: all,
+        lines: all.into_iter().map(Line::from).collect(),
         ..Page::default()
     };
     page.starting_at(arguments.cursor()?, began, usize::MAX, max)

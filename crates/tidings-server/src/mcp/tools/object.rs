@@ -3,7 +3,7 @@
 use super::super::answers::{Member, OfObject};
 use super::super::arguments::{Arguments, HOUR, Query};
 use super::super::errors::CallError;
-use super::super::page::{Answer, Page};
+use super::super::page::{Answer, Line, Page};
 use super::super::source::Source;
 use super::super::text::{clean, line, line_of_known, name, note_of_cut};
 use super::reading::{coverage, covering, get, only};
@@ -41,7 +41,7 @@ pub(super) async fn object(
         get(source, "object", &query.within(range)).await
     };
     let found = read(kind, namespace, of).await?;
-    let mut lines = vec![clean(&found.sentence, SENTENCE_MAX)];
+    let mut lines = vec![Line::from(clean(&found.sentence, SENTENCE_MAX))];
     let mut notes = Vec::new();
     let others = |member: &&Member| member.relation != "self";
     if arguments.switch("family")? {
@@ -55,13 +55,13 @@ pub(super) async fn object(
                 continue;
             };
             let sentence = clean(&told.sentence, SENTENCE_MAX);
-            lines.push(format!("{relation} {} {sentence}", name(kind)));
+            lines.push(format!("{relation} {} {sentence}", name(kind)).into());
             // A deployment's own events say little: the last warning of its pods says more.
             let warning = told.items.iter().find(|item| item.event_type != "Normal");
             lines.extend(
                 warning
                     .filter(|_| relation == "owned")
-                    .map(|it| line(it, now)),
+                    .map(|it| line(it, now).into()),
             );
         }
         if unread > 0 {
@@ -78,7 +78,7 @@ pub(super) async fn object(
         }
     }
     let items = found.items.iter();
-    lines.extend(items.map(|item| line_of_known(item, now)));
+    lines.extend(items.map(|item| line_of_known(item, now).into()));
     if found.items.len() >= ITEMS_MAX {
         notes.push(format!(
             "Only the latest {ITEMS_MAX} events are listed: `search` lists the others."

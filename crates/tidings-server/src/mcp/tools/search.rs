@@ -64,7 +64,11 @@ pub(super) async fn search(
         Page {
             coverage: coverage.line(range),
             notes,
-            lines: found.items.iter().map(|item| line(item, now)).collect(),
+            lines: found
+                .items
+                .iter()
+                .map(|item| line(item, now).into())
+                .collect(),
             ..Page::default()
         }
     };

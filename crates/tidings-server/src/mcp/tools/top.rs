@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::super::answers::{Row, Top};
 use super::super::arguments::{Arguments, HOUR, Query};
 use super::super::errors::CallError;
-use super::super::page::{Answer, Page};
+use super::super::page::{Answer, Line, Page};
 use super::super::source::Source;
 use super::super::text::{moment, name, time};
 use super::reading::{coverage, covering, get};
@@ -30,7 +30,11 @@ pub(super) async fn top(
     let page = Page {
         coverage: coverage.line(range),
         notes: vec![summary(&found, range)],
-        lines: found.rows.iter().map(|row| line(row, now)).collect(),
+        lines: found
+            .rows
+            .iter()
+            .map(|row| Line::about(key(row), line(row, now)))
+            .collect(),
         ..Page::default()
     };
     page.starting_at(arguments.cursor()?, now, arguments.limit()?, max)
@@ -167,7 +171,7 @@ fn length((from, to): Range, now: i64) -> f64 {
 
 /// A line for each reason whose rate differs: new ones first, then by how much it differs.
 /// Rates in different units are not compared. `scale` is by how much the later range is longer.
-fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> {
+fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<Line> {
     /// A reason happens more or less often if its rate is so many times higher or lower.
     const FACTOR: f64 = 1.5;
     let of = |top: &Top| -> HashMap<String, u64> {
@@ -180,10 +184,15 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
     let is_whole = |top: &Top| top.complete && top.later_complete && top.more == 0;
     // What was not read is not known to be new or gone.
     let may = |top: &Top| if is_whole(top) { "" } else { "perhaps " };
-    let mut found: Vec<(f64, u64, String)> = Vec::new();
+    let mut found: Vec<(f64, u64, Line)> = Vec::new();
+    // What a line is about is its reason, and not how it differs.
+    let about = |row: &Row, differs: String| {
+        let text = format!("{differs}: {}", line(row, now));
+        Line::about(key(row), text)
+    };
     for row in &later.rows {
         let Some(before) = was.get(&row.name) else {
-            let line = format!("{}new: {}", may(earlier), line(row, now));
+            let line = about(row, format!("{}new", may(earlier)));
             found.push((f64::INFINITY, row.occurrences, line));
             continue;
         };
@@ -192,7 +201,7 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
         }
         let factor = row.occurrences as f64 / (*before as f64 * scale).max(f64::MIN_POSITIVE);
         if factor >= FACTOR || factor <= 1.0 / FACTOR {
-            let line = format!("×{factor:.1} (was {before}): {}", line(row, now));
+            let line = about(row, format!("×{factor:.1} (was {before})"));
             found.push((factor.max(1.0 / factor), row.occurrences, line));
         }
     }
@@ -201,7 +210,7 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
         .iter()
         .filter(|row| !is.contains_key(&row.name))
     {
-        let line = format!("{}gone: {}", may(later), line(row, now));
+        let line = about(row, format!("{}gone", may(later)));
         found.push((0.0, row.occurrences, line));
     }
     found.sort_by(|one, other| other.0.total_cmp(&one.0).then(other.1.cmp(&one.1)));
@@ -211,7 +220,7 @@ fn differences(later: &Top, earlier: &Top, scale: f64, now: i64) -> Vec<String> 
         } else {
             "no reason is new or gone"
         };
-        return vec![same.to_owned()];
+        return vec![same.to_owned().into()];
     }
     found.into_iter().map(|(_, _, line)| line).collect()
 }
@@ -262,7 +271,9 @@ mod tests {
             ("occurrences", &["gone: Gone: 1"]),
         ] {
             let later = top(counted, &[("BackOff", 5000)]);
-            assert_eq!(differences(&later, &earlier, 1.0, 0), expected, "{counted}");
+            let found = differences(&later, &earlier, 1.0, 0);
+            let found: Vec<_> = found.iter().map(|line| line.text.as_str()).collect();
+            assert_eq!(found, expected, "{counted}");
         }
     }
 }
