@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tidings_core::floor_char_boundary;
 
 use super::errors::CallError;
+use super::text::note_of_cut;
 
 /// Bytes of an answer: the default, the least and the most.
 pub(super) const BYTES: usize = 24 << 10;
@@ -46,13 +47,15 @@ pub(super) struct Line {
     pub(super) text: String,
     /// What the line is about; `None` if its text begins with that.
     pub(super) subject: Option<String>,
+    /// Whether the message of its event is cut.
+    pub(super) is_cut: bool,
 }
 
 impl From<String> for Line {
     fn from(text: String) -> Self {
         Self {
             text,
-            subject: None,
+            ..Self::default()
         }
     }
 }
@@ -60,8 +63,8 @@ impl From<String> for Line {
 impl Line {
     pub(super) fn about(subject: String, text: String) -> Self {
         Self {
-            text,
             subject: Some(subject),
+            ..Self::from(text)
         }
     }
 
@@ -113,8 +116,9 @@ impl Page {
         self.cut(&self.lines, max).1.lines
     }
 
-    /// The page at the place of a cursor, with at most `limit` lines and `max` bytes. The list was
-    /// first read `began`. A place is the number of a line, and a digest of the lines before it.
+    /// The page at the place of a cursor, with at most `limit` lines and `max` bytes, and a note
+    /// about the messages that are cut in these. The list was first read `began`. A place is the
+    /// number of a line, and a digest of the lines before it.
     ///
     /// # Errors
     /// The cursor is behind the last line.
@@ -143,7 +147,14 @@ impl Page {
         }
         let rest = self.lines.get(skip..).unwrap_or_default();
         let shown = rest.get(..limit).unwrap_or(rest);
+        // The note needs the most room if all of these lines are on the page.
+        let noted = self.notes.len();
+        self.notes.extend(note_of_cut(cut_of(shown)));
         let fitting = self.cut(shown, max).1.lines;
+        self.notes.truncate(noted);
+        self.notes.extend(note_of_cut(cut_of(
+            shown.get(..fitting).unwrap_or_default(),
+        )));
         let left = rest.len() - fitting;
         let next = skip + fitting;
         let next = (left > 0).then(|| format!("{began}~{next}.{}", self.digest(next)));
@@ -254,6 +265,11 @@ impl Page {
             },
         )
     }
+}
+
+/// The number of lines whose message is cut.
+fn cut_of(lines: &[Line]) -> usize {
+    lines.iter().filter(|line| line.is_cut).count()
 }
 
 /// The bytes of a line, in the longer of the two forms.

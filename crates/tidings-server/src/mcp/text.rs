@@ -32,9 +32,8 @@ pub(super) fn is_cut(item: &Item) -> bool {
     item.message.len() > MESSAGE_MAX && cut(&item.message, MESSAGE_MAX).1 > 0
 }
 
-/// A note about the messages that are cut in a list, if there are any.
-pub(super) fn note_of_cut(items: &[Item]) -> Option<String> {
-    let many = items.iter().filter(|item| is_cut(item)).count();
+/// A note about the number of messages that are cut in a list, if there are any.
+pub(super) fn note_of_cut(many: usize) -> Option<String> {
     let messages = if many == 1 {
         "message is"
     } else {

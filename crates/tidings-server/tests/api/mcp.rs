@@ -208,6 +208,37 @@ async fn a_list_says_how_much_of_its_messages_is_cut() {
     }
 }
 
+/// The note is about the messages of its page.
+#[tokio::test]
+async fn a_page_counts_its_own_cut_messages() {
+    let server = Server::new();
+    for (at, length) in [(1, 1000), (2, 10), (3, 1000), (4, 1000)] {
+        let mut event = crate::support::event("shop", &format!("web.{at}"));
+        event["message"] = format!("{at}{}", "x".repeat(length)).into();
+        event["lastTimestamp"] = format!("2026-03-04T05:0{}:00Z", 6 - at).into();
+        server.post(&events("shop"), &event).await.expect(201);
+    }
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    let mut cursor = String::new();
+    let mut notes = Vec::new();
+    loop {
+        let asked = json!({
+            "kind": "Pod", "namespace": "shop", "name": "web", "family": false, "limit": 2,
+            "cursor": cursor,
+        });
+        let found = answer(&*source, "object", asked).await.unwrap();
+        let note = found.text.lines().find(|line| line.contains(" cut at "));
+        let words = note.and_then(|note| note.split_once(" cut at"));
+        notes.push(words.map_or_else(String::new, |(words, _)| words.to_owned()));
+        match found.structured.get("cursor") {
+            Some(next) => next.as_str().unwrap().clone_into(&mut cursor),
+            None => break,
+        }
+    }
+    // The first line is about the object.
+    assert_eq!(notes, ["1 message is", "1 message is", "1 message is"]);
+}
+
 /// Text that looks like our own, or hides itself, stays one line of data.
 #[tokio::test]
 async fn what_a_program_wrote_stays_behind_its_fence() {

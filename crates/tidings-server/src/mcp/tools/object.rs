@@ -1,11 +1,11 @@
 //! The tool `object`: what happened to one object and its family.
 
-use super::super::answers::{Member, OfObject};
+use super::super::answers::{Item, Member, OfObject};
 use super::super::arguments::{Arguments, HOUR, Query};
 use super::super::errors::CallError;
 use super::super::page::{Answer, Line, Page};
 use super::super::source::Source;
-use super::super::text::{clean, line, line_of_known, name, note_of_cut};
+use super::super::text::{clean, is_cut, line, line_of_known, name};
 use super::reading::{coverage, covering, get, only};
 
 /// Maximum members of a family that are told about.
@@ -42,6 +42,10 @@ pub(super) async fn object(
     };
     let found = read(kind, namespace, of).await?;
     let mut lines = vec![Line::from(clean(&found.sentence, SENTENCE_MAX))];
+    let of_event = |item: &Item, text: String| Line {
+        is_cut: is_cut(item),
+        ..Line::from(text)
+    };
     let mut notes = Vec::new();
     let others = |member: &&Member| member.relation != "self";
     if arguments.switch("family")? {
@@ -61,7 +65,7 @@ pub(super) async fn object(
             lines.extend(
                 warning
                     .filter(|_| relation == "owned")
-                    .map(|it| line(it, now).into()),
+                    .map(|it| of_event(it, line(it, now))),
             );
         }
         if unread > 0 {
@@ -78,13 +82,12 @@ pub(super) async fn object(
         }
     }
     let items = found.items.iter();
-    lines.extend(items.map(|item| line_of_known(item, now).into()));
+    lines.extend(items.map(|item| of_event(item, line_of_known(item, now))));
     if found.items.len() >= ITEMS_MAX {
         notes.push(format!(
             "Only the latest {ITEMS_MAX} events are listed: `search` lists the others."
         ));
     }
-    notes.extend(note_of_cut(&found.items));
     if found.items.is_empty() {
         notes.push(
             "It has no event in this time that you may read. An earlier `since` may find some; \

@@ -5,7 +5,7 @@ use super::super::arguments::{Arguments, HOUR};
 use super::super::errors::CallError;
 use super::super::page::{Answer, Page};
 use super::super::source::Source;
-use super::super::text::{line, moment, note_of_cut};
+use super::super::text::{is_cut, line, moment, note_of_cut};
 use super::reading::{coverage, covering, get};
 
 /// Maximum reads for one page that is cut.
@@ -60,7 +60,8 @@ pub(super) async fn search(
                 moment(now)
             )
         }));
-        notes.extend(note_of_cut(&found.items));
+        let cut = found.items.iter().filter(|item| is_cut(item)).count();
+        notes.extend(note_of_cut(cut));
         Page {
             coverage: coverage.line(range),
             notes,
