@@ -188,6 +188,56 @@ async fn a_page_says_that_its_list_has_changed() {
     assert!(next.contains("The list has changed since"), "{next}");
 }
 
+/// The next page of a comparison has the reasons and the numbers of the first page's list, although
+/// time has passed. Only another order of reasons is a change.
+#[tokio::test]
+async fn a_comparison_goes_on_where_its_first_page_ended() {
+    const MINUTE: i64 = 60_000;
+    let server = Server::new();
+    let post = async |reason: &str, number: u64, last: i64, count: u64| {
+        let name = format!("{}.{number}", reason.to_lowercase());
+        let mut event = crate::support::event("shop", &name);
+        let at = jiff::Timestamp::from_millisecond(last).unwrap();
+        event["firstTimestamp"] = at.to_string().into();
+        event["lastTimestamp"] = at.to_string().into();
+        event["count"] = count.into();
+        event["reason"] = reason.into();
+        server.post(&events("shop"), &event).await.expect(201);
+    };
+    for (reason, before, after) in [("BackOff", 2, 8), ("Unhealthy", 2, 6), ("Pulled", 2, 4)] {
+        post(reason, 1, START - 15 * MINUTE, before).await;
+        post(reason, 2, START - 5 * MINUTE, after).await;
+    }
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    let page = async |cursor: &str| {
+        let asked = json!({
+            "since": "10m", "againstSince": "20m", "againstUntil": "10m", "limit": 1,
+            "cursor": cursor,
+        });
+        let found = answer(&*source, "compare", asked).await.unwrap();
+        let cursor = found.structured["cursor"].as_str().unwrap_or_default();
+        (cursor.to_owned(), found.text)
+    };
+    let (cursor, first) = page("").await;
+    assert!(first.contains("| ×4.0 (was 2): BackOff: 8"), "{first}");
+    // What happens after the first page does not move the list.
+    server.clock.advance(10 * MINUTE);
+    post("Pulled", 3, START + 5 * MINUTE, 100).await;
+    let (cursor, next) = page(&cursor).await;
+    assert!(next.contains("| ×3.0 (was 2): Unhealthy: 6"), "{next}");
+    assert!(next.contains(" to 2026-03-04T05:06:07Z: 18 "), "{next}");
+    assert!(!next.contains("has changed"), "{next}");
+    // Other numbers in the same order are no change.
+    post("Unhealthy", 4, START - 5 * MINUTE, 1).await;
+    let (_, last) = page(&cursor).await;
+    assert!(last.contains("| ×2.0 (was 2): Pulled: 4"), "{last}");
+    assert!(!last.contains("has changed"), "{last}");
+    // Another reason in front is one.
+    post("Failed", 1, START - 5 * MINUTE, 9).await;
+    let (_, last) = page(&cursor).await;
+    assert!(last.contains("The list has changed since"), "{last}");
+}
+
 /// What is cut of a message is said in words, and where to read it.
 #[tokio::test]
 async fn a_list_says_how_much_of_its_messages_is_cut() {

@@ -24,6 +24,7 @@ pub(super) async fn top(
     let coverage = coverage(source, &place).await?;
     let now = arguments.began(coverage.now)?;
     let range = arguments.range(("since", "until"), now, HOUR)?;
+    let range = first_page_range(arguments, range, now)?;
     let coverage = covering(source, &place, range, coverage).await?;
     let by = if by == "controller" { "source" } else { by };
     let found = table(source, &selection, range, by).await?;
@@ -38,6 +39,19 @@ pub(super) async fn top(
         ..Page::default()
     };
     page.starting_at(arguments.cursor()?, now, arguments.limit()?, max)
+}
+
+/// The range of the list's first page. On a later page, a range without an end ends at the time of
+/// the cursor, when the first page was read.
+fn first_page_range(
+    arguments: &Arguments,
+    (from, to): Range,
+    now: i64,
+) -> Result<Range, CallError> {
+    let is_later = arguments.cursor()?.is_some();
+    // The end is exclusive, and the first page has the events of its last millisecond.
+    let end = is_later.then(|| now.saturating_add(1));
+    Ok((from, to.or(end)))
 }
 
 /// The table of a range.
@@ -133,6 +147,8 @@ pub(super) async fn compare(
     let until = until.unwrap_or_else(|| end.saturating_sub(before));
     let since = arguments.moment("againstSince", now)?;
     let since = since.unwrap_or_else(|| range.0.saturating_sub(before));
+    let scale = length(range, now) / length((since, Some(until)), now);
+    let range = first_page_range(arguments, range, now)?;
     if since >= until {
         return Err(CallError::argument(
             "againstSince",
@@ -146,7 +162,6 @@ pub(super) async fn compare(
         summary(&later, range),
         format!("Compared with: {}", summary(&earlier, against)),
     ];
-    let scale = length(range, now) / length(against, now);
     if later.counted != earlier.counted {
         notes.push(
             "Rates cannot be compared, because the units differ: only what is new or gone is \
