@@ -19,6 +19,11 @@ pub struct Told<'a> {
 /// Maximum owners that are tried for the name of a claim, one for each part of the name.
 const OWNERS_MAX: usize = 8;
 
+/// Minimum number in a job's name that is the minute of a cron job's run: minutes since 1970, in
+/// July 2017. The controller names jobs so since Kubernetes 1.21 of 2021. Eight digits that are a
+/// date are less than this: 20260115.
+const CRON_MINUTE_MIN: u32 = 25_000_000;
+
 /// Maximum bytes of an object's name.
 const NAME_LEN_MAX: usize = 253;
 
@@ -86,7 +91,7 @@ pub fn owner_by_name<'a>(kind: &str, name: &'a str) -> Option<(&'static str, &'a
     // The digits of a 32-bit number, as `SafeEncodeString` writes them.
     let is_hash = form.bytes().all(|byte| b"456789bcdf".contains(&byte));
     let owner_kind = match form.len() {
-        8 if is_ordinal(form) && kind != "ReplicaSet" => "CronJob",
+        8 if is_cron_minute(form) && kind != "ReplicaSet" => "CronJob",
         8..=10 if is_hash && kind != "Job" => "Deployment",
         _ => return None,
     };
@@ -167,6 +172,14 @@ fn is_ordinal(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Whether the text is like the minute at the end of the name of a cron job's job.
+fn is_cron_minute(text: &str) -> bool {
+    is_ordinal(text)
+        && text
+            .parse()
+            .is_ok_and(|minute: u32| minute >= CRON_MINUTE_MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +195,11 @@ mod tests {
                 Some(("CronJob", "nightly")),
             ),
             ("Job", "nightly-29388960", Some(("CronJob", "nightly"))),
+            ("Job", "nightly-25000000", Some(("CronJob", "nightly"))),
+            // A date is no minute.
+            ("Job", "import-24999999", None),
+            ("Job", "import-20260115", None),
+            ("Pod", "import-20260115-x7k2p", None),
             // Digits alone are a minute, as far as a pod's name says.
             ("Pod", "web-45678945-x7k2p", Some(("CronJob", "web"))),
             ("ReplicaSet", "web-45678945", Some(("Deployment", "web"))),
