@@ -57,6 +57,8 @@ struct View<'a> {
     following: Vec<overview::Followed<'a>>,
     lanes: Vec<Drawn<'a>>,
     marks: Vec<Mark>,
+    /// Whether a mark may stand for events of several reasons, and states that of the first.
+    mixed: bool,
     reasons: Vec<&'a str>,
     /// The indices of the reasons that report a change.
     changes: Vec<usize>,
@@ -200,6 +202,7 @@ pub(in super::super) async fn view(
             following: overview::following(&caller),
             lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
             marks: drawn,
+            mixed: marked.mixed,
             changes: changes.map(|(at, _)| at).collect(),
             reasons: marked.reasons,
             events: names,

@@ -10,9 +10,11 @@ import { Label } from "./labels.js";
 /** Maximum rows; the last one has the reasons for which there is no room. */
 const MOST = 8;
 
-/** The rows of a lane, the most frequent reason first; none if it has one reason.
+/** The rows of a lane, the most frequent reason first; none if it has one reason, or if its marks
+ * may each have several.
  * @param {Row} row @param {Picture} picture @returns {Row[]} */
-export function reasonRows({ lane, key, marks }, { reasons, complete }) {
+export function reasonRows({ lane, key, marks }, { reasons, complete, mixed }) {
+  if (mixed) return [];
   /** @type {Map<string, Mark[]>} */
   const byReason = new Map();
   for (const mark of marks) {

@@ -30,7 +30,7 @@
  *   firsts: {exact: boolean, warnings: FirstWarning[]}, rates: Rates, gaps: Gap[],
  *   following?: Following[],
  *   lanes: Lane[],
- *   marks: Mark[], reasons: string[], changes: number[],
+ *   marks: Mark[], mixed: boolean, reasons: string[], changes: number[],
  *   events: {namespace: string, name: string, message?: string}[],
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage

@@ -54,6 +54,8 @@ pub(crate) struct Marks<'a> {
     pub(crate) drawn: Vec<Mark>,
     /// The reasons of the marks.
     pub(crate) reasons: Vec<&'a str>,
+    /// Whether marks may stand for events of several reasons: there were too many marks.
+    pub(crate) mixed: bool,
     /// The number of events without a mark.
     pub(crate) more: u64,
 }
@@ -93,7 +95,8 @@ pub(crate) fn marks<'a>(
             break;
         }
     }
-    if marks.len() > max {
+    let mixed = marks.len() > max;
+    if mixed {
         marks.sort_unstable_by_key(|mark| (mark.lane, mark.warning, mark.from, mark.to));
         marks = merged(marks, |_, _| true);
     }
@@ -108,6 +111,7 @@ pub(crate) fn marks<'a>(
     Marks {
         drawn: marks,
         reasons: reasons.names,
+        mixed,
         more: events.iter().map(|event| event.events).sum::<u64>() - shown,
     }
 }
@@ -203,6 +207,8 @@ mod tests {
             let warnings = found.drawn.iter().filter(|mark| mark.warning);
             assert_eq!((events, found.more), (3000, 0), "{max}");
             assert_eq!(warnings.map(|mark| mark.events).sum::<u64>(), 429);
+            // Each of the 30 lanes has 7 reasons: a mark of each, or marks of several reasons.
+            assert_eq!(found.mixed, max < 210, "{max}");
         }
         // There is no room even for one mark of each lane and type, so warnings are kept.
         let found = of(&cases, (0, 3_600_000), 30);
