@@ -1,7 +1,9 @@
-// What becomes of the lanes with another picture: those under a pointer stay where they are, and
-// those that do not fit are folded.
+// What becomes of the lanes with another picture: those under a pointer stay where they are, those
+// that do not fit are folded, and the keyboard stays at its mark.
 
 /** @typedef {import("./lanes.js").Row} Row */
+/** @typedef {import("./types.js").Mark} Mark */
+/** @typedef {import("./types.js").Picture} Picture */
 
 /** The lanes in the order in which they were, by their numbers in the picture, new ones behind
  * their siblings. @param {Row[]} all
@@ -46,4 +48,16 @@ export function foldsThatFit(all, room) {
     else for (const { key, parent } of family) if (parent) folded.add(key);
   }
   return folded;
+}
+
+/** Finds the mark of a picture that stands for what one of the picture before stood for.
+ * @param {Mark} mark @param {Picture} before @param {Mark[]} marks Of the current lane.
+ * @param {Picture} picture */
+export function sameMark(mark, before, marks, { events, reasons }) {
+  const event = before.events[mark[7]];
+  const reason = before.reasons[mark[6]];
+  return marks.find((one) => event && events[one[7]]?.name === event.name
+      && events[one[7]].namespace === event.namespace)
+    ?? marks.find((one) => reasons[one[6]] === reason && one[3] === mark[3]
+      && one[1] <= mark[2] && one[2] >= mark[1]) ?? null;
 }

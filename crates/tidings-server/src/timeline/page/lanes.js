@@ -4,7 +4,7 @@
 
 import { paintDensity } from "./density.js";
 import { arrange, byId } from "./dom.js";
-import { foldsThatFit, keptOrder } from "./kept.js";
+import { foldsThatFit, keptOrder, sameMark } from "./kept.js";
 import { Label } from "./labels.js";
 import { marking } from "./marking.js";
 import {
@@ -30,6 +30,10 @@ import { colours } from "./theme.js";
 /** The key of a lane, in this view and the next. @param {Lane} lane */
 export const laneKey = (lane) => [lane.cluster, isStem(lane) ? "*" : lane.kind, lane.namespace,
   lane.name, lane.uid ?? ""].join("\n");
+
+/** Whether a row is a lane or one of its rows by reason. @param {string} key
+ * @param {string} lane */
+const isIn = (key, lane) => key === lane || key.startsWith(`${lane}\n`);
 
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
@@ -94,7 +98,6 @@ export class Lanes {
   setPicture(picture, { clusters, by, again }) {
     this.marking = marking(picture, by);
     const anchor = this.anchor();
-    const focused = this.labels.contains(document.activeElement);
     const { mark, current, picture: before } = this;
     this.picture = picture;
     this.mark = null;
@@ -121,22 +124,9 @@ export class Lanes {
       : this.all.map((_, index) => index);
     this.layout();
     if (mark && before && current === this.current) {
-      this.mark = this.same(mark, before, picture);
+      this.mark = sameMark(mark, before, this.currentRow()?.drawn ?? [], picture);
     }
     if (anchor) this.returnTo(anchor);
-    if (focused) this.currentRow()?.label.node.focus({ preventScroll: true });
-  }
-
-  /** The mark of this picture, in the current lane, that stands for what one of the picture before
-   * stood for. @param {Mark} mark @param {Picture} before @param {Picture} picture */
-  same(mark, before, { events, reasons }) {
-    const marks = this.currentRow()?.drawn ?? [];
-    const event = before.events[mark[7]];
-    const reason = before.reasons[mark[6]];
-    return marks.find((one) => event && events[one[7]]?.name === event.name
-        && events[one[7]].namespace === event.namespace)
-      ?? marks.find((one) => reasons[one[6]] === reason && one[3] === mark[3]
-        && one[1] <= mark[2] && one[2] >= mark[1]) ?? null;
   }
 
   /** @param {Row} row */
@@ -159,6 +149,8 @@ export class Lanes {
   /** Positions the rows that are not folded. */
   layout() {
     const places = this.places();
+    const labels = new Map(this.rows.map(({ key, label }) => [key, label]));
+    const focused = this.labels.contains(document.activeElement);
     this.all.forEach((row) => {
       row.folded = this.isFolded(row);
       row.drawn = [];
@@ -172,9 +164,13 @@ export class Lanes {
     });
     const split = this.rows.findIndex((row) => row.key === this.split);
     if (split >= 0 && this.picture) {
-      this.rows.splice(split + 1, 0, ...reasonRows(this.rows[split], this.picture));
+      this.rows.splice(split + 1, 0, ...reasonRows(this.rows[split], this.picture, labels));
     }
-    if (!this.currentRow()) this.current = this.rows[0]?.key ?? "";
+    if (!this.currentRow()) {
+      // The lane of a row by reason, or the owner into which a lane was folded.
+      const lane = this.all.findIndex(({ key }) => isIn(this.current, key));
+      this.current = (places[lane] ?? this.rows[0])?.key ?? "";
+    }
     arrange(this.labels, this.rows.map((row) => row.label.node));
     this.rows.forEach(({ key, parent, folded, label: { node } }, index) => {
       node.style.top = `${index * this.shape.height}px`;
@@ -184,6 +180,7 @@ export class Lanes {
       else node.removeAttribute("aria-expanded");
     });
     this.body.style.height = `${this.rows.length * this.shape.height}px`;
+    if (focused) this.currentRow()?.label.node.focus({ preventScroll: true });
   }
 
   /** @param {Event} event */
@@ -327,12 +324,20 @@ export class Lanes {
 
   /** Sets which lane the panel shows, and splits it by reasons. @param {Shown|null} shown */
   select(shown) {
-    let split = "";
-    for (const row of this.all) {
-      const is = shown?.is === "object" && isOf(row.lane, shown.cluster, shown);
-      row.label.select(is);
-      if (is && !shown.span) split ||= row.key;
+    const { picture } = this;
+    /** @type {string[]} */
+    const keys = [];
+    for (const { lane, key, marks, label } of this.all) {
+      const is = shown?.is === "object" && isOf(lane, shown.cluster, shown);
+      label.select(is);
+      // A mark that is opened leaves its lane split.
+      const holds = key === this.split && picture && shown
+        && marks.some((mark) => isShown(mark, picture, shown));
+      if ((is && !shown.span) || holds) keys.push(key);
     }
+    // Objects of one name have a lane each.
+    const split = keys.find((key) => isIn(this.current, key))
+      ?? keys.find((key) => key === this.split) ?? keys[0] ?? "";
     if (split === this.split) return;
     this.split = split;
     this.layout();
@@ -342,7 +347,7 @@ export class Lanes {
   /** Brings the rows by reason into view. */
   revealSplit() {
     const { split } = this;
-    const of = this.rows.filter(({ key }) => key === split || key.startsWith(`${split}\n`));
+    const of = this.rows.filter(({ key }) => isIn(key, split));
     if (split === "" || of.length === 0) return;
     this.reveal(of[of.length - 1]);
     this.reveal(of[0]);

@@ -12,8 +12,10 @@ const MOST = 8;
 
 /** The rows of a lane, the most frequent reason first; none if it has one reason, or if its marks
  * may each have several.
- * @param {Row} row @param {Picture} picture @returns {Row[]} */
-export function reasonRows({ lane, key, marks }, { reasons, complete, mixed }) {
+ * @param {Row} row @param {Picture} picture
+ * @param {Map<string, Label>} labels Those of the rows before, by key, which are kept.
+ * @returns {Row[]} */
+export function reasonRows({ lane, key: of, marks }, { reasons, complete, mixed }, labels) {
   if (mixed) return [];
   /** @type {Map<string, Mark[]>} */
   const byReason = new Map();
@@ -37,12 +39,13 @@ export function reasonRows({ lane, key, marks }, { reasons, complete, mixed }) {
       first: Math.min(...some.map((mark) => mark[1])),
       last: Math.max(...some.map((mark) => mark[2])),
     };
-    const of = { ...lane, ...sums, objects: 0, gone: false, family: { ...sums, objects: 0 } };
-    const label = new Label();
-    label.show({ ...of, kind: "", name: reason, apart: false, depth: lane.depth + 1 }, undefined,
+    const own = { ...lane, ...sums, objects: 0, gone: false, family: { ...sums, objects: 0 } };
+    const key = `${of}\n${reason}`;
+    const label = labels.get(key) ?? new Label();
+    label.show({ ...own, kind: "", name: reason, apart: false, depth: lane.depth + 1 }, undefined,
       { parent: false, clusters: false, sampled: !complete, reason: true });
-    return { lane: of, key: `${key}\n${reason}`, marks: some, drawn: some, lanes: [], parent: false,
-      folded: false, label, reason };
+    return { lane: own, key, marks: some, drawn: some, lanes: [], parent: false, folded: false,
+      label, reason };
   });
 }
 
