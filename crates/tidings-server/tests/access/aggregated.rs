@@ -1,6 +1,8 @@
 //! The archive's API group, as the aggregation layer of the home cluster's API server asks for it:
 //! users from the headers of a front proxy, and nothing to anybody who only claims to be one.
 
+mod causes;
+
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
@@ -9,6 +11,7 @@ use futures::future::BoxFuture;
 use http::{Method, Request};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::Event;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tidings_server::clock::SystemClock;
@@ -100,6 +103,12 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: hub}]
 
 /// Writes an event into the store of a cluster, as the cluster would.
 async fn add(cluster: &FollowedCluster, namespace: &str, name: &str) {
+    let mut event = event(name);
+    event.involved_object.namespace = Some(namespace.to_owned());
+    create(cluster, event).await;
+}
+
+async fn create(cluster: &FollowedCluster, event: Event) {
     let source = ApiServer::new(
         Arc::clone(&cluster.store),
         Arc::new(SystemClock),
@@ -109,8 +118,7 @@ async fn add(cluster: &FollowedCluster, namespace: &str, name: &str) {
         }]),
         ApiOptions::default(),
     );
-    let mut event = event(name);
-    event.involved_object.namespace = Some(namespace.to_owned());
+    let namespace = event.involved_object.namespace.as_deref().unwrap();
     let body = serde_json::to_vec(&event).unwrap();
     let request = Request::post(format!("/api/v1/namespaces/{namespace}/events"))
         .header("authorization", "Bearer t")
@@ -136,10 +144,18 @@ impl World {
     }
 
     async fn start_with(change: impl FnOnce(&mut StartOptions, &mut AggregatedOptions)) -> Self {
+        let own = cluster("home", &["web.1", "web.2"]).await;
+        add(&own, "other", "secret.1").await;
+        Self::start_of(own, change).await
+    }
+
+    /// Starts the archive with this home cluster.
+    async fn start_of(
+        mut own: FollowedCluster,
+        change: impl FnOnce(&mut StartOptions, &mut AggregatedOptions),
+    ) -> Self {
         let (front, clients) = (Authority::new("front"), Authority::new("clients"));
         let home = Arc::new(Home::default());
-        let mut own = cluster("home", &["web.1", "web.2"]).await;
-        add(&own, "other", "secret.1").await;
         own.access = Some(Arc::clone(&home) as Arc<dyn Reviewer>);
         // Nothing of the group is passed to the cluster, which is not there.
         let options = PassThroughOptions::default();

@@ -122,7 +122,7 @@ struct Answering {
     server: Server,
     /// The cluster that the context names.
     cluster: Option<String>,
-    /// The only namespace that is read.
+    /// The only namespace that is read, of an archive in a cluster's API server.
     namespace: Option<String>,
 }
 
@@ -231,7 +231,12 @@ impl Answering {
                 .finish();
             query = format!("{cluster}&{query}");
         }
-        let path = format!("/timeline/api/{answer}?{query}");
+        let of_namespace = self
+            .namespace
+            .as_ref()
+            .map(|it| format!("/namespaces/{it}"));
+        let of_namespace = of_namespace.unwrap_or_default();
+        let path = format!("{of_namespace}/timeline/api/{answer}?{query}");
         let ask = || async {
             let request = Request::get(&path).body(Body::empty());
             let request = request.map_err(kube::Error::HttpError)?;

@@ -165,10 +165,12 @@ fn rewritten(target: &str) -> Option<String> {
             }
         },
         ["counts"] => "counts".to_owned(),
-        ["timeline", "api", answer] => match namespace {
-            None => format!("timeline/{answer}"),
-            Some(namespace) => format!("namespaces/{namespace}/timeline/{answer}"),
-        },
+        // The archive checks permissions by the path, and looks for causes in all that the path
+        // allows. The namespace in the query is the event's, and its causes may be in others.
+        ["timeline", "api", answer] => format!("timeline/{answer}"),
+        ["namespaces", namespace, "timeline", "api", answer] => {
+            format!("namespaces/{namespace}/timeline/{answer}")
+        }
         _ => return None,
     };
     let question = if query.is_empty() { "" } else { "?" };
@@ -237,18 +239,26 @@ mod tests {
             ("/coverage", Some("coverage")),
             ("/coverage?rules=x", Some("coverage?rules=x")),
             ("/coverage?namespace=shop", Some("namespaces/shop/coverage")),
+            (
+                "/coverage?namespace=a%2F..%2F..",
+                Some("namespaces/a%2F..%2F../coverage"),
+            ),
             ("/counts?since=x&until=y", Some("counts?since=x&until=y")),
             (
                 "/timeline/api/top?by=reason",
                 Some("timeline/top?by=reason"),
             ),
             (
-                "/timeline/api/top?namespace=a%2F..%2F..",
-                Some("namespaces/a%2F..%2F../timeline/top?namespace=a%2F..%2F.."),
+                "/timeline/api/event?namespace=shop&name=a",
+                Some("timeline/event?namespace=shop&name=a"),
             ),
             (
-                "/timeline/api/event?namespace=shop&name=a",
+                "/namespaces/shop/timeline/api/event?namespace=shop&name=a",
                 Some("namespaces/shop/timeline/event?namespace=shop&name=a"),
+            ),
+            (
+                "/timeline/api/top?namespace=a%2F..%2F..",
+                Some("timeline/top?namespace=a%2F..%2F.."),
             ),
             // The rest is asked of the cluster.
             ("/version", None),
