@@ -34,7 +34,7 @@ pub(crate) struct FollowFlags {
     pub(crate) context: Vec<String>,
     /// Namespace to follow; may be repeated [default: all]
     #[arg(long, short, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
-    namespace: Vec<String>,
+    pub(crate) namespace: Vec<String>,
     /// Folder to keep the events in, for 90 days. tidings archive --data-dir continues with the
     /// same folder
     #[arg(long, value_name = "DIR")]
@@ -53,14 +53,13 @@ pub(crate) struct FollowedClusters {
 }
 
 impl FollowFlags {
-    /// The namespace to read, of a server that has its own events: the only one of -n.
+    /// Refuses several namespaces: of an archive, one namespace or all are read.
     ///
     /// # Errors
     /// [`CommandError::Usage`]: there are several.
-    pub(crate) fn one_namespace(&self) -> Result<Option<&str>, CommandError> {
+    pub(crate) fn check_one_namespace(&self) -> Result<(), CommandError> {
         match self.namespace.as_slice() {
-            [] => Ok(None),
-            [only] => Ok(Some(only)),
+            [] | [_] => Ok(()),
             _ => Err(CommandError::Usage(
                 "of an archive, one namespace or all are read: give -n once, or --keep to follow \
                  the cluster itself"

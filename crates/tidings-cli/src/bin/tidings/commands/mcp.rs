@@ -163,7 +163,8 @@ impl Answering {
         let Some(archive) = past::archive_of(flags).await? else {
             return Ok(None);
         };
-        let given = follow.one_namespace()?.map(str::to_owned);
+        // Of several, the first one shows whether the archive can be read at all.
+        let given = follow.namespace.first().cloned();
         let given = given
             .map(namespace)
             .transpose()
@@ -186,6 +187,7 @@ impl Answering {
         }
         let why = match asked {
             Ok(_) => {
+                follow.check_one_namespace()?;
                 let of = found
                     .namespace
                     .as_deref()
@@ -270,5 +272,69 @@ impl Source for Answering {
                 },
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use http::Response;
+    use kube::Client;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Looks for the archive of a cluster whose API server has its group, and answers for the
+    /// timeline with this status code. Returns the last path that was requested, too.
+    async fn found(
+        namespaces: &[&str],
+        code: u16,
+    ) -> (Result<Option<Answering>, CommandError>, String) {
+        let asked = Arc::new(Mutex::new(String::new()));
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let code = if path.starts_with("/apis/") {
+                200
+            } else {
+                code
+            };
+            *log.lock().unwrap() = path;
+            let body = json!({"kind": "Status", "code": code}).to_string();
+            let answer = Response::builder().status(code);
+            let answer = answer.body(Body::from(body.into_bytes())).unwrap();
+            std::future::ready(Ok::<_, Infallible>(answer))
+        });
+        let mut flags = ClusterFlags::of_context(None, None);
+        flags.direct_to(Client::new(service, "default"));
+        let follow = FollowFlags {
+            kubeconfig: None,
+            context: Vec::new(),
+            namespace: namespaces.iter().map(|it| (*it).to_owned()).collect(),
+            keep: None,
+            file: Vec::new(),
+        };
+        let found = Answering::find_archive(&flags, &follow).await;
+        let path = asked.lock().unwrap().clone();
+        (found, path)
+    }
+
+    #[tokio::test]
+    async fn several_namespaces_are_refused_only_of_an_archive_that_can_be_read() {
+        let (found_one, path) = found(&["a"], 200).await;
+        assert_eq!(found_one.unwrap().unwrap().namespace.as_deref(), Some("a"));
+        assert_eq!(path, "/namespaces/a/timeline/api/coverage");
+        let (all, path) = found(&[], 200).await;
+        assert_eq!(all.unwrap().unwrap().namespace, None);
+        assert_eq!(path, "/timeline/api/coverage");
+        let (several, _) = found(&["a", "b"], 200).await;
+        assert!(matches!(several, Err(CommandError::Usage(_))));
+        // Without its timeline, or the permission, the cluster itself is followed.
+        for code in [403, 404, 503] {
+            let (several, _) = found(&["a", "b"], code).await;
+            assert!(several.unwrap().is_none(), "{code}");
+        }
     }
 }
