@@ -246,17 +246,17 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
                 By::Object => !args.against,
                 _ => false,
             });
-        let mut has_older = if args.against {
-            reader.has_older(top.since()).await?
-        } else {
+        let read = if is_counted && top.count(name.as_deref(), &reader).await? {
             None
+        } else {
+            top.read(name.as_deref(), &reader).await?
         };
-        if !(is_counted && top.count(name.as_deref(), &reader).await?) {
-            let read = top.read(name.as_deref(), &reader).await?;
-            // Of selected events, none need be older although others are.
-            let read = read.filter(|is_older| *is_older || args.selection.is_of_times_alone());
-            has_older = has_older.or(read);
-        }
+        // Of selected events, none need be older although others are.
+        let read = read.filter(|is_older| *is_older || args.selection.is_of_times_alone());
+        let has_older = match read {
+            None if args.against => reader.has_older(top.since()).await?,
+            read => read,
+        };
         let both = top.has_older.zip(has_older);
         top.has_older = both.map(|(one, other)| one && other);
     }
@@ -818,7 +818,8 @@ mod tests {
                 let query = request.uri().query().unwrap_or_default();
                 let query = form_urlencoded::parse(query.as_bytes()).into_owned();
                 let query: HashMap<String, String> = query.collect();
-                log.lock().unwrap().push(query.get("since").cloned());
+                let of = |name: &str| query.get(name).cloned();
+                log.lock().unwrap().push((of("since"), of("limit")));
                 let answer = http::Response::builder();
                 let answer = if is_newest_first {
                     answer.header("tidings-newest-first", "true")
@@ -836,7 +837,12 @@ mod tests {
             assert_eq!(events, OBJECTS_MAX as u64 + 500);
             let since = Some("2026-02-14T00:00:00Z".to_owned());
             let asked = asked.lock().unwrap();
-            assert_eq!(asked.iter().all(|asked| *asked == since), is_newest_first);
+            let of_time = asked.iter().filter(|asked| asked.0 == since);
+            assert_eq!(of_time.count() == asked.len(), is_newest_first);
+            // The first page is small, because its events are dropped if they are in another order.
+            let limits = asked.iter().map(|asked| asked.1.as_deref().unwrap());
+            let limits: Vec<&str> = limits.collect();
+            assert_eq!(limits[..2], ["50", "500"]);
         }
     }
 

@@ -22,6 +22,10 @@ const EXPIRED_MAX: u32 = 5;
 /// second of the earliest requested event, our [order](Event::order) is another.
 const BEYOND: usize = 20;
 
+/// Events on the first page of a list since a time. A server that does not list the last seen first
+/// answers with other events, which are dropped.
+const FIRST: usize = 50;
+
 /// Why a list failed.
 pub(super) enum Unlisted {
     Request(kube::Error),
@@ -196,7 +200,17 @@ impl Reader {
 
     /// Requests a page of the last seen events since a time, if the server supports that order.
     async fn newest_from(&self, since: &str, token: Option<&str>) -> kube::Result<Option<Page>> {
-        let limit = PAGE.to_string();
+        let limit = if token.is_some() { PAGE } else { FIRST };
+        self.newest_up_to(limit, since, token).await
+    }
+
+    async fn newest_up_to(
+        &self,
+        limit: usize,
+        since: &str,
+        token: Option<&str>,
+    ) -> kube::Result<Option<Page>> {
+        let limit = limit.to_string();
         let until = self.seen_before.map(|until| until.to_string());
         let until = until.unwrap_or_default();
         let page = self
@@ -461,7 +475,7 @@ impl Reader {
         };
         let mut token: Option<String> = None;
         loop {
-            let page = all.newest_from("", token.as_deref()).await;
+            let page = all.newest_up_to(1, "", token.as_deref()).await;
             let Some(page) = page.map_err(|error| self.failed(error.into()))? else {
                 return Ok(None);
             };
