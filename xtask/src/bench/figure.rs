@@ -32,7 +32,7 @@ impl Figure {
 }
 
 /// Where the measured programs come from.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Default, Clone, clap::Args)]
 pub(super) struct Built {
     /// Folder of programs that were built before, like target/release [default: they are built with
     /// the profile dist]

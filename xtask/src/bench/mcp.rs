@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::figure::{Built, Figure, figures};
-use super::server::{Running, folder};
+use super::server::Filled;
 use super::table;
 use super::timeline_table::milliseconds;
 use crate::command::Result;
+
+/// The numbers of the table in docs/benchmarks.md.
+const EVENTS: u64 = 1_000_000;
+const ROUNDS: u64 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -17,13 +21,13 @@ pub(crate) struct Args {
     #[arg(long)]
     write: bool,
     /// Number of events
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(long, default_value_t = EVENTS)]
     events: u64,
     /// Kubeconfig of a server that has such events [default: one is filled and started]
     #[arg(long)]
     server: Option<PathBuf>,
     /// Number of times each tool is called
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = ROUNDS)]
     rounds: u64,
     #[command(flatten)]
     built: Built,
@@ -32,6 +36,12 @@ pub(crate) struct Args {
 pub(super) fn run(root: &Path, args: &Args) -> Result {
     let document = root.join("docs/benchmarks.md");
     if args.write {
+        if (args.events, args.rounds) != (EVENTS, ROUNDS) {
+            return Err(format!(
+                "not written: docs/benchmarks.md has the table of {EVENTS} events and {ROUNDS} \
+                 rounds"
+            ));
+        }
         table::with_tables(&document, "mcp", "")?;
     }
     let bench = args.built.program(root, "tidings-bench", "timeline")?;
@@ -42,20 +52,10 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
             .args(words);
         figures(&mut command)
     };
-    let filled = if args.server.is_none() {
-        let tidings = args.built.program(root, "tidings-cli", "tidings")?;
-        let data = folder()?;
-        bench(&["fill", &data.path().to_string_lossy()])?;
-        let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
-        Some(Running::start_in(data, &tidings, &serve)?)
-    } else {
-        None
-    };
-    let kubeconfig = args.server.as_deref();
-    let kubeconfig = kubeconfig.or(filled.as_ref().map(Running::kubeconfig));
-    let kubeconfig = kubeconfig.map(Path::to_string_lossy).unwrap_or_default();
+    let server = args.server.as_deref();
+    let filled = Filled::start(root, &args.built, server, |data| bench(&["fill", data]))?;
     let rounds = args.rounds.to_string();
-    let found = bench(&["tools", &kubeconfig, "--rounds", &rounds])?;
+    let found = bench(&["tools", &filled.kubeconfig, "--rounds", &rounds])?;
     let table = format!("{}\n{}", args.built.machine(), rows(&found));
     println!("\n{table}");
     if args.write {
@@ -89,6 +89,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_table_of_other_numbers_is_not_written() {
+        for (events, rounds) in [(1000, ROUNDS), (EVENTS, 1)] {
+            let args = Args {
+                write: true,
+                events,
+                server: None,
+                rounds,
+                built: Built::default(),
+            };
+            let why = run(Path::new("none"), &args).unwrap_err();
+            assert!(why.starts_with("not written: "), "{why}");
+        }
+    }
 
     #[test]
     fn every_tool_has_a_row() {

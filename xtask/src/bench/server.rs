@@ -1,12 +1,14 @@
 //! A fresh server for each measurement.
 
-use crate::command::Result;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use super::figure::{Built, Figure};
+use crate::command::Result;
 
 /// A running server. When this is dropped, the server ends and its folder is removed.
 pub(super) struct Running {
@@ -94,6 +96,40 @@ impl Running {
     /// Resident memory of the server's processes in bytes, if the system has it (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         self.processes.iter().copied().map(resident_bytes).sum()
+    }
+}
+
+/// A server that has the events to measure: a given one, or one that is filled and started.
+pub(super) struct Filled {
+    pub(super) kubeconfig: String,
+    /// The started server, which ends when this is dropped.
+    _running: Option<Running>,
+}
+
+impl Filled {
+    /// Without the kubeconfig of a `given` server, fills a data folder by `fill`, which gets its
+    /// path, and starts a server on it.
+    pub(super) fn start(
+        root: &Path,
+        built: &Built,
+        given: Option<&Path>,
+        fill: impl FnOnce(&str) -> Result<Vec<Figure>>,
+    ) -> Result<Self> {
+        if let Some(given) = given {
+            return Ok(Self {
+                kubeconfig: given.to_string_lossy().into_owned(),
+                _running: None,
+            });
+        }
+        let tidings = built.program(root, "tidings-cli", "tidings")?;
+        let data = folder()?;
+        fill(&data.path().to_string_lossy())?;
+        let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
+        let running = Running::start_in(data, &tidings, &serve)?;
+        Ok(Self {
+            kubeconfig: running.kubeconfig().to_string_lossy().into_owned(),
+            _running: Some(running),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::figure::{Built, Figure, figures};
-use super::server::{Running, folder};
+use super::server::Filled;
 use super::{table, timeline_table};
 use crate::command::{Result, find};
 use crate::npm::VIS_TIMELINE;
@@ -47,7 +47,6 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         // measuring.
         table::with_tables(&document, place, "")?;
     }
-    let tidings = args.built.program(root, "tidings-cli", "tidings")?;
     let timeline = args.built.program(root, "tidings-bench", "timeline")?;
     let bench = |words: &[&str]| {
         let mut command = Command::new(&timeline);
@@ -56,26 +55,18 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
         figures(&mut command)
     };
     let mut skipped = Vec::new();
-    let filled = if args.server.is_none() {
-        let data = folder()?;
-        bench(&["fill", &data.path().to_string_lossy()])?;
-        let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
-        Some(Running::start_in(data, &tidings, &serve)?)
-    } else {
-        None
-    };
-    let kubeconfig = args.server.as_deref();
-    let kubeconfig = kubeconfig.or(filled.as_ref().map(Running::kubeconfig));
-    let kubeconfig = kubeconfig.map(Path::to_string_lossy).unwrap_or_default();
+    let server = args.server.as_deref();
+    let filled = Filled::start(root, &args.built, server, |data| bench(&["fill", data]))?;
+    let kubeconfig = filled.kubeconfig.as_str();
     let rounds = args.rounds.to_string();
-    let answers = bench(&["answers", &kubeconfig, "--rounds", &rounds])?;
+    let answers = bench(&["answers", kubeconfig, "--rounds", &rounds])?;
     let mut page: Vec<Figure> = Vec::new();
     let mut live = Vec::new();
     if find("chromium").is_some() && find("chromedriver").is_some() {
-        page.extend(bench(&["page", &kubeconfig])?);
+        page.extend(bench(&["page", kubeconfig])?);
         if is_main && args.minutes > 0 {
             let minutes = args.minutes.to_string();
-            live.extend(bench(&["live", &kubeconfig, "--minutes", &minutes])?);
+            live.extend(bench(&["live", kubeconfig, "--minutes", &minutes])?);
         }
         if is_main {
             match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
