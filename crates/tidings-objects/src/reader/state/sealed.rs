@@ -211,7 +211,9 @@ impl Sealed {
     /// be had.
     async fn look_for(&self, has_to: bool) -> Result<(), LookError> {
         let listed = self.listed().await;
-        if listed.is_some() && *self.seen.lock() == listed {
+        let is_seen = listed.is_some() && *self.seen.lock() == listed;
+        // Another look, which ended before the one that saw it, may have failed.
+        if is_seen && self.failure.lock().is_none() && self.withheld.lock().is_none() {
             return Ok(());
         }
         *self.seen.lock() = None;
