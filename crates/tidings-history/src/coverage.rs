@@ -94,11 +94,7 @@ impl Coverage {
             would_end: None,
             would_end_continue: None,
             quota_bytes: None,
-            // The held rules have numbers of the whole cluster.
-            retention: self.retention.map(|retention| Retention {
-                held: None,
-                ..retention
-            }),
+            retention: self.retention.map(Retention::without_held),
             ..self
         }
     }
@@ -115,6 +111,7 @@ impl Coverage {
             over_quota: OverQuota::default(),
             ended_by_rule: BTreeMap::new(),
             quota_bytes: None,
+            retention: self.retention.map(Retention::without_held),
             ..self
         }
     }

@@ -40,6 +40,13 @@ pub struct Retention {
     pub held: Option<HeldRules>,
 }
 
+impl Retention {
+    /// Leaves out the rules that wait: their numbers are those of the whole cluster, and of now.
+    pub(crate) fn without_held(self) -> Self {
+        Self { held: None, ..self }
+    }
+}
+
 /// Changed rules of retention that wait before they come into force, since they would end a large
 /// part of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@
 //! nothing is.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tidings_history::HeldRules;
 
@@ -44,11 +44,11 @@ pub(crate) struct Held(Mutex<Option<HeldRules>>);
 
 impl Held {
     pub(crate) fn set(&self, held: Option<HeldRules>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = held;
+        *self.0.lock() = held;
     }
 
     pub(crate) fn get(&self) -> Option<HeldRules> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
