@@ -225,9 +225,13 @@ pub(crate) async fn outlook(flags: &ClusterFlags, rules: &str) -> Result<Coverag
     let mut more = coverage.would_end_continue.take();
     while let Some(place) = more {
         let page = coverage_by(&server, &[("rules", rules), ("continue", place.as_str())]).await?;
-        if let (Some(found), Some(further)) = (&mut coverage.would_end, page.would_end) {
-            found.add_all(further);
-        }
+        let (Some(found), Some(further)) = (&mut coverage.would_end, page.would_end) else {
+            return Err(CommandError::Unreadable {
+                what: "examine the rules of retention".to_owned(),
+                why: "the cluster is not followed any more".to_owned(),
+            });
+        };
+        found.add_all(further);
         more = page.would_end_continue.filter(|next| *next != place);
     }
     Ok(coverage)
@@ -259,7 +263,8 @@ async fn coverage_by(server: &Server, query: &[(&str, &str)]) -> Result<Coverage
 }
 
 /// The clusters of an archive that are not followed as configured, each with the message of the
-/// archive's health check. Empty if this user may not read it.
+/// archive's health check. Empty if this user may not read it. A user without credentials learns
+/// only how many there are.
 pub(crate) async fn troubles(flags: &ClusterFlags) -> Vec<(String, String)> {
     let health = health(flags).await.unwrap_or_default();
     troubles_in(&health)
@@ -279,7 +284,10 @@ async fn health(flags: &ClusterFlags) -> Result<String, CommandError> {
 
 fn troubles_in(health: &str) -> Vec<(String, String)> {
     let lines = health.lines();
-    let lines = lines.filter_map(|line| line.strip_prefix("[-]cluster "));
+    let is_of_cluster = |line: &str| line.starts_with("cluster ") || line.starts_with("clusters: ");
+    let lines = lines.filter_map(|line| line.strip_prefix("[-]"));
+    let lines = lines.filter(|line| is_of_cluster(line));
+    let lines = lines.map(|line| line.strip_prefix("cluster ").unwrap_or(line));
     let troubles = lines.filter_map(|line| line.split_once(": "));
     let troubles = troubles.map(|(cluster, what)| (cluster.to_owned(), what.to_owned()));
     troubles.collect()
@@ -331,6 +339,11 @@ mod tests {
         let what = "24 s since progress, unreachable: refused: why";
         let expected = [("away".to_owned(), what.to_owned())];
         assert_eq!(troubles_in(health), expected);
-        assert!(troubles_in("ok").is_empty());
+        let of_anonymous = [("clusters".to_owned(), "1 of 2 have problems".to_owned())];
+        assert_eq!(
+            troubles_in("[-]clusters: 1 of 2 have problems\n"),
+            of_anonymous
+        );
+        assert!(troubles_in("[+]clusters: 2\nok").is_empty());
     }
 }

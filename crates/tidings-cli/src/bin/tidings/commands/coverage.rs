@@ -20,7 +20,7 @@ use tidings_store::UnixMillis;
 
 use super::archived;
 use super::cluster::{
-    ClusterFlags, CommandError, DONE, EXIT_CODES, finish, namespace, one_line, tell,
+    ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, finish, namespace, one_line, tell,
 };
 use super::past;
 use super::terminal::{self, ColorFlag};
@@ -97,7 +97,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         };
         all.push((name, coverage));
     }
-    let (found, notes) = readable(all)?;
+    let (found, notes, code) = readable(all)?;
     for note in notes {
         tell(&note);
     }
@@ -105,13 +105,13 @@ async fn show(args: Args) -> Result<u8, CommandError> {
         let (screen, mut out) = args.color.output();
         outlook::print(&found, &rules, screen, &mut out)?;
         out.flush()?;
-        return Ok(DONE);
+        return Ok(code);
     }
     if let Some(kept_for) = args.plan {
         let (screen, mut out) = args.color.output();
         plan::print(&found, kept_for, screen, &mut out)?;
         out.flush()?;
-        return Ok(DONE);
+        return Ok(code);
     }
     match args.output {
         Form::Json => {
@@ -134,7 +134,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             out.flush()?;
         }
     }
-    Ok(DONE)
+    Ok(code)
 }
 
 /// The selected clusters: the named one, or all of the archive. They have names if it is enough
@@ -169,25 +169,27 @@ fn is_refusal(error: &CommandError) -> bool {
     error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))
 }
 
-/// Whether the cluster that must be asked about the user does not answer.
-fn is_unchecked(error: &CommandError) -> bool {
+/// Whether the server says that it cannot answer now, as while the cluster that must be asked about
+/// the user is away, or while a cluster is reconnected.
+fn is_unavailable(error: &CommandError) -> bool {
     matches!(error, CommandError::Refused { status, .. } if status.code == 503)
 }
 
-/// The readable coverages, and notes about clusters that the user may not read, or of which that
-/// cannot be checked. An archive may follow clusters that do not know each other's users.
+/// The readable coverages, and notes about clusters that the user may not read, or that cannot be
+/// read now. An archive may follow clusters that do not know each other's users. The exit code is
+/// that of a failure if a cluster cannot be read now: another try may show it.
 ///
 /// # Errors
 /// Returns any other error, and a refusal if no cluster is readable or the refused one was
 /// selected.
 fn readable(
     all: Vec<(Option<String>, Result<Coverage, CommandError>)>,
-) -> Result<(Vec<Coverage>, Vec<String>), CommandError> {
+) -> Result<(Vec<Coverage>, Vec<String>, u8), CommandError> {
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for (name, coverage) in all {
         match (name, coverage) {
             (_, Ok(coverage)) => found.push(coverage),
-            (Some(name), Err(error)) if is_refusal(&error) || is_unchecked(&error) => {
+            (Some(name), Err(error)) if is_refusal(&error) || is_unavailable(&error) => {
                 refused.push((name, error));
             }
             (_, Err(error)) => return Err(error),
@@ -199,7 +201,9 @@ fn readable(
     let notes = refused.iter();
     let notes =
         notes.map(|(name, error)| format!("cluster {name} is not shown: failed to {error}"));
-    Ok((found, notes.collect()))
+    let is_whole = !refused.iter().any(|(_, error)| is_unavailable(error));
+    let code = if is_whole { DONE } else { FAILED };
+    Ok((found, notes.collect(), code))
 }
 
 /// The headings of the table of clusters.
@@ -837,7 +841,9 @@ mod tests {
         let named = |name: &str| Some(name.to_owned());
         let home = || (named("home"), Ok(coverage(json!({"cluster": "home"}))));
         for code in [401, 403, 503] {
-            let (found, notes) = readable(vec![home(), (named("edge"), refused(code))]).unwrap();
+            let read = readable(vec![home(), (named("edge"), refused(code))]);
+            let (found, notes, exit) = read.unwrap();
+            assert_eq!(exit, if code == 503 { FAILED } else { DONE });
             assert_eq!(found.len(), 1);
             assert_eq!(notes.len(), 1);
             assert!(
