@@ -305,7 +305,7 @@ impl Cluster {
         let shared = options
             .shared_quota
             .as_ref()
-            .and_then(|quota| quota.equal_part());
+            .map(|quota| quota.equal_part());
         if let Some(quota) = options.quota.into_iter().chain(shared).min() {
             let segment_bytes = segment_bytes_max(quota);
             stored.segment_bytes = stored.segment_bytes.min(segment_bytes);
@@ -401,7 +401,7 @@ impl Cluster {
         let shared = options
             .shared_quota
             .as_ref()
-            .and_then(|quota| quota.equal_part());
+            .map(|quota| quota.equal_part());
         let quota = options.quota.into_iter().chain(shared).min();
         let bounding = bound_cursors(options.name.clone(), Arc::clone(&self.keeper), quota);
         self.tasks.spawn(until(self.stop.subscribe(), bounding));

@@ -476,7 +476,7 @@ async fn what_was_deleted_for_a_shared_quota_counts_after_a_restart() {
     let taken = kept.disk_bytes().await;
     let mut left = None;
     for _ in 0..3 {
-        let shared = Arc::new(SharedQuota::new(Some(taken / 2 * 3), 2));
+        let shared = Arc::new(SharedQuota::new(taken / 2 * 3, 2));
         let share = shared.join(quota::taken(&kept.keeper).await.unwrap(), true);
         let mut quota = Quota::new(u64::MAX).with(Some(share));
         assert!(!quota.keep(&kept.keeper).await.unwrap());

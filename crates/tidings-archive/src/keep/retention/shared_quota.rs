@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -19,8 +18,7 @@ use super::fair_share::level;
 /// A quota for all clusters of a process together.
 #[derive(Debug)]
 pub struct SharedQuota {
-    /// The quota in bytes; the greatest number if there is none.
-    bytes: AtomicU64,
+    bytes: u64,
     /// The number of clusters that are expected to share it.
     expected: u64,
     clusters: Mutex<Clusters>,
@@ -41,32 +39,23 @@ struct Taken {
 }
 
 impl SharedQuota {
-    /// Makes a quota of this many bytes, or none, for about this many clusters. It is not in force
-    /// yet.
-    pub fn new(bytes: Option<u64>, clusters: usize) -> Self {
+    /// Makes a quota of this many bytes for about this many clusters. It is not in force yet.
+    pub fn new(bytes: u64, clusters: usize) -> Self {
         Self {
-            bytes: AtomicU64::new(bytes.unwrap_or(u64::MAX)),
+            bytes,
             expected: (clusters as u64).max(1),
             clusters: Mutex::default(),
         }
     }
 
-    /// Returns the quota in bytes, if there is one.
-    pub fn bytes(&self) -> Option<u64> {
-        Some(self.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes < u64::MAX)
-    }
-
-    /// Replaces the quota, and returns the former one. It holds from the next check on.
-    pub fn replace(&self, bytes: Option<u64>) -> Option<u64> {
-        let former = self.bytes();
+    /// Returns the quota in bytes.
+    pub fn bytes(&self) -> u64 {
         self.bytes
-            .store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
-        former
     }
 
-    /// Returns an equal part of the quota, in bytes, if there is one.
-    pub(crate) fn equal_part(&self) -> Option<u64> {
-        Some(self.bytes()? / self.expected)
+    /// Returns an equal part of the quota, in bytes.
+    pub(crate) fn equal_part(&self) -> u64 {
+        self.bytes / self.expected
     }
 
     /// Puts the quota in force, for good: each cluster has been opened, or could not be. Before
@@ -102,8 +91,8 @@ pub(crate) struct Share {
 
 impl Share {
     /// Notes what the cluster takes, and returns how much it may take now: what the others leave,
-    /// at least an equal part, or the level if all together take too much. `None` if there is no
-    /// quota, or it is not in force yet.
+    /// at least an equal part, or the level if all together take too much. `None` if the quota is
+    /// not in force yet.
     pub(crate) fn of(&self, bytes: u64) -> Option<u64> {
         let mut clusters = self.quota.clusters();
         if let Some(taken) = clusters.taken.get_mut(&self.number) {
@@ -112,11 +101,10 @@ impl Share {
         if !clusters.is_in_force {
             return None;
         }
-        let shared = self.quota.bytes()?;
         let all = || clusters.taken.values();
         let fixed = all().filter(|taken| !taken.is_followed);
         let fixed: u64 = fixed.map(|taken| taken.bytes).fold(0, u64::saturating_add);
-        let quota = shared - fixed.min(shared / 2);
+        let quota = self.quota.bytes - fixed.min(self.quota.bytes / 2);
         let followed = all().filter(|taken| taken.is_followed);
         let sizes: Vec<u64> = followed.map(|taken| taken.bytes).collect();
         let sum = sizes.iter().copied().fold(0, u64::saturating_add);
@@ -144,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_clusters_that_take_most_are_cut_and_the_others_grow_into_what_is_left() {
-        let quota = Arc::new(SharedQuota::new(Some(900), 2));
+        let quota = Arc::new(SharedQuota::new(900, 2));
         let large = quota.join(0, true);
         // What the others take is not known yet.
         assert_eq!(large.of(70_000), None);
@@ -163,10 +151,6 @@ mod tests {
         assert_eq!(of(&large, 700), 225);
         drop((retired, other, small));
         assert_eq!(of(&large, 700), 900);
-        assert_eq!(quota.replace(Some(300)), Some(900));
-        assert_eq!(of(&large, 700), 300);
-        assert_eq!(quota.replace(None), Some(300));
-        assert_eq!(large.of(700), None);
     }
 
     proptest! {
@@ -176,7 +160,7 @@ mod tests {
             sizes in proptest::collection::vec(0..1_000_000_u64, 1..30),
             bytes in 1..10_000_000_u64,
         ) {
-            let quota = Arc::new(SharedQuota::new(Some(bytes), sizes.len()));
+            let quota = Arc::new(SharedQuota::new(bytes, sizes.len()));
             quota.enforce();
             let shares: Vec<_> = sizes.iter().map(|size| quota.join(*size, true)).collect();
             let number = sizes.len() as u64;

@@ -43,7 +43,7 @@ use super::terminal::output;
 use aggregated::AggregatedFlags;
 use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
-use connected::{Connected, Refused, tell_of_quota};
+use connected::{Connected, Refused, tell_of_quota, tell_of_shared_quota};
 use feeding::Feeding;
 use opened::{Opened, OpenedError, to_serve};
 #[cfg(feature = "objects")]
@@ -486,9 +486,10 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     let settings = match &args.clusters {
         Some(file) => {
             let read = clusters::read(file)?;
-            let quota = read.quota.map(|bytes| bytes as u64);
-            let quota = SharedQuota::new(quota, read.clusters.len());
-            defaults.quota_total = Some(Arc::new(quota));
+            let clusters = read.clusters.len();
+            let quota = read.quota;
+            let quota = quota.map(|bytes| SharedQuota::new(bytes as u64, clusters));
+            defaults.quota_total = quota.map(Arc::new);
             read.clusters
         }
         None if args.no_follow => {
@@ -695,10 +696,7 @@ impl Archive {
                 let read = reread.clusters(file);
                 let effect = "the clusters of the former file are still followed";
                 if let Some(read) = reread.tell(read, effect) {
-                    if let Some(shared) = &self.defaults.quota_total {
-                        let quota = read.quota.map(|bytes| bytes as u64);
-                        tell_of_quota("all clusters together", shared.replace(quota), quota);
-                    }
+                    tell_of_shared_quota(self.defaults.quota_total.as_deref(), read.quota);
                     let was_empty = self.wanted.is_empty();
                     self.wanted = read.clusters;
                     self.tell_order().await;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use tidings_archive::SharedQuota;
 use tidings_cli::clusters::ClusterSetting;
 
 /// Reads of unchanged files until a failed connection is tried again. A retry may start a
@@ -28,19 +29,31 @@ impl Connected {
     }
 }
 
-/// Logs that a quota, of a cluster or of all, differs from the former one.
-pub(super) fn tell_of_quota(of: &str, former: Option<u64>, quota: Option<u64>) {
-    if former == quota {
-        return;
+/// Logs that a cluster's quota differs from the former one.
+pub(super) fn tell_of_quota(cluster: &str, former: Option<u64>, quota: Option<u64>) {
+    if former != quota {
+        tracing::warn!(
+            cluster,
+            former,
+            quota,
+            "the quota of a cluster has changed: events above it are deleted once it is open again"
+        );
     }
-    let none = || "none".to_owned();
-    let [former, quota] = [former, quota].map(|it| it.map_or_else(none, |it| it.to_string()));
-    tracing::warn!(
-        of,
-        former,
-        quota,
-        "a quota has changed, and is in force now: events above it are deleted"
-    );
+}
+
+/// Logs that the file says another quota of all clusters than the one in force. A quota decides how
+/// stores lay out what they keep, and a mistyped one would delete events at once: it is in force
+/// from a start on.
+pub(super) fn tell_of_shared_quota(in_force: Option<&SharedQuota>, said: Option<usize>) {
+    let in_force = in_force.map(SharedQuota::bytes);
+    let said = said.map(|bytes| bytes as u64);
+    if said != in_force {
+        tracing::warn!(
+            said,
+            in_force,
+            "the quota of all clusters has changed in the file: it is in force after a restart"
+        );
+    }
 }
 
 /// The failed connections, by cluster name.
