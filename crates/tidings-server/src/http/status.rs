@@ -216,10 +216,10 @@ impl Status {
         Self::unavailable("the credentials or permissions of this request could not be checked")
     }
 
-    /// The same Status, whose message also names the clusters that it is about.
-    pub(crate) fn about_clusters(mut self, names: &[String]) -> Self {
+    /// The same Status, whose message also says which clusters it is about.
+    pub(crate) fn about_clusters(mut self, which: &dyn Display) -> Self {
         let message = &mut self.0.message;
-        *message = format!("{message} (clusters: {})", names.join(", "));
+        *message = format!("{message} ({which})");
         self
     }
 

@@ -144,6 +144,22 @@ pub(super) struct Coverage {
     pub(super) now: i64,
     pub(super) clusters: Vec<Covered>,
     pub(super) gaps: Vec<Gap>,
+    /// The clusters of which it is not known what the caller may see.
+    #[serde(default)]
+    pub(super) unasked: Unasked,
+}
+
+/// Clusters of which it is not known what the caller may see: some names, and the number of others.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Unasked {
+    pub(super) clusters: Vec<String>,
+    pub(super) others: usize,
+}
+
+impl Unasked {
+    pub(super) fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.others == 0
+    }
 }
 
 /// The coverage of one cluster.

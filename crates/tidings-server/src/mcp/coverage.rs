@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 
 use tidings_api::table::human_duration;
 
-use super::answers::{Coverage, Covered, Gap};
+use super::answers::{Coverage, Covered, Gap, Unasked};
 use super::page::LINE_MAX;
 use super::text::{clean, moment, name, time};
 
@@ -15,6 +15,29 @@ const NAMED_MAX: usize = 3;
 const SHORT_MAX: usize = 63;
 const NAMES_MAX: usize = 100;
 const WHY_MAX: usize = 160;
+
+impl Unasked {
+    /// What to say before the coverage of the other clusters.
+    fn words(&self) -> String {
+        let number = self.clusters.len() + self.others;
+        let clusters = match number {
+            0 => return String::new(),
+            1 => "1 cluster",
+            _ => "clusters",
+        };
+        let named = self.clusters.iter().take(NAMED_MAX);
+        let named: Vec<_> = named.map(|it| short(it)).collect();
+        let names = match (named.is_empty(), number - named.len()) {
+            (true, 1) => String::new(),
+            (true, others) => format!(" ({others})"),
+            (false, 0) => format!(" ({})", named.join(", ")),
+            (false, others) => format!(" ({} and {others} more)", named.join(", ")),
+        };
+        format!(
+            "MISSING: what you may read of {clusters}{names} could not be asked, so it is left out; "
+        )
+    }
+}
 
 /// What is known of one cluster, in a time range.
 struct Part {
@@ -53,10 +76,12 @@ impl Coverage {
     pub(super) fn line(&self, range: (i64, Option<i64>)) -> String {
         let parts = self.clusters.iter().map(|it| self.part(it, range));
         let mut parts: Vec<Part> = parts.collect();
+        let unasked = self.unasked.words();
         if let [only] = parts.as_slice() {
-            return only.within(LINE_MAX);
+            let room = LINE_MAX.saturating_sub(unasked.len());
+            return unasked + &only.within(room);
         }
-        let mut line = summary(&parts);
+        let mut line = unasked + &summary(&parts);
         parts.sort_by_key(|part| {
             let what = (part.has_problem, part.is_limited, part.has_expired);
             Reverse((part.gaps > 0, what))

@@ -27,7 +27,7 @@ use super::doors;
 use super::query;
 use super::sessions::Session;
 use super::state::{Entrance, Timeline};
-use super::visible::{Caller, Visible};
+use super::visible::{Caller, Unasked, Visible};
 use crate::api::access;
 use crate::api::chain::{self, Entered};
 use crate::api::server::ApiServer;
@@ -248,12 +248,13 @@ async fn entered(
         }
         known => known?,
     };
-    let (mut clusters, mut unasked) = visible(timeline, &known, &filter).await?;
-    unasked.retain(|name| bound.accepts(Key::Cluster, name));
-    clusters.retain(|visible| bound.accepts(Key::Cluster, &visible.source.name));
+    let (mut clusters, mut unasked) = visible(timeline, &known, &filter, &bound).await?;
     // An event's namespace is where it is, and its causes are anywhere.
     if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
-        widen(timeline, &known, &filter, &mut clusters).await?;
+        let requested = filter.clone().without(Key::Namespace);
+        let (all, further) = visible(timeline, &known, &requested, &bound).await?;
+        widen(&mut clusters, &all);
+        unasked = further;
     }
     if clusters.is_empty() {
         return Err(nothing_seen(timeline, &known, &filter).await?);
@@ -312,7 +313,8 @@ async fn of_home(timeline: &Timeline, info: &RequestInfo, user: &User) -> Result
         }
     };
     let mut filter = filter.without(Key::Cluster);
-    if is_event || namespaces.is_some() {
+    // A condition that the path's namespace does not meet leaves nothing.
+    if is_event || (of_path.is_empty() && namespaces.is_some()) {
         filter = filter.without(Key::Namespace);
     }
     let visible = Visible {
@@ -323,7 +325,7 @@ async fn of_home(timeline: &Timeline, info: &RequestInfo, user: &User) -> Result
         user: user.clone(),
         filter,
         clusters: vec![visible],
-        unasked: Vec::new(),
+        unasked: Unasked::default(),
         session: None,
     })
 }
@@ -439,8 +441,8 @@ pub(super) async fn known(
     }
 }
 
-/// The requested clusters and namespaces that a user may see, and the names of clusters of which
-/// that could not be found out entirely, because the cluster to ask does not answer.
+/// The requested clusters and namespaces that a user may see, of the clusters that `bound` accepts,
+/// and the clusters of which that could not be found out entirely.
 ///
 /// # Errors
 /// Some could not be asked, and the user may see nothing of the others.
@@ -448,20 +450,24 @@ pub(super) async fn visible(
     timeline: &Timeline,
     known: &Known,
     filter: &Filter,
-) -> Result<(Vec<Visible>, Vec<String>), Status> {
+    bound: &Filter,
+) -> Result<(Vec<Visible>, Unasked), Status> {
     let mut sources = timeline.sources.all();
     sources.retain(|source| {
-        filter.accepts(Key::Cluster, &source.name) && known.is_known_to(&source.server)
+        let is_accepted = |by: &Filter| by.accepts(Key::Cluster, &source.name);
+        is_accepted(filter) && is_accepted(bound) && known.is_known_to(&source.server)
     });
     let found = sources.into_iter().map(|source| async {
         let wanted = filter.only(Key::Namespace);
         let found = namespaces(&source.server, &known.user, &wanted).await;
         (source, found)
     });
-    let (mut seen, mut unasked, mut failure) = (Vec::new(), Vec::new(), None);
+    let named = filter.only(Key::Cluster);
+    let (mut seen, mut unasked, mut failure) = (Vec::new(), Unasked::default(), None);
     for (source, (namespaces, failed)) in join_all(found).await {
         if let Some(status) = failed {
-            unasked.push(source.name.clone());
+            let is_known = namespaces.is_some() || named.contains(&&*source.name);
+            unasked.add(&source.name, is_known);
             failure.get_or_insert(status);
         }
         seen.extend(namespaces.map(|namespaces| Visible { source, namespaces }));
@@ -473,14 +479,7 @@ pub(super) async fn visible(
 }
 
 /// Adds all other namespaces that a user may see to the requested ones.
-async fn widen(
-    timeline: &Timeline,
-    known: &Known,
-    filter: &Filter,
-    clusters: &mut [Visible],
-) -> Result<(), Status> {
-    let filter = filter.clone().without(Key::Namespace);
-    let (all, _) = visible(timeline, known, &filter).await?;
+fn widen(clusters: &mut [Visible], all: &[Visible]) {
     for cluster in clusters {
         let mut whole = all
             .iter()
@@ -495,7 +494,6 @@ async fn widen(
             (shown, _) => *shown = None,
         }
     }
-    Ok(())
 }
 
 /// The requested namespaces that a user may see, as far as that can be found out, and the failure

@@ -88,7 +88,7 @@ async fn admit(timeline: &Timeline, known: &Known, cluster: Option<&str>) -> Res
         };
     }
     if sources.len() > 1
-        && visible(timeline, known, &Filter::default())
+        && visible(timeline, known, &Filter::default(), &Filter::default())
             .await?
             .0
             .is_empty()

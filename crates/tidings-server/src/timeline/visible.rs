@@ -1,7 +1,9 @@
 //! What a caller may see.
 
+use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
 use tidings_core::filter::Filter;
 
 use super::sessions::Session;
@@ -15,10 +17,45 @@ pub(crate) struct Caller {
     pub(crate) filter: Filter,
     /// The requested clusters of which the caller may see something.
     pub(crate) clusters: Vec<Visible>,
-    /// The names of requested clusters of which it is not known what the caller may see, because
-    /// the cluster to ask does not answer.
-    pub(crate) unasked: Vec<String>,
+    pub(crate) unasked: Unasked,
     pub(crate) session: Option<Arc<Session>>,
+}
+
+/// The requested clusters of which it is not known what the caller may see, or not all of it,
+/// because the cluster that decides about the caller does not answer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Unasked {
+    /// The names of those that the caller knows: it named them, or may see a part of them.
+    pub(crate) clusters: Vec<String>,
+    /// The number of the others, whose names it is not told.
+    pub(crate) others: usize,
+}
+
+impl Unasked {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.others == 0
+    }
+
+    /// Adds a cluster, once. Its name is left out unless the caller knows it.
+    pub(crate) fn add(&mut self, name: &str, is_known: bool) {
+        if !is_known {
+            self.others += 1;
+        } else if !self.clusters.iter().any(|added| added == name) {
+            self.clusters.push(name.to_owned());
+        }
+    }
+}
+
+impl fmt::Display for Unasked {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.clusters.join(", ");
+        match (names.is_empty(), self.others) {
+            (_, 0) => write!(out, "{names}"),
+            (true, 1) => write!(out, "1 cluster"),
+            (true, others) => write!(out, "{others} clusters"),
+            (false, others) => write!(out, "{names} and {others} more"),
+        }
+    }
 }
 
 /// The requested part of a cluster that the caller may see.

@@ -716,12 +716,22 @@ async fn a_cluster_that_cannot_be_asked_hides_no_other_cluster() {
     let names: Vec<_> = names.map(|it| (&it["name"], &it["namespaces"])).collect();
     let other = json!(["other"]);
     assert_eq!(names, [(&json!("prod"), &other), (&json!("edge"), &other)]);
-    assert_eq!(overview["unasked"], json!(["prod"]));
-    // Nothing is granted to this user here, so that only prod could show something.
+    // Answers say of which cluster something may be left out, and a file leaves nothing out.
+    for answer in ["view?", "coverage?"] {
+        let (code, text) = ask(&stranger, answer).await;
+        let found: Value = serde_json::from_str(&text).unwrap();
+        let unasked = json!({"clusters": ["prod"], "others": 0});
+        assert_eq!((code, &found["unasked"]), (200, &unasked));
+    }
+    let (code, text) = ask(&stranger, "export?").await;
+    assert!(code == 503 && text.contains("checked (prod)"), "{text}");
+    assert_eq!(ask(&stranger, "export?filter=cluster:edge").await.0, 200);
+    // Nothing is granted to this user here, so that only prod could show something. The user is
+    // not told that it is there.
     let refused = login("t-updater").await;
     let message = refused.body["message"].as_str().unwrap();
     assert!(
-        message.ends_with("could not be checked (clusters: prod)"),
+        message.ends_with("could not be checked (1 cluster)"),
         "{message}"
     );
     assert_eq!(refused.code, 503);

@@ -11,7 +11,7 @@ use tidings_history::Following;
 use super::super::gaps::{Gap, Kept};
 use super::super::query::range;
 use super::super::state::Timeline;
-use super::super::visible::{Caller, Visible};
+use super::super::visible::{Caller, Unasked, Visible};
 use super::json::json;
 use crate::http::request::RequestInfo;
 use crate::http::status::Status;
@@ -22,6 +22,7 @@ struct Answer<'a> {
     clusters: Vec<Covered<'a>>,
     /// The latest gaps of the range, a bounded number of each cluster.
     gaps: Vec<Gap>,
+    unasked: &'a Unasked,
 }
 
 /// The coverage of one cluster. Times are in milliseconds since 1970.
@@ -68,6 +69,7 @@ pub(in super::super) async fn coverage(
         now,
         clusters,
         gaps,
+        unasked: &caller.unasked,
     })
 }
 

@@ -63,6 +63,10 @@ pub(in super::super) async fn export(
             return Err(Status::bad_request(why));
         }
     };
+    // A file must not lack a cluster in silence.
+    if !caller.unasked.is_empty() {
+        return Err(Status::cannot_check().about_clusters(&caller.unasked));
+    }
     let merged = Merged::of(&caller.clusters, &caller.filter, range, EVENTS_MAX);
     let head = match form {
         Form::Lines => Bytes::new(),

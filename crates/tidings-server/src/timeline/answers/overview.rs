@@ -50,7 +50,6 @@ pub(in super::super) async fn overview(
         },
         "session": caller.session.as_ref().map(|session| session.ends),
         "clusters": clusters,
-        "unasked": caller.unasked,
         "limits": {
             "read": root.options.timeline.read_limit,
             "marks": MARKS_MAX,

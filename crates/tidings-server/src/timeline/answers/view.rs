@@ -22,7 +22,7 @@ use super::super::rules::rates::{Rates, rates, step};
 use super::super::rules::seen::Seen;
 use super::super::rules::unread::{Missing, OfHour, missing};
 use super::super::state::Timeline;
-use super::super::visible::Caller;
+use super::super::visible::{Caller, Unasked};
 use super::bounds::{LANES_MAX, MARKS_MAX};
 use super::json::json;
 use super::totals::{self, Types};
@@ -55,6 +55,7 @@ struct View<'a> {
     rates: Rates,
     gaps: Vec<Gap>,
     following: Vec<overview::Followed<'a>>,
+    unasked: &'a Unasked,
     lanes: Vec<Drawn<'a>>,
     marks: Vec<Mark>,
     /// Whether a mark may stand for events of several reasons, and states that of the first.
@@ -200,6 +201,7 @@ pub(in super::super) async fn view(
             rates,
             gaps,
             following: overview::following(&caller),
+            unasked: &caller.unasked,
             lanes: found.drawn.iter().map(|lane| draw(&caller, lane)).collect(),
             marks: drawn,
             mixed: marked.mixed,

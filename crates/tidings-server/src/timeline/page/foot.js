@@ -29,6 +29,7 @@ export class Foot {
     // Nothing is asked while the range stands still, so that it would become wrong.
     const lost = store.view.last === null ? "" : notFollowed(p).text;
     notify("following", lost ? { bad: true, text: lost } : null);
+    notify("unasked", unchecked(p.unasked) || null);
     notify("incomplete", p.complete ? null : { text: incomplete(p) });
     const { skip, filters } = store.view;
     const all = known.events();
@@ -65,6 +66,16 @@ export class Foot {
         el("span", {}, ` of ${shortObject({ kind: first.kind, name: first.object })}`));
       }));
   }
+}
+
+/** What is said of clusters that could not be asked what this user may see.
+ * @param {Picture["unasked"]} unasked */
+function unchecked({ clusters, others }) {
+  const names = clusters.join(", ");
+  const more = others === 1 ? "1 more cluster" : `${number(others)} more clusters`;
+  const of = [names, others > 0 && more].filter(Boolean).join(" and ");
+  return of && { bad: true,
+    text: `It could not be checked what you may see of ${of}: perhaps not all is shown.` };
 }
 
 /** @param {Picture} p */

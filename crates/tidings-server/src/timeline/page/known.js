@@ -1,7 +1,6 @@
 // The clusters and their periods with events: requested at the start, and again when needed.
 
 import { get } from "./api.js";
-import { notify } from "./notices.js";
 import { HOUR, MINUTE, SECOND } from "./time.js";
 
 /** @typedef {import("./types.js").Cluster} Cluster */
@@ -29,9 +28,6 @@ export class Known {
     this.asked = Date.now();
     this.clusters = found.clusters;
     this.link = found.login === "code";
-    const { unasked } = found;
-    notify("unasked", unasked.length === 0 ? null : { bad: true, text:
-      `Not shown: ${unasked.join(", ")}. It could not be checked what you may see there.` });
     this.store.ahead = found.now - Date.now();
     return found;
   }

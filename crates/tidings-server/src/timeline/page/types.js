@@ -9,7 +9,7 @@
  * @typedef {{name: string, from: number|null, to: number|null, fromIsExact?: boolean,
  *   events: number|null, kept: Kept|null, live: boolean, namespaces: string[]|null}} Cluster
  * @typedef {{version: string, now: number, user: string, login: "token"|"code",
- *   clusters: Cluster[], unasked: string[]}} Overview
+ *   clusters: Cluster[]}} Overview
  * @typedef {{cluster: string, live: boolean, state: string|null, why?: string,
  *   kept?: Kept}} Following
  * @typedef {{objects: number, events: number, warnings: number, occurrences: number,
@@ -32,6 +32,7 @@
  *   lanes: Lane[],
  *   marks: Mark[], mixed: boolean, reasons: string[], changes: number[],
  *   events: {namespace: string, name: string, message?: string}[],
+ *   unasked: {clusters: string[], others: number},
  *   more: {next: number, lanes: number, events: number}}} Picture
  * @typedef {{items: Item[], continue: string|null, complete: boolean}} ItemPage
  * @typedef {{name: string, kind: string, namespace: string, cluster: string, occurrences: number,
