@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use tidings_core::filter::{Filter, Key, Pattern, Term, VALUE_LEN_MAX};
+use tidings_core::validate::check_dns1123_label;
 
 use super::errors::CallError;
 use super::page::{self, Cursor};
@@ -175,8 +176,18 @@ impl Arguments {
         let mut query = Query::default();
         let cluster = self.text("cluster")?.filter(|cluster| *cluster != "-");
         query.add("cluster", cluster.unwrap_or_default());
-        query.add("namespace", self.text("namespace")?.unwrap_or_default());
+        query.add("namespace", self.namespace()?);
         Ok(query)
+    }
+
+    /// The namespace; empty if none is given.
+    pub(super) fn namespace(&self) -> Result<&str, CallError> {
+        let namespace = self.text("namespace")?.unwrap_or_default();
+        if namespace.is_empty() || check_dns1123_label(namespace).is_empty() {
+            return Ok(namespace);
+        }
+        let why = "is one name of a-z, 0-9 and -; leave it out to read all that you may";
+        Err(CallError::argument("namespace", why))
     }
 }
 

@@ -393,6 +393,16 @@ async fn errors_say_what_is_accepted_and_what_to_call() {
         ("search", json!({"filter": "raeson:x"}), "filter: "),
         (
             "search",
+            json!({"namespace": "shop*"}),
+            "namespace: is one name of a-z, 0-9 and -; leave it out",
+        ),
+        (
+            "object",
+            json!({"kind": "Pod", "name": "web", "namespace": "../shop"}),
+            "namespace: is one name of a-z, 0-9 and -; leave it out",
+        ),
+        (
+            "search",
             json!({"cluster": "prod"}),
             "instead: the event or cluster is not there",
         ),

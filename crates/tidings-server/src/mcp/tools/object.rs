@@ -21,7 +21,7 @@ pub(super) async fn object(
     max: usize,
 ) -> Result<Answer, CallError> {
     let (kind, of) = (arguments.required("kind")?, arguments.required("name")?);
-    let namespace = arguments.text("namespace")?.unwrap_or_default();
+    let namespace = arguments.namespace()?;
     // Events about an object of the whole cluster may be in any namespace.
     let mut place = Query::default();
     let cluster = arguments.text("cluster")?.filter(|cluster| *cluster != "-");
