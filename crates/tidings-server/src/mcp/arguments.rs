@@ -203,6 +203,11 @@ impl Query {
         }
     }
 
+    /// Whether it has a parameter.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| *known == name)
+    }
+
     /// The query with another parameter.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.add(name, value);

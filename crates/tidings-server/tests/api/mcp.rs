@@ -238,6 +238,20 @@ async fn a_comparison_goes_on_where_its_first_page_ended() {
     assert!(last.contains("The list has changed since"), "{last}");
 }
 
+/// A namespace in the arguments is no limit of the user's permissions.
+#[tokio::test]
+async fn a_namespace_that_is_asked_for_is_not_said_to_be_the_only_one() {
+    let server = Server::new();
+    let event = crate::support::event("shop", "web.1");
+    server.post(&events("shop"), &event).await.expect(201);
+    let source = source_of_server(&server.api, "s3cret").unwrap();
+    for tool in ["search", "top", "compare"] {
+        let found = answer(&*source, tool, json!({"namespace": "shop"})).await;
+        let text = found.unwrap().text;
+        assert!(!text.contains("may read only"), "{tool}: {text}");
+    }
+}
+
 /// What is cut of a message is said in words, and where to read it.
 #[tokio::test]
 async fn a_list_says_how_much_of_its_messages_is_cut() {

@@ -10,8 +10,7 @@ use super::super::text::name;
 
 /// The coverage of what a query selects, at all times. It has the latest gaps of each cluster.
 pub(super) async fn coverage(source: &dyn Source, place: &Query) -> Result<Coverage, CallError> {
-    let query = place.clone().with("from", "0");
-    get(source, "coverage", &query).await
+    covered(source, place.clone().with("from", "0")).await
 }
 
 /// The coverage in a range, of which the coverage at all times may leave gaps out.
@@ -24,7 +23,19 @@ pub(super) async fn covering(
     if whole.left_out() == 0 {
         return Ok(whole);
     }
-    get(source, "coverage", &place.clone().within(range)).await
+    covered(source, place.clone().within(range)).await
+}
+
+/// Reads the coverage of what a query selects.
+async fn covered(source: &dyn Source, query: Query) -> Result<Coverage, CallError> {
+    let mut found: Coverage = get(source, "coverage", &query).await?;
+    if query.has("namespace") {
+        // It has only the namespace of the query, which says nothing about permissions.
+        for cluster in &mut found.clusters {
+            cluster.namespaces = None;
+        }
+    }
+    Ok(found)
 }
 
 /// Reads an answer.
