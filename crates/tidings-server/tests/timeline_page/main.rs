@@ -14,6 +14,7 @@
 mod access;
 mod archive;
 mod files;
+mod focus;
 mod gestures;
 mod hostile;
 mod living;

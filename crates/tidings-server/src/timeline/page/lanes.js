@@ -11,7 +11,7 @@ import {
   markAt, NARROW, paintGaps, paintGrid, paintLife, paintMark, paintNow, paintWords, toX, WIDE,
 } from "./paint.js";
 import { Pins } from "./pins.js";
-import { isOf, isShown, isStem } from "./shown.js";
+import { isIn, isOf, isShown, laneKey } from "./shown.js";
 import { reasonRows } from "./split.js";
 import { canvasSurface, fit } from "./surface.js";
 import { colours } from "./theme.js";
@@ -26,14 +26,6 @@ import { colours } from "./theme.js";
 /** @typedef {{lane: Lane, key: string, marks: Mark[], drawn: Mark[], lanes: Lane[],
  *   parent: boolean, folded: boolean, label: Label, reason?: string}} Row `drawn` and `lanes` are
  *   its own and those of what is folded below; `reason` is that of a row of one reason. */
-
-/** The key of a lane, in this view and the next. @param {Lane} lane */
-export const laneKey = (lane) => [lane.cluster, isStem(lane) ? "*" : lane.kind, lane.namespace,
-  lane.name, lane.uid ?? ""].join("\n");
-
-/** Whether a row is a lane or one of its rows by reason. @param {string} key
- * @param {string} lane */
-const isIn = (key, lane) => key === lane || key.startsWith(`${lane}\n`);
 
 export class Lanes {
   /** @param {(lane: Lane) => void} open Called for a lane that is clicked. */
@@ -229,7 +221,10 @@ export class Lanes {
     if (!row) return;
     const before = this.currentRow();
     if (before) before.label.node.tabIndex = -1;
-    if (this.current !== row.key) this.mark = null;
+    if (this.current !== row.key && this.mark) {
+      this.mark = null;
+      this.box.dispatchEvent(new Event("redraw"));
+    }
     this.current = row.key;
     row.label.node.tabIndex = 0;
   }
@@ -361,13 +356,17 @@ export class Lanes {
     return row ? { row, mark: markAt(row.drawn, x, scale) } : null;
   }
 
-  /** Where a mark is in the window. @param {Row} row @param {Mark} mark @param {Scale} scale
-   * @returns {[number, number]} */
-  placeOf(row, mark, scale) {
-    const { left } = this.canvas.getBoundingClientRect();
-    const { top } = this.body.getBoundingClientRect();
+  /** Where a mark of the current row is in the window, if it is in view.
+   * @param {Mark} mark @param {Scale} scale @returns {[number, number]|null} */
+  placeOf(mark, scale) {
+    const row = this.rows.findIndex(({ key }) => key === this.current);
+    const y = row * this.shape.height + this.shape.middle - this.box.scrollTop;
+    if (row < 0 || y < 0 || y > this.height || mark[2] < scale.from || mark[1] > scale.to) {
+      return null;
+    }
+    const { top } = this.box.getBoundingClientRect();
     const at = Math.min(Math.max(toX(mark[2], scale), 0), scale.width);
-    return [left + at, top + this.rows.indexOf(row) * this.shape.height + this.shape.middle];
+    return [this.canvas.getBoundingClientRect().left + at, top + y];
   }
 
   /** Measures the window on the lanes, and takes the shape of rows that fits.

@@ -1,7 +1,7 @@
 // Starts the page and joins its parts: a change of the view is drawn at once from what is there,
 // then loaded finer.
 
-import { byId, fill, save } from "./dom.js";
+import { byId, save } from "./dom.js";
 import { tellEmpty } from "./empty.js";
 import { FilterBar } from "./filters.js";
 import { Foot } from "./foot.js";
@@ -29,7 +29,7 @@ import { canvasSurface, fit } from "./surface.js";
 import { colours, onTheme, startTheme } from "./theme.js";
 import { dateTime, HOUR, MINUTE, SECOND } from "./time.js";
 import { notFollowed } from "./summary.js";
-import { describeMark, showBrush, showCursor, showTip } from "./tip.js";
+import { describeMark, KeyTip, showBrush, showCursor, showTip } from "./tip.js";
 import { readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -69,6 +69,7 @@ const rates = new Rates((from, to) => store.setRange(from, to, true), store);
 /** @param {Shown} shown */
 const open = (shown) => store.set({ shown }, true);
 const lanes = new Lanes((lane) => open(shownLane(lane)));
+const keyTip = new KeyTip(lanes);
 const list = new List({
   open({ cluster, namespace, name, object }) {
     lanes.show(lanes.find(cluster, object));
@@ -142,6 +143,7 @@ function drawNow() {
   rates.draw(s);
   minimap.draw(s.width);
   drawAxis(s);
+  keyTip.place(s, store.view.utc);
   header.show(came, silent === null ? notFollowed(picture).label : "No answer");
   if (picture && !measured) {
     measured = true;
@@ -237,6 +239,7 @@ store.listeners.push((view, before, still) => {
 /** @param {number|null} x @param {number} y @param {PointerEvent} event */
 function hoverLanes(x, y, event) {
   const found = x === null ? null : lanes.at(x, y, scale());
+  if (x !== null) keyTip.shown = false;
   hoverTime(x);
   lanes.canvas.style.cursor = found?.mark ? "pointer" : "";
   const at = x === null ? 0 : toTime(x, scale());
@@ -309,6 +312,7 @@ watchGestures(rates.box, {
   hover(x, _y, event) {
     hoverTime(x);
     const words = x === null ? null : rates.describe(toTime(x, scale()), store.view.utc);
+    if (x !== null) keyTip.shown = false;
     showTip(words && words.lines.length > 0 ? words : null, event.clientX, event.clientY);
   },
   press(x) {
@@ -324,18 +328,14 @@ watchGestures(rates.box, {
 }, { mouse: false }); // a mouse's drag there is uPlot's
 
 /** Goes to another mark, and says which it is.
- * @param {import("./types.js").Mark|null} mark */
-function tellMark(mark) {
-  const row = lanes.currentRow();
-  if (mark && row && picture) {
-    const words = describeMark(picture, mark, store.view.utc);
-    fill(byId("said"), [words.title, ...words.lines.slice(1)].join(", "));
-    showTip(words, ...lanes.placeOf(row, mark, scale()));
-  }
+ * @param {import("./types.js").Mark|null} mark @param {string} none Said if there is none. */
+function tellMark(mark, none) {
+  keyTip.tell(mark, none, store.view.utc);
   draw();
 }
 
 function openCurrent() {
+  keyTip.hide();
   const row = lanes.currentRow();
   if (!row) return;
   const shown = lanes.mark && picture ? shownMark(lanes.mark, picture) : null;
@@ -350,10 +350,10 @@ startKeys({
   d: () => store.pan(0.15),
   ArrowUp: () => lanes.move(-1),
   ArrowDown: () => lanes.move(1),
-  ArrowLeft: () => tellMark(lanes.step(-1, scale())),
-  ArrowRight: () => tellMark(lanes.step(1, scale())),
-  n: () => tellMark(lanes.stepWarning(1, scale())),
-  N: () => tellMark(lanes.stepWarning(-1, scale())),
+  ArrowLeft: () => tellMark(lanes.step(-1, scale()), "No mark in this range"),
+  ArrowRight: () => tellMark(lanes.step(1, scale()), "No mark in this range"),
+  n: () => tellMark(lanes.stepWarning(1, scale()), "No later warning in this range"),
+  N: () => tellMark(lanes.stepWarning(-1, scale()), "No earlier warning in this range"),
   Enter: openCurrent,
   " ": () => lanes.toggle(),
   x: () => lanes.toggleAll(),
@@ -364,6 +364,7 @@ startKeys({
     else if (row && row.lane.events > 0) zoomTo(row.lane.first, row.lane.last);
   },
   Escape() {
+    keyTip.hide();
     if (store.view.shown) panel.close();
   },
   "/": () => byId("filter").focus(),
@@ -389,8 +390,8 @@ function resized() {
 }
 new ResizeObserver(resized).observe(byId("lanes"));
 lanes.box.addEventListener("scroll", () => {
-  showTip(null, 0, 0);
-  if (lanes.stale()) draw();
+  if (!keyTip.shown) showTip(null, 0, 0);
+  if (keyTip.shown || lanes.stale()) draw();
 }, { passive: true });
 lanes.box.addEventListener("redraw", draw);
 onTheme(() => {

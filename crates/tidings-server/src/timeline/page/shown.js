@@ -14,6 +14,14 @@ export const isStem = ({ kind, events }) => kind === "" && events === 0;
 export const isOf = (lane, cluster, { kind, namespace, name }) => lane.cluster === cluster
   && lane.kind === kind && lane.namespace === namespace && lane.name === name && !isStem(lane);
 
+/** The key of a lane, in this view and the next. @param {Lane} lane */
+export const laneKey = (lane) => [lane.cluster, isStem(lane) ? "*" : lane.kind, lane.namespace,
+  lane.name, lane.uid ?? ""].join("\n");
+
+/** Whether a row is a lane or one of its rows by reason. @param {string} key
+ * @param {string} lane */
+export const isIn = (key, lane) => key === lane || key.startsWith(`${lane}\n`);
+
 /** @param {Lane} lane @returns {Extract<Shown, {is: "object"}>} */
 export const shownLane = ({ cluster, kind, namespace, name }) =>
   ({ is: "object", cluster, kind, namespace, name });

@@ -44,6 +44,43 @@ export function showTip(words, x, y) {
   tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
 }
 
+/** The tip of the mark that the keyboard is at. It stays beside its mark while the picture moves,
+ * and yields to the tip of a pointer. */
+export class KeyTip {
+  /** @param {import("./lanes.js").Lanes} lanes */
+  constructor(lanes) {
+    this.lanes = lanes;
+    this.shown = false;
+  }
+
+  /** Says which mark it is. @param {Mark|null} mark @param {string} none Said if there is none.
+   * @param {boolean} utc */
+  tell(mark, none, utc) {
+    const { picture } = this.lanes;
+    const words = picture && mark && describeMark(picture, mark, utc);
+    fill(byId("said"), words ? [words.title, ...words.lines.slice(1)].join(", ") : none);
+    this.shown ||= mark !== null;
+  }
+
+  /** Shows the tip if its mark is in view. @param {import("./paint.js").Scale} scale
+   * @param {boolean} utc */
+  place(scale, utc) {
+    if (!this.shown) return;
+    const { picture, mark } = this.lanes;
+    if (!picture || !mark) {
+      this.hide();
+      return;
+    }
+    const [x, y] = this.lanes.placeOf(mark, scale) ?? [];
+    showTip(x === undefined ? null : describeMark(picture, mark, utc), x ?? 0, y ?? 0);
+  }
+
+  hide() {
+    this.shown = false;
+    showTip(null, 0, 0);
+  }
+}
+
 /** The line under the pointer. @param {number|null} x From the left of the picture.
  * @param {string} [text] */
 export function showCursor(x, text = "") {
