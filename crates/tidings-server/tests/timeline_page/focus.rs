@@ -82,3 +82,41 @@ fn the_tip_of_a_mark_chosen_by_keys_follows_it() {
     page.run_until_done("setTimeout(arguments[0], 100)", json!([]));
     page.until(&format!("{TIP} === null || {TIP_TEXT} !== {said}"));
 }
+
+#[test]
+fn a_panel_that_is_closed_leaves_the_focus_in_the_page() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length > 10");
+    page.until("document.querySelectorAll('#rows tr').length > 5");
+    // Opened by a pointer, which gives the focus to nothing.
+    page.run("document.activeElement.blur(); document.querySelector('#rows tr').click()");
+    page.until("document.activeElement.id === 'panel-close'");
+    page.click("#panel-close");
+    page.until("document.activeElement.classList.contains('lane')");
+    // Opened by keys, closed by the browser's way back.
+    page.run(
+        "const row = document.querySelectorAll('#rows button')[2];
+        window.opened = row.dataset.event;
+        row.focus()",
+    );
+    page.keys(ENTER);
+    page.until("document.activeElement.id === 'panel-close'");
+    page.run(
+        "window.rows = document.querySelector('#rows tr');
+        history.back()",
+    );
+    page.until("!rows.isConnected && document.querySelector('#rows tr')");
+    page.until("document.activeElement.dataset.event === opened");
+    // Who has gone on elsewhere stays there.
+    page.keys(ENTER);
+    page.until("document.activeElement.id === 'panel-close'");
+    focus_lane(&world);
+    page.keys(ESCAPE);
+    page.until("document.getElementById('panel').hidden");
+    page.until("document.activeElement.title.startsWith('Pod web-5c9f7d8b64-tz4wd')");
+}

@@ -211,6 +211,8 @@ export class List {
     const control = new AbortController();
     this.control = control;
     const params = new URLSearchParams(asked.params);
+    /** @type {Element|null|undefined} */
+    let held;
     if (token) params.set("continue", token);
     try {
       /** @type {ItemPage} */
@@ -220,6 +222,7 @@ export class List {
       this.on.loaded(page.items);
       if (!token) {
         if (again && this.keeps()) return; // since it was asked
+        held = document.activeElement?.closest("#rows tr");
         this.asked = asked;
         this.items = [];
         this.came = 0;
@@ -232,6 +235,7 @@ export class List {
         append(this.body, ...page.items.map((item) => this.row(item)));
         this.fit();
       } else this.showRows();
+      if (held) this.focusAgain(held);
       this.token = page.continue;
       this.complete = page.complete;
       this.ended();
@@ -245,6 +249,16 @@ export class List {
     } finally {
       if (this.control === control) this.control = null;
     }
+  }
+
+  /** Gives the focus to the row of the same event as one that was replaced, else to the list.
+   * @param {Element} row */
+  focusAgain(row) {
+    const eventOf = (/** @type {Element} */ node) => node.getAttribute("data-event");
+    const button = row.querySelector("[data-event]");
+    const again = [...this.body.querySelectorAll("[data-event]")]
+      .find((one) => button && eventOf(one) === eventOf(button));
+    /** @type {HTMLElement} */ (again ?? this.box).focus({ preventScroll: true });
   }
 
   /** Shows the end of the list. */

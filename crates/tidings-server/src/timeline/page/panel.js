@@ -65,11 +65,19 @@ export class Panel {
   }
 
   close() {
-    const { before } = this;
     this.store.set({ shown: null }, true);
-    const node = before?.isConnected ? before
-      : this.sameRow(before) ?? byId("labels").querySelector("[tabindex='0']");
-    if (node instanceof HTMLElement) node.focus({ preventScroll: true });
+    if (document.activeElement === document.body) this.leave();
+  }
+
+  /** Gives the focus back to what had it before the panel was opened, else to the current lane. */
+  leave() {
+    const { before } = this;
+    for (const node of [before?.isConnected ? before : this.sameRow(before),
+      byId("labels").querySelector("[tabindex='0']"), byId("list")]) {
+      if (!(node instanceof HTMLElement) || node === document.body) continue;
+      node.focus({ preventScroll: true });
+      if (document.activeElement === node) return;
+    }
   }
 
   /** The same row of the list, which may have been made anew since.
@@ -106,11 +114,13 @@ export class Panel {
       this.on.settled();
     }
     const opened = shown !== null && this.box.hidden;
+    const left = shown === null && this.box.contains(document.activeElement);
     if (opened && document.activeElement instanceof HTMLElement) {
       this.before = document.activeElement;
     }
     this.box.hidden = shown === null;
     document.body.classList.toggle("with-panel", shown !== null);
+    if (left) this.leave();
     if (!shown) return;
     const control = new AbortController();
     this.control = control;
