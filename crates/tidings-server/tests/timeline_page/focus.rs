@@ -120,3 +120,65 @@ fn a_panel_that_is_closed_leaves_the_focus_in_the_page() {
     page.until("document.getElementById('panel').hidden");
     page.until("document.activeElement.title.startsWith('Pod web-5c9f7d8b64-tz4wd')");
 }
+
+#[test]
+fn the_events_of_a_mark_are_listed_in_a_narrow_window_too() {
+    let Some(world) = World::start(Window {
+        width: 900,
+        ..DESKTOP
+    }) else {
+        return;
+    };
+    for _ in 0..3 {
+        world.add(&(
+            1800,
+            1800,
+            1,
+            "Pod/often-0",
+            "Warning",
+            "Failed",
+            "at one time",
+        ));
+    }
+    world.add(&(
+        600,
+        600,
+        1,
+        "Pod/often-0",
+        "Normal",
+        "Started",
+        "at another",
+    ));
+    world.enter("?last=1h");
+    let page = &world.browser;
+    page.until("document.querySelectorAll('.lane').length === 1");
+    page.run("document.querySelector('.lane').focus()");
+    page.keys(RIGHT);
+    page.until(&format!("{TIP_TEXT}.includes('list them')"));
+    page.keys(ENTER);
+    world.address_until("q.show.split('/').length === 6");
+    page.until("document.querySelectorAll('#rows tr').length === 3");
+    let is_seen = |id: &str| {
+        page.value(&format!(
+            "document.getElementById('{id}').offsetHeight > 50"
+        ))
+    };
+    assert_eq!(
+        (is_seen("list"), is_seen("panel")),
+        (json!(true), json!(false))
+    );
+    page.until("document.activeElement.id === 'list'");
+    page.run("document.querySelector('#rows button').focus()");
+    page.keys(ENTER);
+    page.until("document.activeElement.id === 'panel-close'");
+    assert_eq!(
+        (is_seen("list"), is_seen("panel")),
+        (json!(false), json!(true))
+    );
+    // There is room for both in a wide one.
+    page.run("history.back()");
+    page.resize(DESKTOP);
+    page.until("document.querySelectorAll('#rows tr').length === 3");
+    page.until("document.getElementById('panel').offsetHeight > 50");
+    assert_eq!(is_seen("list"), json!(true));
+}

@@ -113,13 +113,15 @@ export class Panel {
       this.problem = "";
       this.on.settled();
     }
-    const opened = shown !== null && this.box.hidden;
+    // Beside a list in a narrow window it is not shown, though not hidden.
+    const opened = shown !== null && this.box.offsetHeight === 0;
     const left = shown === null && this.box.contains(document.activeElement);
     if (opened && document.activeElement instanceof HTMLElement) {
       this.before = document.activeElement;
     }
     this.box.hidden = shown === null;
     document.body.classList.toggle("with-panel", shown !== null);
+    document.body.classList.toggle("with-span", shown?.is === "object" && !!shown.span);
     if (left) this.leave();
     if (!shown) return;
     const control = new AbortController();
@@ -129,7 +131,11 @@ export class Panel {
       fill(this.title, shown.name);
       this.box.setAttribute("aria-busy", "true");
     }
-    if (opened) byId("panel-close").focus({ preventScroll: true });
+    if (opened) {
+      byId("panel-close").focus({ preventScroll: true });
+      // A narrow window has the list instead.
+      if (!this.box.contains(document.activeElement)) byId("list").focus({ preventScroll: true });
+    }
     try {
       if (shown.is === "object") await this.showObject(shown, range, control.signal);
       else await this.showEvent(shown, control.signal);
