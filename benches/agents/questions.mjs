@@ -2,9 +2,11 @@
 // events: `tidings mcp`, and kubernetes-mcp-server. Prints the bytes of the answers, the calls, and
 // whether the answer has the fact, as one JSON line for each question.
 //
-// node benches/agents/questions.mjs TIDINGS KUBERNETES_MCP_SERVER CAPTURES [GPT_TOKENIZER]
+// node benches/agents/questions.mjs TIDINGS KUBERNETES_MCP_SERVER CAPTURES [ENCODING]
 //
-// With the folder of gpt-tokenizer, an npm package, it also counts tokens (o200k_base).
+// ENCODING is a module of gpt-tokenizer, an npm package, such as esm/encoding/o200k_base.js. With it
+// tokens are counted, too. `cargo xtask bench questions` fetches both packages, and makes the table
+// in docs/benchmarks.md.
 //
 // CAPTURES is a folder of real events, one JSON object a line (.jsonl), with these incidents.
 
@@ -13,8 +15,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
 
-const [tidings, peer, captures, tokenizer] = process.argv.slice(2);
+const [tidings, peer, captures, module] = process.argv.slice(2);
 const EVENTS = 25_000;
 const PORT = "17445";
 const SINCE = "4000d";
@@ -64,12 +67,12 @@ const QUESTIONS = [
     ["BackOff", "cilium-sqmvj"]],
 ];
 
-const encoding = tokenizer && await import(`${tokenizer}/esm/encoding/o200k_base.js`);
+const encoding = module && await import(pathToFileURL(module));
 
 // A text that looks like a special token counts as text.
 const PLAIN = { disallowedSpecial: new Set() };
 
-// The tokens of a text, if the tokenizer is given.
+// The tokens of a text, if an encoding is given.
 function tokensOf(text) {
   return encoding ? { tokens: encoding.countTokens(text, PLAIN) } : {};
 }

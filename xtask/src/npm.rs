@@ -70,6 +70,24 @@ pub(crate) const MCP_INSPECTOR: Package = Package {
     skipped: "the inspector of the Model Context Protocol",
 };
 
+/// The tools for agents are measured beside those of this server.
+pub(crate) const KUBERNETES_MCP_SERVER: Package = Package {
+    name: "kubernetes-mcp-server",
+    version: "0.0.67",
+    file: "bin/index.js",
+    variable: "KUBERNETES_MCP_SERVER",
+    skipped: "the peer of the tools for agents",
+};
+
+/// An encoding that counts the tokens of answers to agents.
+pub(crate) const GPT_TOKENIZER: Package = Package {
+    name: "gpt-tokenizer",
+    version: "3.4.0",
+    file: "esm/encoding/o200k_base.js",
+    variable: "GPT_TOKENIZER",
+    skipped: "the count of tokens",
+};
+
 /// The timeline is measured beside this library.
 pub(crate) const VIS_TIMELINE: Package = Package {
     name: "vis-timeline",

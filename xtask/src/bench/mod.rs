@@ -11,6 +11,7 @@ mod import;
 mod mcp;
 mod objects;
 mod objects_table;
+mod questions;
 mod rounds;
 mod server;
 mod serving;
@@ -46,6 +47,8 @@ pub(crate) enum Bench {
     Timeline(timeline::Args),
     /// The tools for agents, among a million events
     Mcp(mcp::Args),
+    /// The tools for agents: bytes and tokens of ten questions, beside kubernetes-mcp-server
+    Questions(questions::Args),
     /// An archive on object storage: questions to readers of it, where each request takes 20 ms
     Objects(objects::Args),
 }
@@ -69,6 +72,7 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Store(args) => store::run(root, args),
         Bench::Timeline(args) => timeline::run(root, args),
         Bench::Mcp(args) => mcp::run(root, args),
+        Bench::Questions(args) => questions::run(root, args),
         Bench::Objects(args) => objects::run(root, args),
     }
 }
