@@ -138,3 +138,37 @@ fn every_value_can_be_chosen_or_left_out() {
     );
     world.address_until("q.filter?.startsWith('reason:')");
 }
+
+#[test]
+fn every_name_of_the_legend_can_be_seen() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    for number in 0..14 {
+        let reason = format!("FailedForTheReason{number}");
+        world.add(&(600, 600, 2, "Pod/web-0", "Normal", &reason, "one of many"));
+    }
+    world.enter("?last=1h&by=reason");
+    let page = &world.browser;
+    let is_cut = "((at, end) => at > end)(
+        [...document.querySelectorAll('#legend .key')].find((it) =>
+            it.innerText.startsWith('other')).getBoundingClientRect().bottom,
+        document.getElementById('legend').getBoundingClientRect().bottom)";
+    let more = "document.querySelector('#legend .more').innerText";
+    page.until(&format!("/^▾ [0-9]+ more$/.test({more}) && {is_cut}"));
+    let place = "document.getElementById('lanes').getBoundingClientRect().top";
+    let before = page.number(place);
+    page.click("#legend .more");
+    page.until(&format!("{more} === '▴ fewer' && !{is_cut}"));
+    assert_eq!(page.number(place), before);
+    let above =
+        "((it) => document.elementFromPoint(it.left + 20, it.bottom - 4).closest('#legend'))(
+        document.getElementById('legend').getBoundingClientRect())";
+    page.until(above);
+    page.until("document.activeElement.className === 'key more'");
+    page.click("#legend .more");
+    page.until(&format!("{more} !== '▴ fewer' && {is_cut}"));
+    // Where all names have room there is no button.
+    page.click("#by-type");
+    page.until("document.querySelectorAll('#legend .key').length === 1");
+}

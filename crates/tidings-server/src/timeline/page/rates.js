@@ -1,7 +1,7 @@
 // Rates above the lanes: how often events happened, as stacked bars by uPlot on the scale of the
 // lanes. A drag over them is a range to zoom to.
 
-import { byId, el, fill } from "./dom.js";
+import { append, byId, el, fill } from "./dom.js";
 import { colours, seriesColour } from "./theme.js";
 import { without } from "./terms.js";
 import { dateTime, duration, number } from "./time.js";
@@ -56,6 +56,9 @@ export class Rates {
     this.series = [];
     this.names = "";
     this.gutter = 0;
+    /** What the legend was measured for, and how many of its names had no room.
+     * @type {{key: string, cut: number}} */
+    this.room = { key: "", cut: 0 };
   }
 
   /** @param {Picture} picture @param {"type"|"reason"} by @param {Scale} scale
@@ -191,6 +194,29 @@ export class Rates {
             "aria-label": `Without ${name}`,
             onclick: () => this.store.addFilter(by, name, true) }, "⊖"));
     }));
+    this.showMore(by);
+  }
+
+  /** A button that unfolds the legend, if not all names have room. @param {"type"|"reason"} by */
+  showMore(by) {
+    const { legend } = this;
+    const isOpen = legend.classList.contains("open");
+    const key = `${this.gutter} ${legend.textContent}`;
+    if (key !== this.room.key) {
+      legend.classList.remove("open");
+      const cut = [...legend.children].filter((one) => one instanceof HTMLElement
+        && one.offsetTop + one.offsetHeight > legend.clientHeight + 2);
+      this.room = { key, cut: cut.length };
+    }
+    legend.classList.toggle("open", isOpen && this.room.cut > 0);
+    if (this.room.cut === 0) return;
+    const turn = () => {
+      legend.classList.toggle("open");
+      this.showLegend(by);
+      /** @type {HTMLElement|null} */ (legend.querySelector(".more"))?.focus();
+    };
+    append(legend, el("button", { class: "key more", "aria-expanded": String(isOpen),
+      onclick: turn }, isOpen ? "▴ fewer" : `▾ ${this.room.cut} more`));
   }
 
   /** Describes the bar at a time. @param {number} at @param {boolean} utc */
