@@ -199,8 +199,24 @@ pub(crate) struct History {
     pub(crate) time: i64,
     /// Number of random letters in a message.
     pub(crate) noise: usize,
+    /// The times that authors state in turn, if they are strange.
+    strange: &'static [Stated],
 }
 
+/// A time that an author states: the right one (`None`), none at all, or any other.
+type Stated = Option<Option<&'static str>>;
+
+const ABOUT_1970: [Stated; 8] = [
+    None,
+    Some(None),
+    None,
+    Some(Some("1970-01-01T00:00:00.000000Z")),
+    None,
+    Some(Some("1970-01-01T00:59:59.999999Z")),
+    Some(Some("1970-01-01T01:30:00.000000Z")),
+    Some(Some("1969-12-31T23:59:59.000000Z")),
+];
+const FAR: [Stated; 4] = [Some(Some("2999-01-01T00:00:00.000000Z")), None, None, None];
 /// The time at which a history begins, in milliseconds.
 const START: i64 = 1_700_000_000_000;
 const NAMESPACES: [&str; 3] = ["a", "a-b", "b"];
@@ -215,6 +231,7 @@ impl History {
             version: 100,
             time: START,
             noise: 0,
+            strange: &[],
         }
     }
 
@@ -240,7 +257,10 @@ impl History {
         );
         self.version += self.random.u64(1..4);
         self.time += self.random.i64(1..90_000);
-        let is_new = !self.events.contains_key(&slot) || self.random.u8(..100) < 15;
+        // Events of one time are in the order in which their records were written: an archive writes
+        // a predecessor again under its new name, a bucket does not have that.
+        let is_replaced = self.random.u8(..100) < 15 && self.strange.is_empty();
+        let is_new = !self.events.contains_key(&slot) || is_replaced;
         if is_new {
             let uid = self.uid();
             self.events.insert(slot, (uid, 0));
@@ -254,12 +274,18 @@ impl History {
         let object = format!("x-{object}");
         let name = format!("{}-{object}.{event}", KINDS[kind].to_lowercase());
         let time = Timestamp::from_millisecond(self.time).unwrap();
-        let time = format!("{time:.6}");
+        let observed = format!("{time:.6}");
+        let mut stated = self.strange.iter().cycle();
+        let stated = stated.nth(usize::try_from(self.version).unwrap());
+        let time = match stated.copied().flatten() {
+            Some(time) => json!(time),
+            None => json!(observed),
+        };
         // The events have their times in different fields.
         let series = (event > 0).then(|| json!({"count": count, "lastObservedTime": time}));
         json!({
             "kind": "Version", "namespace": NAMESPACES[namespace], "name": name,
-            "epoch": 0, "observedAt": time,
+            "epoch": 0, "observedAt": observed,
             "event": {
                 "apiVersion": "v1", "kind": "Event",
                 "metadata": {
@@ -420,15 +446,18 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     ] {
         assert_eq!(cold.get(key.into()).await.unwrap(), None, "{key}");
     }
-    let times = [None, Some(3_600_000 * 2), Some(1_000_000)];
+    let now = world.clock.now().0;
+    let ago = |millis| Some((now - millis, now - millis / 3));
+    // An unknown time is the end of the first hour.
+    let first_hours = [(0, 3_600_000), (3_600_000, 3_600_001), (-1, 7_200_000)].map(Some);
+    let times = [None, ago(3_600_000 * 2), ago(1_000_000)];
     for request in &requests {
-        for (number, since) in times.into_iter().enumerate() {
-            let now = world.clock.now().0;
+        for (number, times) in times.into_iter().chain(first_hours).enumerate() {
             let mut asked = NewestRequest {
                 prefix: request.prefix.clone(),
                 object: request.object.clone(),
-                since: since.map(|since| UnixMillis(now - since)),
-                until: since.map(|since| UnixMillis(now - since / 3)),
+                since: times.map(|(since, _)| UnixMillis(since)),
+                until: times.map(|(_, until)| UnixMillis(until)),
                 ..NewestRequest::default()
             };
             asked.reason = (number == 1).then(|| "BackOff".to_owned());
@@ -533,6 +562,53 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
         }
         assert_eq!(merged, 8);
     }
+}
+
+/// Authors choose the times in their events. Neither a time of 1970 nor a missing one hides an
+/// event, or shows it where it is not asked for.
+#[tokio::test]
+async fn events_of_1970_are_found_at_the_time_that_they_state() {
+    let storage = Storage::folder();
+    let place = storage.place();
+    let mut world = World::new();
+    let mut history = History::new(3);
+    history.strange = &ABOUT_1970;
+    for _ in 0..3 {
+        observe(&mut world, &mut history, 60).await;
+        seal(&world, &place).await;
+    }
+    compare(&world, &read(&place).await).await;
+}
+
+/// Each file has events that come last by the time that their authors state.
+#[tokio::test]
+async fn no_file_is_read_for_the_far_years_that_its_events_state() {
+    let mut asked = Vec::new();
+    for strange in [&[][..], &FAR] {
+        let storage = Storage::folder();
+        let (place, store) = judged(&storage);
+        let mut world = World::new();
+        let mut history = History::new(4);
+        history.strange = strange;
+        for _ in 0..6 {
+            observe(&mut world, &mut history, 60).await;
+            seal(&world, &place).await;
+            history.time += 24 * 3_600_000;
+        }
+        let sealed = read(&place).await;
+        store.asked();
+        let cold = sealed.store();
+        let page = cold.newest(NewestRequest {
+            limit: 5,
+            ..NewestRequest::default()
+        });
+        assert_eq!(page.await.unwrap().records.len(), 5);
+        asked.push(store.asked());
+    }
+    assert_eq!(
+        asked[0], asked[1],
+        "requests with right times, and with far years"
+    );
 }
 
 /// Seals, and returns how many files were merged. Removed files are kept for a day.
