@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| {
+fuzz_target!(init: tidings_objects::fuzzing::ignore_caught_panics(), |input: &[u8]| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(tidings_objects::fuzzing::file(input));
 });

@@ -5,4 +5,6 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| tidings_objects::fuzzing::waiting(input));
+fuzz_target!(init: tidings_objects::fuzzing::ignore_caught_panics(), |input: &[u8]| {
+    tidings_objects::fuzzing::waiting(input);
+});

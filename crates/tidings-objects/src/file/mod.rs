@@ -22,6 +22,8 @@ use parquet::errors::ParquetError;
 
 /// Runs a read whose damaged bytes may make the Parquet crate panic; a panic becomes an error.
 pub(crate) fn caught<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    #[cfg(fuzzing)]
+    let read = || crate::fuzzing::catching(read);
     let read = std::panic::catch_unwind(AssertUnwindSafe(read));
     read.unwrap_or_else(|_| Err(ParquetError::General("reading it panicked".into())))
 }
