@@ -76,7 +76,8 @@ async fn sealed(args: Args) -> Result<u8, CommandError> {
             let checked = check(&place, &cluster).await.map_err(unread)?;
             is_whole &= checked.problems.is_empty();
             // If standard output is closed, the check continues for its exit code.
-            tell_checked(&checked, &mut out).or_else(unless_unheard)?;
+            let found = tell_found(&mut out, &line(&checked.manifest), &words(&checked));
+            found.or_else(unless_unheard)?;
             continue;
         }
         let manifest = newest(&place, &cluster).await.map_err(unread)?;
@@ -88,16 +89,18 @@ async fn sealed(args: Args) -> Result<u8, CommandError> {
                 writeln!(out, "{root}/{path}")?;
             }
         } else {
-            writeln!(out, "{}", one_line(&line(&manifest)))?;
+            tell_found(&mut out, &line(&manifest), &[])?;
         }
     }
     Ok(if is_whole { WHOLE } else { FAILED })
 }
 
-fn tell_checked(checked: &Checked, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", one_line(&line(&checked.manifest)))?;
-    for text in words(checked) {
-        writeln!(out, "  {}", one_line(&text))?;
+/// Prints what was found of a cluster, one line each. Manifests and files are the words of whoever
+/// may write to the storage.
+fn tell_found(out: &mut impl Write, found: &str, more: &[String]) -> io::Result<()> {
+    writeln!(out, "{}", one_line(found))?;
+    for text in more {
+        writeln!(out, "  {}", one_line(text))?;
     }
     Ok(())
 }
@@ -195,6 +198,21 @@ fn words(checked: &Checked) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_found_is_a_line_each_and_no_command_to_the_terminal() {
+        let forged = "prod\u{1b}[2J\u{202e}\nprod: all 9 versions are there";
+        let mut out = Vec::new();
+        tell_found(&mut out, forged, &[forged.to_owned()]).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = out.lines().collect();
+        assert!(
+            matches!(lines[..], [one, two] if two == format!("  {one}")),
+            "{out:?}"
+        );
+        let is_shown = |character: char| character == '\n' || is_printable(character);
+        assert!(out.chars().all(is_shown), "{out:?}");
+    }
 
     /// A script opens every printed line.
     #[test]
