@@ -1,5 +1,6 @@
 //! `cargo xtask readme`: compiles the README's program in an empty crate with only the dependencies
-//! that the README names. It is not run.
+//! that the README names. It is not run. A program with a common mistake is compiled, too: the
+//! compiler must say what is wrong with it in the library's own words.
 
 use std::path::Path;
 
@@ -9,6 +10,18 @@ use crate::command::{self, Result, cargo};
 const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
 /// Our crates that the program depends on.
 const CRATES: [&str; 2] = ["tidings", "tidings-core"];
+
+/// A program that records about something that is no object.
+const MISTAKE: &str = r#"fn main() {
+    let (recorder, _events) = tidings::testing::recorder();
+    recorder.warning(&"web-0", "ReconcileFailed", "out of disk space");
+}
+"#;
+/// What the compiler says of it.
+const SAID: [&str; 2] = [
+    "events cannot be recorded about `str`",
+    "`tidings::Reference`",
+];
 
 pub(crate) fn run(root: &Path) -> Result {
     let mut shown: Vec<(String, String)> = Vec::new();
@@ -51,7 +64,20 @@ pub(crate) fn run(root: &Path) -> Result {
     let mut check = cargo(folder.path(), &["check", "--quiet"]);
     // This folder stays, so that dependencies are built only once.
     check.env("CARGO_TARGET_DIR", command::target(root).join("readme"));
-    command::run(&mut check)
+    command::run(&mut check)?;
+
+    write("src/main.rs", MISTAKE)?;
+    let checked = check
+        .output()
+        .map_err(|error| format!("compile a program with a mistake: {error}"))?;
+    let said = String::from_utf8_lossy(&checked.stderr);
+    if checked.status.success() {
+        return Err("a program that records about a text was compiled".to_owned());
+    }
+    match SAID.iter().find(|part| !said.contains(**part)) {
+        Some(part) => Err(format!("the compiler does not say {part}, but:\n{said}")),
+        None => Ok(()),
+    }
 }
 
 /// The content of the first code block in this language.
