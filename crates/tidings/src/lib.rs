@@ -223,6 +223,7 @@ mod sampling;
 mod sink;
 mod spill;
 mod sync;
+mod tally;
 pub mod testing;
 mod watcher;
 

@@ -19,7 +19,6 @@
 //!   because that may run any code.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -28,7 +27,7 @@ use tidings_core::{DropCause, DropCounts, Event};
 use crate::config::{QueueOptions, WhenFull};
 use crate::error::BroadcasterStopped;
 use crate::metrics;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 /// Distributes events to watchers; shared by recorders, watchers and their broadcaster.
 #[derive(Debug)]

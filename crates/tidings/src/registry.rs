@@ -16,6 +16,7 @@ use crate::metrics::abandoned;
 use crate::mux::{Orphan, QueueCounts};
 use crate::report::Counts;
 use crate::sync::{Mutex, lock};
+use crate::tally::{Tallied, Tally};
 
 /// The phases of a broadcaster, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,11 +70,7 @@ struct Books {
 pub(crate) struct Progress {
     kind: TaskKind,
     queue: Arc<QueueCounts>,
-    /// Events of an earlier process, recovered from disk.
-    recovered: AtomicU64,
-    delivered: AtomicU64,
-    aggregated: AtomicU64,
-    filtered: AtomicU64,
+    tally: Tally,
     dropped: Drops,
     /// Events left on disk for the next process, set at the end.
     left_on_disk: Arc<AtomicU64>,
@@ -115,10 +112,7 @@ impl Registry {
         let progress = Arc::new(Progress {
             kind: place.kind,
             queue,
-            recovered: AtomicU64::new(0),
-            delivered: AtomicU64::new(0),
-            aggregated: AtomicU64::new(0),
-            filtered: AtomicU64::new(0),
+            tally: Tally::new(),
             dropped: Drops::of(sink.cloned()),
             left_on_disk: Arc::default(),
             ended: watch::Sender::new(false),
@@ -233,19 +227,19 @@ impl Books {
 impl Progress {
     /// Counts events that an earlier process left on disk as offered to this task.
     pub(crate) fn recovered(&self, number: u64) {
-        self.recovered.fetch_add(number, Ordering::Release);
+        self.tally.recovered(number);
     }
 
     pub(crate) fn delivered(&self, number: u64) {
-        self.delivered.fetch_add(number, Ordering::Release);
+        self.tally.delivered(number);
     }
 
     pub(crate) fn aggregated(&self, number: u64) {
-        self.aggregated.fetch_add(number, Ordering::Release);
+        self.tally.aggregated(number);
     }
 
     pub(crate) fn filtered(&self, number: u64) {
-        self.filtered.fetch_add(number, Ordering::Release);
+        self.tally.filtered(number);
     }
 
     /// Records that writes had no answer at the end, unless another failure is known.
@@ -274,14 +268,13 @@ impl Progress {
 
     /// The counts without events offered after the task had ended with its runtime.
     fn own_counts(&self) -> Counts {
-        let delivered = self.delivered.load(Ordering::Acquire);
-        let aggregated = self.aggregated.load(Ordering::Acquire);
-        let filtered = self.filtered.load(Ordering::Acquire);
-        let mut dropped = self.dropped.counts();
-        dropped.merge(&self.queue.drops());
-        // Read last, with acquire ordering: a reader that sees an event as settled also sees it as
-        // offered.
-        let offered = self.queue.offered() + self.recovered.load(Ordering::Acquire);
+        let Tallied {
+            offered,
+            delivered,
+            aggregated,
+            filtered,
+            dropped,
+        } = self.tally.read(&self.queue, self.dropped.counts());
         let settled = delivered + aggregated + filtered + dropped.total();
         Counts {
             offered,

@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads with the broadcaster's queues: the mux itself, compiled
-//! against loom's lock.
+//! Every interleaving of a few threads with the broadcaster's queues and counts: the mux and the
+//! tally themselves, compiled against loom's lock and atomics.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,8 +9,11 @@
 #[path = "../src/mux.rs"]
 #[expect(dead_code, reason = "the library uses more of it")]
 mod mux;
+#[path = "../src/tally.rs"]
+#[expect(dead_code, reason = "the library uses more of it")]
+mod tally;
 
-/// The items of its crate that the mux uses.
+/// The items of their crate that these use.
 mod config {
     pub(crate) use tidings::advanced::{QueueOptions, WhenFull};
 }
@@ -21,6 +24,7 @@ mod metrics {
     pub(crate) fn runtime_gone(_events: u64) {}
 }
 mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -31,6 +35,7 @@ mod sync {
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Waker};
 
 use loom::future::block_on;
 use loom::thread;
@@ -38,6 +43,8 @@ use tidings::advanced::{QueueOptions, WhenFull};
 use tidings::{Event, testing};
 
 use mux::{Mux, Published, Receiver};
+use tally::Tally;
+use tidings_core::DropCounts;
 
 const ACCEPTED: Published = Published::Accepted {
     missed_by: 0,
@@ -176,5 +183,33 @@ fn stop_races_with_shutdown() {
         // The watcher may have ended by then.
         assert!(matches!(accepted, Published::Accepted { .. }));
         assert!(reader.join().unwrap().len() <= 1);
+    });
+}
+
+/// What a handler has done is counted one by one, while anyone may ask for the counts.
+#[test]
+fn what_is_seen_as_settled_is_seen_as_offered() {
+    loom::model(|| {
+        let mux = mux(1, WhenFull::Drop);
+        let mut receiver = mux.watch(Vec::new()).unwrap();
+        let counts = Arc::clone(receiver.counts());
+        let tally = Arc::new(Tally::new());
+        let handler = thread::spawn({
+            let tally = Arc::clone(&tally);
+            move || {
+                let mut batch = VecDeque::new();
+                let mut context = Context::from_waker(Waker::noop());
+                let taken = receiver.poll_take(&mut context, &mut batch);
+                tally.delivered(batch.len() as u64);
+                assert_eq!(taken.is_ready(), !batch.is_empty());
+                receiver
+            }
+        });
+        let recorder = thread::spawn(move || mux.publish(event(0)));
+        let read = tally.read(&counts, DropCounts::default());
+        assert!(read.delivered <= read.offered, "{read:?}");
+        recorder.join().unwrap();
+        let _receiver = handler.join().unwrap();
+        assert_eq!(tally.read(&counts, DropCounts::default()).offered, 1);
     });
 }
