@@ -409,6 +409,43 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
         let (code, told) = agent.end_and_hear();
         assert!(code == Some(0) && told.contains(said), "{told}");
     }
+    // The causes of an event are found in all that the agent reads.
+    for (namespace, name, object, reason, ago) in [
+        ("kube-system", "dns.1", "coredns-0", "Unhealthy", 120),
+        ("other", "web.1", "web", "BackOff", 60),
+    ] {
+        let seen = (jiff::Timestamp::now() - Duration::from_secs(ago)).to_string();
+        world.apply(
+            &json!({
+                "apiVersion": "v1", "kind": "Event", "type": "Warning",
+                "metadata": {"namespace": namespace, "name": name},
+                "involvedObject": {"kind": "Pod", "namespace": namespace, "name": object},
+                "reason": reason, "message": "said so", "source": {"component": "kubelet"},
+                "firstTimestamp": seen, "lastTimestamp": seen, "count": 1,
+            })
+            .to_string(),
+        );
+        world.until(
+            "t-admin",
+            &["get", "pastevent", "-n", namespace, name],
+            |ran| ran.code == Some(0),
+        );
+    }
+    let kubeconfig = world.cluster.folder().join("agent-kubeconfig");
+    std::fs::write(&kubeconfig, world.cluster.kubeconfig().to_string()).unwrap();
+    for (further, expected) in [(&[][..], true), (&["-n=other"], false)] {
+        let mut command = tidings(&[&["mcp"], further].concat());
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        let mut agent = Agent::start(&mut command, true);
+        let found = agent.tool("event", &json!({"id": "home/other/web.1"}));
+        assert!(found.contains("BackOff"), "{found}");
+        assert_eq!(
+            found.contains("id=home/kube-system/dns.1"),
+            expected,
+            "{found}"
+        );
+        assert_eq!(agent.end_and_hear().0, Some(0));
+    }
     // Whoever may read the cluster's events only is told that there is more.
     let ran = ours("t-live", &["events", "-n=shop", "--since=1h", "-o=name"]);
     assert!(
