@@ -42,6 +42,7 @@ macro_rules! files {
 
 /// All files of the folder `page`, except the licences of third-party files.
 const FILES: &[File] = files! {
+    "alike.js"
     "api.js"
     "before.js"
     "commands.js"

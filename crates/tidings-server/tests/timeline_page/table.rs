@@ -172,3 +172,67 @@ fn every_name_of_the_legend_can_be_seen() {
     page.click("#by-type");
     page.until("document.querySelectorAll('#legend .key').length === 1");
 }
+
+#[test]
+fn alike_messages_share_a_row_of_the_list() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    for (ago, pod, hash) in [
+        (900, "web-5c9f7d8b64-tz4wd", "4be1a60"),
+        (300, "web-5c9f7d8b64-kqxzv", "90cc2f7"),
+        (600, "db-xkcdq", "1234567"),
+    ] {
+        let object = format!("Pod/{pod}");
+        let message = format!("Failed to create sandbox \"{hash}\" of pod {pod}");
+        let reason = "FailedCreatePodSandBox";
+        world.add(&(ago + 60, ago, 5, &object, "Warning", reason, &message));
+    }
+    world.add(&(
+        500,
+        500,
+        1,
+        "Pod/db-xkcdq",
+        "Warning",
+        "FailedCreatePodSandBox",
+        "Failed to create sandbox: no space left",
+    ));
+    world.enter("?last=1h");
+    let page = &world.browser;
+    let rows = "document.querySelectorAll('#rows tr').length";
+    page.until(&format!("{rows} === 4"));
+    page.click("#list-alike");
+    page.until(&format!("{rows} === 2"));
+    assert_eq!(
+        page.text("document.getElementById('list-alike').ariaPressed"),
+        "true"
+    );
+    let row = page.text("document.querySelector('#rows tr').innerText");
+    for part in ["64-kqxzv", "▸ 2 more", "×15", "90cc2f7"] {
+        assert!(row.contains(part), "{part}: {row}");
+    }
+    // It is sorted by the first of all of its events.
+    let first = "document.querySelector('#rows tr').innerText.includes('×15')";
+    page.click("#by-first");
+    page.until(&format!("!{first}"));
+    page.click("#by-first");
+    page.until(first);
+    page.click("#by-last");
+    page.until(first);
+    page.run("document.querySelector('#rows .alike').focus()");
+    page.keys("\u{e007}");
+    page.until(&format!("{rows} === 4"));
+    page.until("document.activeElement.ariaExpanded === 'true'");
+    assert_eq!(
+        page.number("document.querySelectorAll('#rows tr.other').length"),
+        2.0
+    );
+    // A row opens its event.
+    page.run("document.querySelector('#rows tr.other').click()");
+    world.address_until("q.show.includes('db-xkcdq')");
+    page.keys("\u{e00c}");
+    page.run("document.querySelector('#rows .alike').click()");
+    page.until(&format!("{rows} === 2"));
+    page.click("#list-alike");
+    page.until(&format!("{rows} === 4"));
+}

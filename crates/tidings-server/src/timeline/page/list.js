@@ -1,5 +1,6 @@
 // The list of events: a table that says in words what the picture shows, newest first, in pages.
 
+import { alike } from "./alike.js";
 import { append, byId, el, fill, isSelected } from "./dom.js";
 import { ApiError, get, isAbort, parameters } from "./api.js";
 import { shortObject } from "./kinds.js";
@@ -56,6 +57,16 @@ export class List {
     this.items = [];
     /** @type {{by: "last"|"first", up: boolean}} */
     this.order = { by: "last", up: false };
+    /** Alike events share a row. */
+    this.grouped = false;
+    /** The rows whose other events are shown, by what these have in common.
+     * @type {Set<string>} */
+    this.unfolded = new Set();
+    byId("list-alike").addEventListener("click", (event) => {
+      this.grouped = !this.grouped;
+      /** @type {HTMLElement} */ (event.currentTarget).ariaPressed = String(this.grouped);
+      this.showRows();
+    });
     for (const by of /** @type {const} */ (["last", "first"])) {
       byId(`by-${by}`).addEventListener("click", () => void this.sort(by));
     }
@@ -167,16 +178,38 @@ export class List {
   /** Fills the table. */
   showRows() {
     const { by, up } = this.order;
-    const items = [...this.items];
+    const focused = document.querySelector("#rows :focus");
+    const rows = this.grouped ? alike(this.items)
+      : this.items.map((sum) => ({ sum, key: "", others: [] }));
     if (!this.isNewestFirst()) {
-      items.sort((a, b) => (up ? a[by] - b[by] : b[by] - a[by]));
+      rows.sort(({ sum: a }, { sum: b }) => (up ? a[by] - b[by] : b[by] - a[by]));
     }
     for (const column of /** @type {const} */ (["last", "first"])) {
       const head = byId(`by-${column}`).closest("th");
       head?.setAttribute("aria-sort", column !== by ? "none" : up ? "ascending" : "descending");
     }
-    fill(this.body, ...items.map((item) => this.row(item)));
+    fill(this.body, ...rows.flatMap((row) => this.rowsOf(row)));
     this.fit();
+    if (focused) this.focusAgain(focused);
+  }
+
+  /** The row of alike events, and if it is unfolded, those of the others.
+   * @param {import("./alike.js").Alike} of */
+  rowsOf({ key, sum, others }) {
+    const row = this.row(sum);
+    if (others.length === 0) return [row];
+    const isOpen = this.unfolded.has(key);
+    const button = el("button", { type: "button", class: "plain alike",
+      "aria-expanded": String(isOpen), onclick: (/** @type {Event} */ event) => {
+        event.stopPropagation();
+        if (!this.unfolded.delete(key)) this.unfolded.add(key);
+        this.showRows();
+      } }, `${isOpen ? "▾" : "▸"} ${number(others.length)} more`);
+    row.querySelector(".object div")?.append(button);
+    if (!isOpen) return [row];
+    const more = others.map((item) => this.row(item));
+    for (const one of more) one.classList.add("other");
+    return [row, ...more];
   }
 
   /** Gives the columns the widths of what is in them, and the message the rest. Long names of
@@ -191,7 +224,7 @@ export class List {
       time: wide((item) => shortTime(item.last, utc, day), 10) + 6,
       first: wide((item) => shortTime(item.first, utc, day), 10),
       reason: Math.min(wide((item) => item.reason, 8) * BOLD, 44 * letter),
-      object: wide((item) => shortObject(item.object), 12),
+      object: wide((item) => shortObject(item.object), 12) + (this.grouped ? 11 * letter : 0),
       namespace: wide(whereOf, 9),
       count: wide(countOf, 6),
     };
@@ -211,8 +244,6 @@ export class List {
     const control = new AbortController();
     this.control = control;
     const params = new URLSearchParams(asked.params);
-    /** @type {Element|null|undefined} */
-    let held;
     if (token) params.set("continue", token);
     try {
       /** @type {ItemPage} */
@@ -222,20 +253,17 @@ export class List {
       this.on.loaded(page.items);
       if (!token) {
         if (again && this.keeps()) return; // since it was asked
-        held = document.activeElement?.closest("#rows tr");
         this.asked = asked;
         this.items = [];
         this.came = 0;
         this.offer();
-        fill(this.body);
         this.box.scrollTop = 0;
       }
       this.items.push(...page.items);
-      if (this.isNewestFirst()) {
+      if (token && this.isNewestFirst() && !this.grouped) {
         append(this.body, ...page.items.map((item) => this.row(item)));
         this.fit();
       } else this.showRows();
-      if (held) this.focusAgain(held);
       this.token = page.continue;
       this.complete = page.complete;
       this.ended();
@@ -252,13 +280,15 @@ export class List {
   }
 
   /** Gives the focus to the row of the same event as one that was replaced, else to the list.
-   * @param {Element} row */
-  focusAgain(row) {
-    const eventOf = (/** @type {Element} */ node) => node.getAttribute("data-event");
-    const button = row.querySelector("[data-event]");
-    const again = [...this.body.querySelectorAll("[data-event]")]
-      .find((one) => button && eventOf(one) === eventOf(button));
-    /** @type {HTMLElement} */ (again ?? this.box).focus({ preventScroll: true });
+   * @param {Element} before What had the focus in the row. */
+  focusAgain(before) {
+    const eventOf = (/** @type {Element|null} */ row) =>
+      row?.querySelector("[data-event]")?.getAttribute("data-event");
+    const event = eventOf(before.closest("tr"));
+    const row = [...this.body.children].find((one) => eventOf(one) === event);
+    const kind = before.classList.contains("alike") ? ".alike" : "[data-event]";
+    const node = /** @type {HTMLElement|null|undefined} */ (row?.querySelector(kind));
+    (node ?? this.box).focus({ preventScroll: true });
   }
 
   /** Shows the end of the list. */
