@@ -2,14 +2,13 @@
 //!
 //! Built only with `--cfg fuzzing`.
 
-use std::cell::Cell;
-use std::panic;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+pub use crate::file::caught::ignore_caught_panics;
 use crate::file::end;
 use crate::file::read::Reader as Rows;
 use crate::file::rollup;
@@ -17,34 +16,6 @@ use crate::file::uids::{Uids, may_have};
 use crate::folder::{Folder, Newest};
 use crate::place::Place;
 use crate::reader;
-
-thread_local! {
-    /// Whether a panic of this thread becomes an error.
-    static CATCHING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Sets a panic hook that ignores the panics that become errors: those of the Parquet crate about
-/// damaged bytes. libFuzzer's hook ends the process at the others.
-pub fn ignore_caught_panics() {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panicked| {
-        if !CATCHING.get() {
-            hook(panicked);
-        }
-    }));
-}
-
-/// Runs a read whose panic becomes an error.
-pub(crate) fn catching<T>(read: impl FnOnce() -> T) -> T {
-    struct Reset(bool);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            CATCHING.set(self.0);
-        }
-    }
-    let _reset = Reset(CATCHING.replace(true));
-    read()
-}
 
 /// Reads any bytes as the newest manifest. What could be read has to be the same after it was
 /// written and read again.

@@ -22,7 +22,7 @@ use super::bounds::{
     CHUNK_BYTES_MAX, CHUNKS_BYTES_MAX, END_BYTES_MAX, FILE_BYTES_MAX, FILTER_BYTES_MAX,
     GROUP_ROWS_MAX, GROUPS_MAX, LABELS_MAX, SCHEMA_MAX,
 };
-use super::caught;
+use super::caught::caught;
 use super::columns::{FORM, FORM_KEY, are_promised, schema};
 use super::thrift::{Fields, Found, judge};
 use super::wire::{FILE, PAGES};

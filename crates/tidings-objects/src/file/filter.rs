@@ -3,7 +3,7 @@
 use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 
-use super::caught;
+use super::caught::caught;
 use super::thrift::{Found, judge};
 use super::wire::FILTER;
 

@@ -25,7 +25,7 @@ use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_frame_content_size;
 
 use super::bounds::{CHUNK_BYTES_MAX, LABELS_MAX};
-use super::caught;
+use super::caught::caught;
 use super::delta;
 use super::pieces::Pieces;
 use super::thrift::{Found, judge, varint};

@@ -18,7 +18,7 @@ use tidings_store::clock::Clock;
 use tidings_testing::programs::engines;
 use tidings_testing::s3::{BUCKET, S3Server};
 
-use super::reading::History;
+use super::history::History;
 use super::storage::temporary;
 use super::world::World;
 

@@ -30,7 +30,8 @@ use tidings_store::clock::Clock;
 use tidings_store::{BoxFuture, ListRequest};
 use tidings_testing::{copy_folder, pack_folder, unpack_folder};
 
-use super::reading::{History, compare, id, listed};
+use super::history::History;
+use super::reading::{compare, id, listed};
 use super::storage::temporary;
 use super::world::World;
 

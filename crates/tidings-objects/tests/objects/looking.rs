@@ -1,6 +1,7 @@
 //! What it costs to look for new manifests.
 
-use super::reading::{History, judged, observe, read, seal};
+use super::history::History;
+use super::reading::{judged, observe, read, seal};
 use super::storage::Storage;
 use super::world::World;
 

@@ -8,6 +8,7 @@ mod erased;
 mod faults;
 mod foreign;
 mod formats;
+mod history;
 mod killed;
 mod ledger;
 mod looking;

@@ -11,7 +11,8 @@ use tidings_objects::{ReadOptions, Reader, SealOptions, newest};
 use tidings_store::clock::Clock;
 use tidings_store::{ListRequest, NewestRequest, PAGE_BYTES_MAX, Record};
 
-use super::reading::{History, id, judged, latest_records, listed, observe, read, seal};
+use super::history::History;
+use super::reading::{id, judged, latest_records, listed, observe, read, seal};
 use super::storage::Storage;
 use super::world::World;
 

@@ -17,7 +17,8 @@ use tidings_objects::{
 use tidings_store::clock::Clock;
 use tidings_store::{BoxFuture, ListRequest, ReadError, WatchError};
 
-use super::reading::{History, compare, listed, observe, seal, shown};
+use super::history::History;
+use super::reading::{compare, listed, observe, seal, shown};
 use super::storage::Storage;
 use super::world::World;
 
