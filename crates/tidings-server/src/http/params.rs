@@ -68,6 +68,8 @@ parameters! {
         "The one-time code of a link to the timeline.";
     CONTINUE = "continue", String, [List DeleteCollection],
         "The continue token of the previous page.";
+    COUNT = "count", String, [],
+        "What the rates of the timeline count: occurrences or events.";
     DRY_RUN = "dryRun", String, [Create Update Patch Delete DeleteCollection],
         "With All, nothing is stored.";
     EXCLUDE = "exclude", String, [],

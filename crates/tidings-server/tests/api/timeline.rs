@@ -271,6 +271,17 @@ async fn what_is_said_is_of_the_whole_range() {
         .collect();
     assert_eq!(sums, [("Warning", 156), ("Normal", 100)]);
     assert_eq!(view["rates"]["estimated"], true);
+    assert_eq!(view["counted"], "occurrences");
+    // Each event once, where it was last seen.
+    let once = get(&server, "view?count=events").await;
+    let values = once["rates"]["series"][0]["values"].as_array().unwrap();
+    let sum = values.iter().filter_map(Value::as_u64).sum::<u64>();
+    assert_eq!(
+        (&once["rates"]["series"][0]["name"], sum),
+        (&json!("Warning"), 152)
+    );
+    assert_eq!(once["rates"]["estimated"], false);
+    assert_eq!(once["counted"], "events");
     let mark = view["marks"].as_array().unwrap().iter();
     let mut held =
         mark.filter(|mark| view["reasons"][mark[6].as_u64().unwrap() as usize] == "FailedMount");

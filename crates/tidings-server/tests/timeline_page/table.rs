@@ -236,3 +236,31 @@ fn alike_messages_share_a_row_of_the_list() {
     page.click("#list-alike");
     page.until(&format!("{rows} === 4"));
 }
+
+#[test]
+fn rates_count_occurrences_or_events() {
+    let Some(world) = World::start(DESKTOP) else {
+        return;
+    };
+    world.tell_story();
+    world.enter("?last=1h");
+    let page = &world.browser;
+    let legend = "document.getElementById('legend').innerText.replace(/\\s+/g, ' ')";
+    page.until(&format!("{legend}.includes('Warning')"));
+    let occurrences = page.text(legend);
+    assert!(occurrences.contains("≈ ×"), "{occurrences}");
+    page.click("#count");
+    world.address_until("q.count === 'events'");
+    page.until(&format!("!{legend}.includes('×')"));
+    let events = page.text(legend);
+    assert!(
+        events.contains("Warning 5") && events.contains("Normal 24"),
+        "{events}"
+    );
+    page.until("document.getElementById('count').ariaPressed === 'true'");
+    // A link opens the same.
+    world.open("?last=1h&count=events");
+    page.until(&format!("{legend} === {}", serde_json::json!(events)));
+    page.click("#count");
+    page.until(&format!("{legend} === {}", serde_json::json!(occurrences)));
+}

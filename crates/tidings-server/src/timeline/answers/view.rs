@@ -53,6 +53,8 @@ struct View<'a> {
     total: Option<u64>,
     firsts: FirstWarnings<'a>,
     rates: Rates,
+    /// What the rates count: occurrences, events or versions.
+    counted: &'static str,
     gaps: Vec<Gap>,
     following: Vec<overview::Followed<'a>>,
     unasked: &'a Unasked,
@@ -130,6 +132,7 @@ pub(in super::super) async fn view(
     let range = range(&info.query, now)?;
     let is_until_now = is_until_now(&info.query);
     let by_reason = is_by_reason(&info.query)?;
+    let of_events = is_of_events(&info.query)?;
     let arranged = arranged(&info.query)?;
     let skip = number(&info.query, params::SKIP)?.unwrap_or(0);
     // Taken before anything is read, so that concurrent changes are sent again, not missed.
@@ -164,13 +167,18 @@ pub(in super::super) async fn view(
             .as_ref()
             .map(|(counts, _)| unread(counts, &read, &events, range));
         let types = counts.as_ref().map(|(_, types)| types);
+        let counted = match missing {
+            Some(_) if !counts_events => "versions",
+            _ if of_events => "events",
+            _ => "occurrences",
+        };
         let mut rates = rates_of(
             &events,
             missing.as_deref(),
             types,
             range,
             by_reason,
-            counts_events,
+            counted == "occurrences",
         );
         rates.estimated |= !read.complete;
         let number = events.iter().map(|event| event.events).sum();
@@ -199,6 +207,7 @@ pub(in super::super) async fn view(
             total,
             firsts,
             rates,
+            counted,
             gaps,
             following: overview::following(&caller),
             unasked: &caller.unasked,
@@ -225,6 +234,18 @@ fn is_by_reason(query: &Query) -> Result<bool, Status> {
         Some("reason") => Ok(true),
         Some(other) => {
             let why = format!("rates are by type or reason, not by {other:?}");
+            Err(Status::bad_request(why))
+        }
+    }
+}
+
+/// Whether rates count events, not their occurrences.
+fn is_of_events(query: &Query) -> Result<bool, Status> {
+    match query.get(params::COUNT) {
+        None | Some("occurrences") => Ok(false),
+        Some("events") => Ok(true),
+        Some(other) => {
+            let why = format!("rates count occurrences or events, not {other:?}");
             Err(Status::bad_request(why))
         }
     }
@@ -310,16 +331,16 @@ fn unread<'a>(
     missing(&counted, known, &read.unread, range)
 }
 
-/// Rates by type or reason. A sealed archive counts versions: then each event that was read is one.
+/// Rates by type or reason, of occurrences, or of events where each was last seen. A sealed archive
+/// counts versions: then each event that was read is one.
 fn rates_of<'a>(
     events: &[Seen<'a>],
     missing: Option<&[Missing<'a>]>,
     types: Option<&'a Types>,
     range: (i64, i64),
     by_reason: bool,
-    counts_events: bool,
+    of_occurrences: bool,
 ) -> Rates {
-    let is_of_versions = !counts_events && missing.is_some();
     let read = events.iter().map(|event| {
         let brief = &event.brief;
         let by = if by_reason {
@@ -327,19 +348,19 @@ fn rates_of<'a>(
         } else {
             brief.event_type
         };
-        let occurrences = Occurrences {
-            first: brief.first,
-            last: brief.last,
-            count: brief.count,
+        let occurrences = if of_occurrences {
+            Occurrences {
+                first: brief.first,
+                last: brief.last,
+                count: brief.count,
+            }
+        } else {
+            Occurrences {
+                count: event.events,
+                ..Occurrences::once(brief.last)
+            }
         };
-        (
-            by,
-            if is_of_versions {
-                Occurrences::once(brief.last)
-            } else {
-                occurrences
-            },
-        )
+        (by, occurrences)
     });
     let unread = missing.unwrap_or_default().iter().map(|one| {
         let type_of = || types.and_then(|types| types.get(one.reason));

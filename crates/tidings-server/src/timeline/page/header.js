@@ -43,6 +43,8 @@ export class Header {
     button("help-button", on.help);
     button("by-type", () => store.set({ by: "type" }, true));
     button("by-reason", () => store.set({ by: "reason" }, true));
+    button("count", () => store.set({
+      count: store.view.count === "events" ? "occurrences" : "events" }, true));
     button("logout", async () => {
       await logout().catch(() => undefined);
       location.reload();
@@ -175,6 +177,7 @@ export class Header {
     if (document.title !== visible(title)) document.title = visible(title);
     press(byId("by-type"), view.by === "type");
     press(byId("by-reason"), view.by === "reason");
+    press(byId("count"), view.count === "events");
   }
 }
 

@@ -79,8 +79,8 @@ export class Loader {
     this.control = control;
     const { view } = this.store;
     const range = this.store.asked();
-    const { by, skip, sort, group } = view;
-    const params = parameters({ ...range, by, skip, sort, group }, view.filters);
+    const { by, count, skip, sort, group } = view;
+    const params = parameters({ ...range, by, count, skip, sort, group }, view.filters);
     if (!again) setBusy(true);
     this.asked = performance.now();
     try {

@@ -217,7 +217,8 @@ store.listeners.push((view, before, still) => {
   }
   const ranged = view.last !== before.last || view.from !== before.from || view.to !== before.to;
   const other = view.filters !== before.filters || view.by !== before.by
-    || view.skip !== before.skip || view.sort !== before.sort || view.group !== before.group;
+    || view.count !== before.count || view.skip !== before.skip || view.sort !== before.sort
+    || view.group !== before.group;
   if (view.filters !== before.filters) filterBar.showChips();
   if (ranged) notify("range", null);
   if (view.skip !== before.skip) lanes.box.scrollTop = 0;

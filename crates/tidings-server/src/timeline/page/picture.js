@@ -5,7 +5,7 @@ import { paintAxis, paintGaps, paintGrid, paintNow, toX, WIDE } from "./paint.js
 import { countsOf } from "./labels.js";
 import { paintRow } from "./lanes.js";
 import { marking } from "./marking.js";
-import { stacked } from "./rates.js";
+import { amount, stacked } from "./rates.js";
 import { canvasSurface, svgSurface } from "./surface.js";
 import { colours, seriesColour } from "./theme.js";
 import { dateTime, number, zoneName } from "./time.js";
@@ -72,14 +72,14 @@ function paintPicture(s, clip, shown) {
   s.text(view.filters.length > 0 ? `Filter: ${view.filters.join(" ")}` : "No filter", 12, 36,
     c.faint, { most: WIDTH - 24 });
   const series = stacked(picture.rates);
-  const { start, step, estimated } = picture.rates;
+  const { start, step } = picture.rates;
   const most = Math.max(1, ...(series[series.length - 1]?.top ?? []));
   const shownKeys = series.slice(0, KEYS * COLUMNS);
   shownKeys.forEach(({ name, index, total }, at) => {
     const x = 12 + Math.floor(at / KEYS) * 140;
     const y = HEAD + 7 + (at % KEYS) * 15;
     s.rect(x, y - 4, 8, 8, seriesColour(name, index, c));
-    s.text(`${name || "(none)"} ${estimated ? "≈ " : ""}×${number(total)}`, x + 13, y, c.faint,
+    s.text(`${name || "(none)"} ${amount(picture, total)}`, x + 13, y, c.faint,
       { size: 10, most: 120 });
   });
   for (const [value, y] of [[most, HEAD + 4], [0, HEAD + RATES - 4]]) {

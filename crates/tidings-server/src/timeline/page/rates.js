@@ -38,6 +38,10 @@ export function stacked(rates) {
   });
 }
 
+/** A number of what rates count. @param {Picture} picture @param {number} n */
+export const amount = ({ rates, counted: unit }, n) =>
+  `${rates.estimated ? "≈ " : ""}${unit === "occurrences" ? "×" : ""}${number(n)}`;
+
 export class Rates {
   /**
    * @param {(from: number, to: number) => void} zoom
@@ -172,7 +176,7 @@ export class Rates {
   /** @param {"type"|"reason"} by */
   showLegend(by) {
     const c = colours();
-    const about = this.picture?.rates.estimated ? "≈ " : "";
+    const { picture } = this;
     const { filters } = this.store.view;
     const left = without(filters, [by]);
     // The way back from "only this".
@@ -182,14 +186,14 @@ export class Rates {
     fill(this.legend, back, ...this.series.map(({ name, index, total }) => {
       const swatch = el("i", { class: name === "Warning" ? "swatch diamond" : "swatch" });
       swatch.style.background = seriesColour(name, index, c);
-      const text = [swatch, el("span", {}, name || "(none)"),
-        el("em", {}, `${about}×${number(total)}`)];
+      const often = picture && amount(picture, total);
+      const text = [swatch, el("span", {}, name || "(none)"), el("em", {}, often)];
       return name === "other" || name === ""
         ? el("span", { class: "key" }, ...text)
         : el("span", { class: "series" },
-          el("button", { class: "key", title: `Only ${name}. It happened ${about}${
-            number(total)} times in this range`, onclick: () =>
-            this.store.addFilter(by, name) }, ...text),
+          el("button", { class: "key",
+            title: `Only ${name}; ${picture?.counted} in this range: ${often}`,
+            onclick: () => this.store.addFilter(by, name) }, ...text),
           el("button", { class: "plain out", title: `Without ${name}`,
             "aria-label": `Without ${name}`,
             onclick: () => this.store.addFilter(by, name, true) }, "⊖"));
@@ -221,15 +225,17 @@ export class Rates {
 
   /** Describes the bar at a time. @param {number} at @param {boolean} utc */
   describe(at, utc) {
-    const rates = this.picture?.rates;
-    if (!rates) return null;
+    const { picture } = this;
+    if (!picture) return null;
+    const { rates, counted: unit } = picture;
     const index = Math.floor((at - rates.start) / rates.step);
     const start = rates.start + index * rates.step;
-    const about = rates.estimated ? "≈ " : "";
     const lines = this.series.filter((series) => series.values[index] > 0)
-      .map((series) => `${series.name || "(none)"}: ${about}×${number(series.values[index])}`);
+      .map((series) => `${series.name || "(none)"}: ${amount(picture, series.values[index])}`);
     if (lines.length > 0 && rates.estimated) {
-      lines.push("estimated: evenly between the first and the last time of each event");
+      lines.push(unit === "occurrences"
+        ? "estimated: evenly between the first and the last time of each event"
+        : `estimated: not all ${unit} were read`);
     }
     return { title: `${dateTime(start, utc)} + ${duration(rates.step)}`, lines };
   }

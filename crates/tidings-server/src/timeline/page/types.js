@@ -28,6 +28,7 @@
  * @typedef {{from: number, to: number, now: number, position: string, read: number,
  *   complete: boolean, total: number|null,
  *   firsts: {exact: boolean, warnings: FirstWarning[]}, rates: Rates, gaps: Gap[],
+ *   counted: "occurrences"|"events"|"versions",
  *   following?: Following[],
  *   lanes: Lane[],
  *   marks: Mark[], mixed: boolean, reasons: string[], changes: number[],
@@ -76,6 +77,7 @@
  * `below` is what the reader chose to see below the lanes; `against`: beside the range before.
  * `last` is the length of a moving range that ends now; without it, `from` and `to` are the range.
  * @typedef {{last: number|null, from: number, to: number, by: "type"|"reason",
+ *   count: "occurrences"|"events",
  *   sort: "trouble"|"first"|"latest"|"name", group: "owner"|"namespace"|"node",
  *   filters: string[], below: Below|null, against: boolean,
  *   shown: Shown|null, utc: boolean, skip: number}} View

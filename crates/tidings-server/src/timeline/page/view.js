@@ -32,6 +32,7 @@ export function readAddress(search) {
       from: fixed ? from : 0,
       to: fixed ? to : 0,
       by: params.get("by") === "reason" ? "reason" : "type",
+      count: one(params.get("count"), ["occurrences", "events"]),
       sort: one(params.get("sort"), ["trouble", "first", "latest", "name"]),
       group: one(params.get("group"), ["owner", "namespace", "node"]),
       filters: [...new Set(filters)].slice(0, MOST_TERMS),
@@ -56,6 +57,7 @@ export function writeAddress(view) {
   if (view.last !== null) pairs.push(["last", lengthText(view.last)]);
   else pairs.push(["from", instant(view.from)], ["to", instant(view.to)]);
   if (view.by !== "type") pairs.push(["by", view.by]);
+  if (view.count !== "occurrences") pairs.push(["count", view.count]);
   if (view.sort !== "trouble") pairs.push(["sort", view.sort]);
   if (view.group !== "owner") pairs.push(["group", view.group]);
   for (const one of view.filters) pairs.push(["filter", one]);
