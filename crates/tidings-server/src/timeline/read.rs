@@ -12,7 +12,7 @@
 //! apart are kept as one, and do not count for the bound.
 //!
 //! No query makes a store search among other events. Events of an object or a reason have their own
-//! index, in which warnings are not separate.
+//! index, in which warnings are not separate: for the first warnings, all of these are looked at.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use tidings_api::codec::stored::{Brief, OwnedBrief, StoredEvent};
 use tidings_api::codec::{decode_stored, encode_stored};
 use tidings_core::filter::{Filter, Key};
+use tidings_core::reading::is_warning;
 use tidings_core::told_of;
 use tidings_history::{Numbers, Reads};
 use tidings_store::{
@@ -181,6 +182,10 @@ impl ReadEvent {
         self.brief = OwnedBrief::new(&joined, MESSAGE_MAX);
         self.events += other.events;
         true
+    }
+
+    fn is_warning(&self) -> bool {
+        is_warning(self.brief.brief().event_type)
     }
 
     fn bytes(&self) -> usize {
@@ -486,10 +491,13 @@ impl Reading<'_> {
             // The oldest part is the last one.
             let unread = warnings.iter_mut().rev().chain(&mut later);
             let mut unread = unread.filter(|part| !part.done);
-            self.has_all_warnings = if has_indexes {
+            // As a rule, the events of a reason have one type. A sealed archive has no index of
+            // warnings, and would look through everything once more.
+            let are_found = reads == Reads::Local
+                && (is_indexed || self.events.iter().any(ReadEvent::is_warning));
+            self.has_all_warnings = if are_found {
                 self.look_at(unread, to).await? && !was_full
             } else {
-                // A store that has no index of warnings would look through everything once more.
                 unread.next().is_none()
             };
         }

@@ -408,6 +408,38 @@ async fn a_picture_of_more_than_is_read_is_of_all_its_parts_with_the_warnings_fi
 }
 
 #[tokio::test]
+async fn the_first_warning_of_a_reason_or_an_object_is_that_of_all() {
+    let mut options = ApiOptions::default();
+    options.timeline.read_limit = 40;
+    options.event_ttl = std::time::Duration::from_secs(86_400 * 30);
+    let server = Server::with(options);
+    for at in 0..600 {
+        let kind = if at % 2 == 0 { "Warning" } else { "Normal" };
+        let reason = if at % 2 == 0 { "BackOff" } else { "Pulled" };
+        let pod = format!("web-{}", at % 3);
+        let event = about(&pod, &format!("e{at:03}"), reason, kind, -at * 120_000);
+        create(&server, &event).await;
+    }
+    let range = format!("from={}&to={}", START - 86_400_000, START + 1);
+    for (filter, exact, first) in [
+        ("reason:BackOff", true, json!("e598")),
+        ("object:web-1", true, json!("e598")),
+        ("object:Pod/web-0", true, json!("e594")),
+        // As a rule, a reason is of one type: no warning is looked for.
+        ("reason:Pulled", false, Value::Null),
+    ] {
+        let found = get(&server, &format!("view?{range}&filter={filter}")).await;
+        assert_eq!(found["complete"], false, "{filter}");
+        let firsts = &found["firsts"];
+        assert_eq!(
+            (&firsts["exact"], &firsts["warnings"][0]["name"]),
+            (&json!(exact), &first),
+            "{filter}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_quiet_object_does_not_vanish_behind_a_chatty_one() {
     let mut options = ApiOptions::default();
     options.timeline.read_limit = 200;
