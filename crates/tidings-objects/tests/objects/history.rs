@@ -72,10 +72,10 @@ impl History {
         );
         self.version += self.random.u64(1..4);
         self.time += self.random.i64(1..90_000);
+        let is_known = self.events.contains_key(&slot);
         // Events of one time are sorted by when their records were written: an archive writes a
         // predecessor again under its new name, a bucket does not.
-        let is_replaced = self.random.u8(..100) < 15 && self.strange.is_empty();
-        let is_new = !self.events.contains_key(&slot) || is_replaced;
+        let is_new = !is_known || self.random.u8(..100) < 15 && self.strange.is_empty();
         if is_new {
             let uid = self.uid();
             self.events.insert(slot, (uid, 0));
