@@ -19,6 +19,9 @@ fn a_narrow_window_has_all_of_it() {
     let page = &world.browser;
     page.until("document.body.classList.contains('narrow')");
     page.until("document.querySelectorAll('.lane').length > 3");
+    // The controls above the lanes have two rows.
+    let controls = page.number("document.getElementById('filter-form').offsetHeight");
+    assert!(controls < 100.0, "{controls}");
     let wide = page.number("document.scrollingElement.scrollWidth");
     assert!(wide <= 400.0, "{wide} pixels");
     // Labels are above their marks, across the whole width.
