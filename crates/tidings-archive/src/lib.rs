@@ -34,6 +34,10 @@
 //! # }
 //! ```
 //!
+//! A [`Supervisor`] keeps several clusters open and followed. It connects to a cluster again when
+//! its setting or credentials change, and tries a refused one again. Its [`Connector`] makes the
+//! clients.
+//!
 //! # What is promised
 //!
 //! - A version is identified by the event's uid and its resourceVersion at the source. Observing it
@@ -70,6 +74,7 @@ mod keep;
 #[cfg(test)]
 mod simulation;
 mod source;
+mod supervisor;
 mod version;
 
 pub use archive::{Cluster, ClusterError, ClusterOptions, import};
@@ -84,4 +89,7 @@ pub use keep::feed::NotSealed;
 pub use keep::retention::SharedQuota;
 pub use keep::served::REVISION_BITS;
 pub use keep::transfer::{ImportError, Imported};
-pub use source::api_server::{NoAnswer, Selection, cluster_identity};
+pub use source::api_server::Selection;
+pub use supervisor::{
+    Connector, Ended, FormerNameError, Host, Refusal, Setting, Supervisor, check_former_names,
+};

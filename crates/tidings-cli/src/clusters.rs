@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use tidings_archive::Setting;
 use tidings_core::validate::check_dns1123_label;
 
 use crate::{times, values};
@@ -94,9 +95,14 @@ impl ClusterSetting {
             ..Self::default()
         }
     }
+}
 
-    /// Whether the cluster is followed.
-    pub fn is_followed(&self) -> bool {
+impl Setting for ClusterSetting {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_followed(&self) -> bool {
         self.follow != Some(false)
     }
 }

@@ -78,6 +78,7 @@ const ROOMS: [House; 15] = [
     (
         "crates/tidings-archive/src",
         &[
+            &[("supervisor", &["supervisor/"])],
             &[("archive", &["archive.rs", "history.rs", "fuzzing.rs"])],
             &[("source", &["source/"])],
             &[("follow", &["follow/"])],

@@ -48,24 +48,14 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Why a cluster did not answer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoAnswer(String);
-
 /// Reads the identity of a cluster, the uid of its namespace `kube-system`; `None` if the client
-/// may not read that.
-///
-/// # Errors
-/// The cluster does not answer as an API server does.
-pub async fn cluster_identity(client: &Client) -> Result<Option<String>, NoAnswer> {
+/// may not read that. The error says why the cluster does not answer as an API server does.
+pub(crate) async fn cluster_identity(client: &Client) -> Result<Option<String>, String> {
     let source = ApiServer::new(client.clone(), Selection::default());
     let identity = source.allowed_identity().await;
-    identity.map_err(|failure| {
-        NoAnswer(match failure {
-            Failure::Other { why, .. } => why,
-            failure => format!("{failure:?}"),
-        })
+    identity.map_err(|failure| match failure {
+        Failure::Other { why, .. } => why,
+        failure => format!("{failure:?}"),
     })
 }
 

@@ -2,19 +2,15 @@
 //! it.
 
 mod aggregated;
-mod attempts;
 pub(super) mod clusters;
-mod connected;
+pub(super) mod connector;
 mod feeding;
 mod import;
 mod kubeconfigs;
-pub(super) mod opened;
-mod renamed;
 #[cfg(feature = "objects")]
 mod sealing;
 mod source;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::error::Error;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
@@ -25,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use tidings_archive::{Cluster, ImportError, SharedQuota};
+use tidings_archive::{Host, ImportError, Refusal, Setting, SharedQuota, Supervisor};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
 use tidings_store::{Fault, WriteError};
@@ -41,14 +37,11 @@ use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
 use super::terminal::output;
 use aggregated::AggregatedFlags;
-use attempts::{Attempts, Came, Done};
 use clusters::{Defaults, Reread};
-use connected::{Connected, Refused, tell_of_quota, tell_of_shared_quota};
+use connector::{Kubeconfigs, Opened};
 use feeding::Feeding;
-use opened::{Opened, OpenedError, to_serve};
 #[cfg(feature = "objects")]
 use sealing::{SealFlags, Sealing};
-use source::Source;
 use tidings_cli::clusters::{ClusterSetting, parse_quota};
 use tidings_cli::{times, values};
 
@@ -355,70 +348,62 @@ fn tell_forgotten(name: &str) {
 
 /// A running archive: the clusters it follows and serves.
 struct Archive {
-    defaults: Arc<Defaults>,
-    server: RunningClusters,
-    /// The clusters that should be followed.
-    wanted: Vec<ClusterSetting>,
-    followed: BTreeMap<String, (Connected, Cluster)>,
-    /// The wanted clusters that are not followed, or not with their current settings, and why.
-    refused: Refused,
-    /// The clusters that are being opened or connected to.
-    attempts: Attempts,
-    #[cfg(feature = "objects")]
-    sealing: Sealing,
+    supervisor: Supervisor<Kubeconfigs>,
+    serving: Serving,
     feeding: Option<Feeding>,
 }
 
-/// The clusters opened at the start.
+/// The clusters opened at the start. They are served later, all at once, because a single one would
+/// also be served at the root.
 #[derive(Default)]
 struct Begun {
-    served: Vec<(String, FollowedCluster)>,
-    followed: BTreeMap<String, (Connected, Cluster)>,
-    refused: Refused,
-    first_refusal: Option<OpenedError>,
+    served: Vec<FollowedCluster>,
+    /// Whether the clusters are those of a file. One that fails does not prevent others from being
+    /// followed.
+    is_of_file: bool,
+    first_refusal: Option<Refusal>,
 }
 
-impl Begun {
-    /// Waits until the attempts are done. With a file of clusters it does not wait for ever: late
-    /// clusters are served later.
-    async fn wait(
-        &mut self,
-        attempts: &mut Attempts,
-        is_of_file: bool,
-    ) -> Result<(), Box<dyn Error>> {
-        let mut late = pin!(tokio::time::sleep(START));
-        let mut is_late = false;
-        while !(attempts.is_empty() || is_of_file && is_late && !self.followed.is_empty()) {
-            tokio::select! {
-                done = attempts.next() => self.take(done, is_of_file).await?,
-                () = &mut late, if !is_late => is_late = true,
-            }
-        }
+impl Host<Kubeconfigs> for Begun {
+    async fn add(&mut self, _: &ClusterSetting, opened: &mut Opened) -> Result<(), Refusal> {
+        self.served.push(opened.begin_serving().await);
         Ok(())
     }
 
-    async fn take(&mut self, done: Done, is_of_file: bool) -> Result<(), Box<dyn Error>> {
-        let Done {
-            setting,
-            said,
-            came: Came::Opened(opened),
-        } = done
-        else {
-            return Ok(());
-        };
-        match serve_opened(setting.clone(), opened).await {
-            Ok((connected, cluster, served)) => {
-                self.served.push((setting.name.clone(), served));
-                self.followed.insert(setting.name, (connected, cluster));
-                Ok(())
+    /// Until the files are read again, no cluster is removed.
+    async fn remove(&mut self, _: &ClusterSetting, _: Option<&ClusterSetting>) {}
+
+    fn refused(&mut self, setting: &ClusterSetting, why: Refusal, is_new: bool) {
+        if self.is_of_file && is_new {
+            complain(setting, &*why);
+        }
+        self.first_refusal.get_or_insert(why);
+    }
+}
+
+impl Begun {
+    /// Waits until the attempts have ended. With a file of clusters it does not wait for ever: late
+    /// clusters are served later.
+    async fn wait(
+        &mut self,
+        supervisor: &mut Supervisor<Kubeconfigs>,
+    ) -> Result<(), Box<dyn Error>> {
+        let mut late = pin!(tokio::time::sleep(START));
+        let mut is_late = false;
+        while supervisor.is_trying() && !(self.is_of_file && is_late && !self.served.is_empty()) {
+            tokio::select! {
+                ended = supervisor.next() => supervisor.handle(ended, self).await,
+                () = &mut late, if !is_late => is_late = true,
             }
-            // A cluster of a file that fails does not prevent others from being followed.
-            Err(error) if is_of_file => {
-                complain(&mut self.refused, &setting, said, &error.to_string());
-                self.first_refusal.get_or_insert(error);
-                Ok(())
+            if !self.is_of_file
+                && let Some(why) = self.first_refusal.take()
+            {
+                return Err(why);
             }
-            Err(error) => Err(error),
+        }
+        match self.first_refusal.take() {
+            Some(why) if self.served.is_empty() => Err(why),
+            _ => Ok(()),
         }
     }
 
@@ -426,27 +411,24 @@ impl Begun {
     fn take_served(&mut self, wanted: &[ClusterSetting]) -> Vec<FollowedCluster> {
         let mut served = std::mem::take(&mut self.served);
         let place = |name: &str| wanted.iter().position(|setting| setting.name == name);
-        served.sort_by_key(|(name, _)| place(name));
-        served.into_iter().map(|(_, served)| served).collect()
+        served.sort_by_key(|served| place(&served.name));
+        served
     }
+}
 
-    /// Closes the clusters for which the server has no room, which it reported. They are refused
-    /// like clusters that are added later.
-    async fn give_up_unserved(
-        &mut self,
-        defaults: &Defaults,
-        server: &RunningClusters,
-        max_clusters: usize,
-    ) {
-        let why = ServedError::TooMany { max: max_clusters }.to_string();
-        let served = server.clusters();
-        let unserved = self.followed.keys().filter(|name| !served.contains(name));
-        for name in unserved.cloned().collect::<Vec<_>>() {
-            if let Some((connected, cluster)) = self.followed.remove(&name) {
-                self.refused.note(&connected.setting, connected.said, &why);
-                defaults.close(cluster).await;
-            }
-        }
+/// Closes the clusters for which the server has no room, which it reported. They are refused like
+/// clusters that are added later.
+async fn give_up_unserved(
+    supervisor: &mut Supervisor<Kubeconfigs>,
+    server: &RunningClusters,
+    max_clusters: usize,
+) {
+    let why = ServedError::TooMany { max: max_clusters }.to_string();
+    let served = server.clusters();
+    let names = supervisor.clusters().map(|(setting, _)| &setting.name);
+    let unserved = names.filter(|name| !served.contains(name));
+    for name in unserved.cloned().collect::<Vec<_>>() {
+        supervisor.give_up(&name, &why).await;
     }
 }
 
@@ -473,7 +455,6 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         cluster_access: args.cluster_access,
         memory: args.memory,
         home: None,
-        no_follow: args.no_follow,
         #[cfg(feature = "objects")]
         seal: args.seal.are_given(),
         #[cfg(not(feature = "objects"))]
@@ -525,40 +506,33 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     args.timeline.apply(&mut options.api);
     let is_shown = options.api.timeline.enabled;
     options.audit = args.audit.options();
-    let (wanted, defaults) = (settings, Arc::new(defaults));
-    let mut attempts = Attempts::new(&args.data_dir, Arc::clone(&defaults));
-    for setting in &wanted {
-        let said = defaults.said(setting);
-        attempts.open(setting.clone(), said, None, &wanted);
-    }
-    let mut begun = Begun::default();
+    let defaults = Arc::new(defaults);
+    let connector = Kubeconfigs {
+        data_dir: args.data_dir,
+        defaults: Arc::clone(&defaults),
+    };
+    let quota = defaults.quota_total.clone();
+    let mut supervisor = Supervisor::new(Arc::new(connector), quota, settings);
+    let mut begun = Begun {
+        is_of_file: args.clusters.is_some(),
+        ..Begun::default()
+    };
     tokio::select! {
-        waited = begun.wait(&mut attempts, args.clusters.is_some()) => waited?,
+        waited = begun.wait(&mut supervisor) => waited?,
         () = signals.wait() => {
             tracing::info!("ended before anything was served");
-            drop(attempts);
-            for (_, cluster) in begun.followed.into_values() {
-                defaults.close(cluster).await;
-            }
+            supervisor.close().await;
             return Ok(());
         }
     }
-    if begun.followed.is_empty()
-        && let Some(error) = begun.first_refusal.take()
-    {
-        return Err(error);
-    }
-    // All clusters are served at once, because a single one would also be served at the root.
-    let served = begun.take_served(&wanted);
+    let served = begun.take_served(supervisor.wanted());
     let max_clusters = options.api.max_clusters;
     let server = tidings_server::start_clusters(options, served).await;
     let server = server.map_err(|error| files_of_flags.explain(error))?;
-    begun
-        .give_up_unserved(&defaults, &server, max_clusters)
-        .await;
+    give_up_unserved(&mut supervisor, &server, max_clusters).await;
     #[cfg(feature = "objects")]
-    for (_, cluster) in begun.followed.values() {
-        sealing.start(cluster);
+    for (_, opened) in supervisor.clusters() {
+        sealing.start(&opened.cluster);
     }
     let keeper = home.and_then(|home| {
         let aggregation = server.aggregation();
@@ -571,30 +545,34 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         keepers.spawn(keeper.run());
     }
     let mut archive = Archive {
-        defaults,
-        server,
-        wanted,
-        followed: begun.followed,
-        refused: begun.refused,
-        attempts,
-        #[cfg(feature = "objects")]
-        sealing,
+        supervisor,
+        serving: Serving {
+            defaults,
+            server,
+            #[cfg(feature = "objects")]
+            sealing,
+        },
         feeding,
     };
     archive.tell_missing();
     archive.tell_order().await;
     archive.tell_if_empty();
-    let clusters = archive.followed.len();
-    let address = archive.server.address();
+    let clusters = archive.supervisor.clusters().count();
+    let address = archive.serving.server.address();
     serve::tell_of_timeline(is_shown, address);
     tracing::info!(%address, clusters, "serving");
     if !archive.feeding.as_ref().is_some_and(|it| it.prints) {
         // A closed standard output is no reason not to serve.
-        let _ = writeln!(output(), "{}", archive.server.kubeconfig().display());
+        let _ = writeln!(
+            output(),
+            "{}",
+            archive.serving.server.kubeconfig().display()
+        );
     }
     tokio::select! {
         () = signals.wait() => {}
-        () = archive.follow_files(args.clusters.as_deref(), args.retention_file.as_deref()) => {}
+        () = archive.follow_files(args.clusters.as_deref(), args.retention_file.as_deref()),
+            if !args.no_follow => {}
     }
     drop(keepers);
     tracing::info!("shutting down; a second signal stops at once");
@@ -608,87 +586,106 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Turns an opened cluster into its connection, its store and what the server serves.
-async fn serve_opened(
-    setting: ClusterSetting,
-    opened: Opened,
-) -> Result<(Connected, Cluster, FollowedCluster), OpenedError> {
-    let (source, cluster) = opened?;
-    let served = to_serve(&cluster, source.as_ref()).await;
-    Ok((connected(setting, source.as_ref()), cluster, served))
-}
-
-fn connected(setting: ClusterSetting, source: Option<&Source>) -> Connected {
-    Connected {
-        setting,
-        said: source.and_then(|source| source.said),
-    }
-}
-
-/// Logs why a cluster is not followed as configured, unless the same reason was logged before.
-fn complain(refused: &mut Refused, setting: &ClusterSetting, said: Option<u64>, why: &str) {
-    if refused.note(setting, said, why) {
-        tracing::error!(
-            cluster = setting.name,
-            error = why,
-            "the cluster cannot be followed as configured; it is tried again"
-        );
-    }
+/// Logs why a cluster is not followed as configured.
+fn complain(setting: &ClusterSetting, why: &dyn Error) {
+    tracing::error!(
+        cluster = setting.name,
+        error = why.to_string(),
+        "the cluster cannot be followed as configured; it is tried again"
+    );
 }
 
 fn not_written(cluster: &str, error: &ServedError) {
     tracing::error!(cluster, %error, "the kubeconfig was not written");
 }
 
-impl Archive {
-    /// Serves a cluster that was opened, or logs why it cannot be.
-    async fn serve(&mut self, setting: ClusterSetting, said: Option<u64>, opened: Opened) {
-        let served = async {
-            let (connected, cluster, served) = serve_opened(setting.clone(), opened).await?;
-            match self.server.add(served).await {
-                Ok(()) => {}
-                // The cluster is served nevertheless.
-                Err(error @ ServedError::Kubeconfig { .. }) => not_written(&setting.name, &error),
-                Err(error) => {
-                    self.defaults.close(cluster).await;
-                    return Err(error.into());
-                }
-            }
-            Ok::<_, OpenedError>((connected, cluster))
-        };
-        match served.await {
-            Ok((connected, cluster)) => {
-                #[cfg(feature = "objects")]
-                self.sealing.start(&cluster);
-                self.refused.forget(&setting.name);
-                // The rules may have changed while it was opened.
-                cluster.retain(self.defaults.policy(&setting));
-                self.followed.insert(setting.name, (connected, cluster));
-            }
-            Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
-        }
+/// Logs that the file says another quota of all clusters than the one in force. A quota decides how
+/// stores lay out what they keep, and a mistyped one would delete events at once: it is in force
+/// from a start on.
+fn tell_of_shared_quota(in_force: Option<&SharedQuota>, said: Option<usize>) {
+    let in_force = in_force.map(SharedQuota::bytes);
+    let said = said.map(|bytes| bytes as u64);
+    if said != in_force {
+        tracing::warn!(
+            said,
+            in_force,
+            "the quota of all clusters has changed in the file: it is in force after a restart"
+        );
     }
+}
 
-    async fn remove(&mut self, name: &str) {
-        if let Err(error) = self.server.remove(name).await {
-            not_written(name, &error);
+/// The server of the archive's clusters, and their sealing.
+struct Serving {
+    defaults: Arc<Defaults>,
+    server: RunningClusters,
+    #[cfg(feature = "objects")]
+    sealing: Sealing,
+}
+
+impl Host<Kubeconfigs> for Serving {
+    async fn add(&mut self, setting: &ClusterSetting, opened: &mut Opened) -> Result<(), Refusal> {
+        match self.server.add(opened.begin_serving().await).await {
+            Ok(()) => {}
+            // The cluster is served nevertheless.
+            Err(error @ ServedError::Kubeconfig { .. }) => not_written(&setting.name, &error),
+            Err(error) => return Err(error.into()),
         }
         #[cfg(feature = "objects")]
-        self.sealing.stop(name);
-        if let Some((_, cluster)) = self.followed.remove(name) {
-            self.defaults.close(cluster).await;
-        }
+        self.sealing.start(&opened.cluster);
+        // The rules may have changed while it was opened.
+        opened.cluster.retain(self.defaults.policy(setting));
+        Ok(())
     }
 
+    async fn remove(&mut self, former: &ClusterSetting, next: Option<&ClusterSetting>) {
+        let cluster = former.name.as_str();
+        match next {
+            None => tracing::info!(cluster, "followed no longer"),
+            Some(next) if !next.is_followed() => {
+                tracing::info!(cluster, "followed no longer, and still served");
+            }
+            Some(next) => {
+                tracing::info!(cluster, "followed anew");
+                self.tell_of_quota(former, next);
+            }
+        }
+        if let Err(error) = self.server.remove(cluster).await {
+            not_written(cluster, &error);
+        }
+        #[cfg(feature = "objects")]
+        self.sealing.stop(cluster);
+    }
+
+    fn refused(&mut self, setting: &ClusterSetting, why: Refusal, is_new: bool) {
+        if is_new {
+            complain(setting, &*why);
+        }
+    }
+}
+
+impl Serving {
+    /// Logs that a cluster's quota differs from the former one.
+    fn tell_of_quota(&self, former: &ClusterSetting, next: &ClusterSetting) {
+        let [former, quota] = [former, next].map(|it| it.quota.or(self.defaults.quota));
+        if former != quota {
+            tracing::warn!(
+                cluster = next.name,
+                former,
+                quota,
+                "the quota of a cluster has changed: events above it are deleted once it is open \
+                 again"
+            );
+        }
+    }
+}
+
+impl Archive {
     /// Re-reads the files of clusters and of retention, and all kubeconfigs, at intervals, and
     /// applies changes. Credentials in kubeconfigs are replaced now and then.
     async fn follow_files(&mut self, clusters: Option<&Path>, retention: Option<&Path>) {
-        if self.defaults.no_follow {
-            return std::future::pending().await;
-        }
         let (mut reread, mut reread_rules) = (Reread::default(), Reread::default());
         loop {
-            self.take_until_look().await;
+            self.handle_until_look().await;
             if let Some(feeding) = &mut self.feeding {
                 feeding.look().await;
             }
@@ -696,9 +693,10 @@ impl Archive {
                 let read = reread.clusters(file);
                 let effect = "the clusters of the former file are still followed";
                 if let Some(read) = reread.tell(read, effect) {
-                    tell_of_shared_quota(self.defaults.quota_total.as_deref(), read.quota);
-                    let was_empty = self.wanted.is_empty();
-                    self.wanted = read.clusters;
+                    let quota_total = self.serving.defaults.quota_total.as_deref();
+                    tell_of_shared_quota(quota_total, read.quota);
+                    let was_empty = self.supervisor.wanted().is_empty();
+                    self.supervisor.want(read.clusters);
                     self.tell_order().await;
                     if !was_empty {
                         self.tell_if_empty();
@@ -706,145 +704,54 @@ impl Archive {
                 }
             }
             if let Some(file) = retention {
-                let used = self.defaults.retention().clone();
+                let used = self.serving.defaults.retention().clone();
                 let read = reread_rules.retention(file, &used);
                 let effect = "the rules of retention of the former file are still in force";
                 if let Some(rules) = reread_rules.tell(read, effect) {
                     self.retain(rules);
                 }
             }
-            self.follow_wanted().await;
+            self.supervisor.look(&mut self.serving).await;
+            self.tell_missing();
         }
     }
 
     /// Keeps the events of all clusters by these rules.
     fn retain(&self, rules: clusters::Retention) {
         tracing::info!("the file of retention rules has changed");
-        self.defaults.set_retention(rules);
-        for (connected, cluster) in self.followed.values() {
-            cluster.retain(self.defaults.policy(&connected.setting));
+        let defaults = &self.serving.defaults;
+        defaults.set_retention(rules);
+        for (setting, opened) in self.supervisor.clusters() {
+            opened.cluster.retain(defaults.policy(setting));
         }
     }
 
-    /// Starts, stops or reconnects clusters so that they match the wanted settings and the current
-    /// kubeconfigs.
-    async fn follow_wanted(&mut self) {
-        let is_wanted = |name: &str| self.wanted.iter().any(|setting| setting.name == name);
-        let unwanted = self.followed.keys().filter(|name| !is_wanted(name));
-        for name in unwanted.cloned().collect::<Vec<_>>() {
-            tracing::info!(cluster = name, "followed no longer");
-            self.remove(&name).await;
-            self.refused.forget(&name);
-        }
-        let wanted = self.wanted.iter().map(|setting| setting.name.clone());
-        let wanted: HashSet<String> = wanted.collect();
-        self.attempts.keep(|name| wanted.contains(name));
-        let mut said_by_files = HashMap::new();
-        for setting in self.wanted.clone() {
-            let files = self.defaults.kubeconfigs(&setting);
-            let said = setting.is_followed().then(|| {
-                let said = said_by_files.entry(files);
-                *said.or_insert_with_key(|files: &Vec<PathBuf>| kubeconfigs::said(files))
-            });
-            let said = said.flatten();
-            if self.attempts.has(&setting, said) {
-                continue;
-            }
-            match self.followed.get(&setting.name) {
-                None if self.refused.is_due(&setting, said) => {
-                    self.attempts.open(setting, said, None, &self.wanted);
-                }
-                Some((former, _)) if !former.is_outdated(&setting, said) => {
-                    self.refused.forget(&setting.name);
-                }
-                Some(_) if !setting.is_followed() => {
-                    tracing::info!(
-                        cluster = setting.name,
-                        "followed no longer, and still served"
-                    );
-                    self.remove(&setting.name).await;
-                    self.attempts.open(setting, said, None, &self.wanted);
-                }
-                Some(_) if self.refused.is_due(&setting, said) => {
-                    self.attempts.connect(setting, said);
-                }
-                _ => {}
-            }
-        }
-        self.tell_missing();
-    }
-
-    /// Handles finished attempts until the files are to be read again.
-    async fn take_until_look(&mut self) {
+    /// Handles the attempts that end until the files are to be read again.
+    async fn handle_until_look(&mut self) {
         let mut look = pin!(tokio::time::sleep(LOOK));
         loop {
             tokio::select! {
-                done = self.attempts.next() => self.take(done).await,
+                ended = self.supervisor.next() => {
+                    self.supervisor.handle(ended, &mut self.serving).await;
+                    self.tell_missing();
+                }
                 () = &mut look => return,
             }
         }
     }
 
-    /// Handles a finished attempt, if its setting is still wanted.
-    async fn take(&mut self, done: Done) {
-        let Done {
-            setting,
-            said,
-            came,
-        } = done;
-        let is_wanted = self.wanted.contains(&setting);
-        match came {
-            Came::Opened(opened) if is_wanted => self.serve(setting, said, opened).await,
-            Came::Opened(Ok((_, cluster))) => self.defaults.close(cluster).await,
-            Came::Connected(connected) if is_wanted => match connected {
-                Ok(source) => self.follow_anew(setting, said, source).await,
-                Err(error) => complain(&mut self.refused, &setting, said, &error.to_string()),
-            },
-            Came::Opened(Err(_)) | Came::Connected(_) => {}
-        }
-        self.tell_missing();
-    }
-
-    /// Follows a cluster with another setting or other credentials, after these were tested: the
-    /// files might have been half written.
-    async fn follow_anew(&mut self, setting: ClusterSetting, said: Option<u64>, source: Source) {
-        tracing::info!(cluster = setting.name, "followed anew");
-        if let Some((former, _)) = self.followed.get(&setting.name) {
-            let [former, quota] = [&former.setting, &setting]
-                .map(|it| it.quota.or(self.defaults.quota).map(|bytes| bytes as u64));
-            tell_of_quota(&setting.name, former, quota);
-        }
-        self.remove(&setting.name).await;
-        self.attempts
-            .open(setting, said, Some(source), &self.wanted);
-    }
-
     /// Reports the wanted clusters that are not followed to the server.
     fn tell_missing(&self) {
-        self.enforce_quota();
-        let missing = self.wanted.iter().map(|setting| setting.name.as_str());
-        let missing = missing.filter(|name| !self.followed.contains_key(*name));
-        let missing = missing.map(|name| {
-            let why = self.refused.why(name).unwrap_or("it is being connected to");
+        let missing = self.supervisor.missing().map(|(name, refused)| {
+            let why = refused.unwrap_or("it is being connected to");
             (name.to_owned(), why.to_owned())
         });
-        self.server.set_missing(missing.collect());
-    }
-
-    /// Puts the quota of all clusters in force once each of them was opened, or could not be.
-    fn enforce_quota(&self) {
-        let is_tried =
-            |name: &str| self.followed.contains_key(name) || self.refused.why(name).is_some();
-        if let Some(quota) = &self.defaults.quota_total
-            && self.wanted.iter().all(|setting| is_tried(&setting.name))
-        {
-            quota.enforce();
-        }
+        self.serving.server.set_missing(missing.collect());
     }
 
     /// Warns if there is no cluster to follow, which is hardly intended.
     fn tell_if_empty(&self) {
-        if self.wanted.is_empty() {
+        if self.supervisor.wanted().is_empty() {
             tracing::warn!("no cluster is followed: the file of --clusters names no cluster");
         }
     }
@@ -852,20 +759,19 @@ impl Archive {
     /// Reports the configured order of the clusters to the server; they may be connected in any
     /// order.
     async fn tell_order(&self) {
-        let names = self.wanted.iter().map(|setting| setting.name.clone());
-        if let Err(error) = self.server.set_order(names.collect()).await {
+        let names = self.supervisor.wanted().iter();
+        let names = names.map(|setting| setting.name.clone()).collect();
+        if let Err(error) = self.serving.server.set_order(names).await {
             tracing::error!(%error, "the kubeconfig was not written");
         }
     }
 
-    async fn close(self) {
+    async fn close(mut self) {
         // Kills the credential programs that are running.
-        drop(self.attempts);
+        self.supervisor.cancel();
         // Stored events are served until the end, but the clusters are no longer followed.
-        self.server.shutdown().await;
-        for (_, (_, cluster)) in self.followed {
-            self.defaults.close(cluster).await;
-        }
+        self.serving.server.shutdown().await;
+        self.supervisor.close().await;
     }
 }
 

@@ -11,7 +11,7 @@ use tidings_history::History;
 use tidings_server::FollowedCluster;
 
 use super::archive::clusters::Defaults;
-use super::archive::opened::{open_all, to_serve};
+use super::archive::connector::open_all;
 use super::cluster::{CommandError, tell};
 use super::data_dir;
 
@@ -103,13 +103,12 @@ impl FollowFlags {
         };
         let settings = defaults.of_contexts(&self.context, None)?;
         let taken = data_dir::take_for_archive(data_dir)?;
-        let many = settings.len();
-        let mut clusters = Vec::with_capacity(many);
-        let mut served = Vec::with_capacity(many);
-        for (_, opened) in open_all(data_dir, &defaults, settings, many).await {
-            let (source, cluster) = opened.map_err(|error| -> Box<dyn Error> { error })?;
-            served.push(to_serve(&cluster, source.as_ref()).await);
-            clusters.push(cluster);
+        let mut clusters = Vec::with_capacity(settings.len());
+        let mut served = Vec::with_capacity(settings.len());
+        for opened in open_all(data_dir, &defaults, settings).await {
+            let mut opened = opened.map_err(|error| -> Box<dyn Error> { error })?;
+            served.push(opened.begin_serving().await);
+            clusters.push(opened.cluster);
         }
         let followed = FollowedClusters {
             clusters,

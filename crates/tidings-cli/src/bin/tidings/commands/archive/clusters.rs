@@ -14,7 +14,6 @@ use tidings_feeds::Feeds;
 use tidings_server::{PassThroughError, RetentionRules};
 use tidings_store::embedded::EmbeddedOptions;
 
-use super::kubeconfigs;
 use super::source::{self, Source};
 use crate::commands::cluster::{ClusterFlags, with_sources};
 use crate::commands::kubeconfig;
@@ -65,7 +64,6 @@ pub(in crate::commands) enum ClusterError {
 }
 
 /// Settings of clusters that their own setting leaves unset.
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command")]
 #[derive(Default)]
 pub(in crate::commands) struct Defaults {
     pub(in crate::commands) kubeconfig: Option<PathBuf>,
@@ -84,8 +82,6 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) memory: usize,
     /// The cluster whose API server serves what is past, and which reviews its users therefore.
     pub(in crate::commands) home: Option<String>,
-    /// Whether nothing is followed.
-    pub(in crate::commands) no_follow: bool,
     /// Whether observed versions are queued to be sealed.
     pub(in crate::commands) seal: bool,
     /// The clusters' clocks, by which the archive judges its own.
@@ -109,21 +105,22 @@ impl Retention {
     pub(in crate::commands) fn read(path: Option<&Path>) -> Result<Self, ClusterError> {
         match path {
             None => Ok(Self::default()),
-            Some(path) => read_retention(path),
+            Some(path) => Self::of(path, text_of(path)?),
         }
+    }
+
+    fn of(path: &Path, text: String) -> Result<Self, ClusterError> {
+        let rules = RetentionRules::parse(&text).map_err(wrong_file(path))?;
+        Ok(Self { rules, text })
     }
 }
 
-fn read_retention(path: &Path) -> Result<Retention, ClusterError> {
-    retention_of(path, text_of(path)?)
-}
-
-fn retention_of(path: &Path, text: String) -> Result<Retention, ClusterError> {
-    let rules = RetentionRules::parse(&text).map_err(|error| ClusterError::File {
+/// Makes errors about a file.
+pub(super) fn wrong_file<E: ToString>(path: &Path) -> impl Fn(E) -> ClusterError {
+    |why| ClusterError::File {
         path: path.to_owned(),
-        why: error.to_string(),
-    })?;
-    Ok(Retention { rules, text })
+        why: why.to_string(),
+    }
 }
 
 /// Reads a file of clusters.
@@ -131,7 +128,7 @@ pub(in crate::commands) fn read(path: &Path) -> Result<ClusterFile, ClusterError
     of_text(path, &text_of(path)?)
 }
 
-/// A file of clusters or rules that is read repeatedly.
+/// A file of clusters, rules or feeds that is read repeatedly.
 ///
 /// The file may be half written when it is read, and its beginning may be a valid file with fewer
 /// clusters, a smaller quota or fewer rules. So a text counts only when it is read twice in a row.
@@ -157,10 +154,11 @@ impl Reread {
     ) -> Result<Option<Retention>, ClusterError> {
         let text = self.text(path)?;
         let changed = text.filter(|text| *text != used.text);
-        changed.map(|text| retention_of(path, text)).transpose()
+        changed.map(|text| Retention::of(path, text)).transpose()
     }
 
-    fn text(&mut self, path: &Path) -> Result<Option<String>, ClusterError> {
+    /// Reads the text; `None` if it differs from that of the previous read.
+    pub(super) fn text(&mut self, path: &Path) -> Result<Option<String>, ClusterError> {
         let text = text_of(path)?;
         let is_same = self.text.as_ref() == Some(&text);
         self.text = Some(text.clone());
@@ -190,18 +188,12 @@ impl Reread {
     }
 }
 
-fn text_of(path: &Path) -> Result<String, ClusterError> {
-    std::fs::read_to_string(path).map_err(|error| ClusterError::File {
-        path: path.to_owned(),
-        why: error.to_string(),
-    })
+pub(super) fn text_of(path: &Path) -> Result<String, ClusterError> {
+    std::fs::read_to_string(path).map_err(wrong_file(path))
 }
 
 fn of_text(path: &Path, text: &str) -> Result<ClusterFile, ClusterError> {
-    let mut file = tidings_cli::clusters::parse(text).map_err(|why| ClusterError::File {
-        path: path.to_owned(),
-        why,
-    })?;
+    let mut file = tidings_cli::clusters::parse(text).map_err(wrong_file(path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     for cluster in &mut file.clusters {
         cluster.kubeconfig = cluster.kubeconfig.take().map(|path| folder.join(path));
@@ -209,30 +201,34 @@ fn of_text(path: &Path, text: &str) -> Result<ClusterFile, ClusterError> {
     Ok(file)
 }
 
-/// The clusters that have a folder in the data folder.
+/// The clusters that have a folder in the data folder, to be served as they were kept.
 pub(super) fn kept(data_dir: &Path) -> Result<Vec<ClusterSetting>, ClusterError> {
-    let path = data_dir.join("clusters");
-    let wrong = |why: String| ClusterError::File {
-        path: path.clone(),
-        why,
-    };
-    let entries = std::fs::read_dir(&path).map_err(|error| wrong(error.to_string()))?;
+    let path = folders(data_dir);
+    let entries = std::fs::read_dir(&path).map_err(wrong_file(&path))?;
     let mut settings = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| wrong(error.to_string()))?;
+        let entry = entry.map_err(wrong_file(&path))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if check_name(&name).is_ok() && entry.path().is_dir() {
-            settings.push(ClusterSetting::named(name));
+            settings.push(ClusterSetting {
+                follow: Some(false),
+                ..ClusterSetting::named(name)
+            });
         }
     }
     settings.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(settings)
 }
 
+/// The folder that has a folder for each cluster.
+pub(super) fn folders(data_dir: &Path) -> PathBuf {
+    data_dir.join("clusters")
+}
+
 /// The folder of a cluster.
 pub(in crate::commands) fn folder(data_dir: &Path, name: &str) -> Result<PathBuf, ClusterError> {
     check_name(name).map_err(ClusterError::Name)?;
-    Ok(data_dir.join("clusters").join(name))
+    Ok(folders(data_dir).join(name))
 }
 
 impl Defaults {
@@ -311,14 +307,6 @@ impl Defaults {
         own.is_some() && own == file
     }
 
-    /// A hash of the kubeconfigs that a cluster's connection depends on; `None` if it has none.
-    pub(super) fn said(&self, setting: &ClusterSetting) -> Option<u64> {
-        if !setting.is_followed() {
-            return None;
-        }
-        kubeconfigs::said(&self.kubeconfigs(setting))
-    }
-
     /// Makes a client of a cluster. Whether the cluster answers shows when it is followed. Waits up
     /// to a minute for a credential program.
     pub(in crate::commands) async fn connect(
@@ -329,8 +317,6 @@ impl Defaults {
             name: setting.name.clone(),
             why,
         };
-        // Hashed before the files are read, so that a change in between is noticed.
-        let said = self.said(setting);
         let kubeconfig = setting.kubeconfig.clone().or(self.kubeconfig.clone());
         let flags = ClusterFlags::of_context(kubeconfig, setting.context.clone());
         let config = flags.config().map_err(|error| wrong(error.to_string()))?;
@@ -364,7 +350,7 @@ impl Defaults {
                 );
             }
         }
-        let source = Source::new(&setting.name, config, said, pass_through, is_asked).await;
+        let source = Source::new(&setting.name, config, pass_through, is_asked).await;
         let mut source = source.map_err(|error| wrong(with_sources(&error)))?;
         source.passed_user = passed_user;
         source.namespace = context.namespace.filter(|namespace| !namespace.is_empty());
@@ -379,11 +365,6 @@ impl Defaults {
         let mut context = kubeconfig::context(&found, setting.context.as_deref())?.clone();
         context.user = context.user.filter(|user| !user.is_empty());
         Some(context)
-    }
-
-    /// The namespaces of a cluster that are followed; empty for all.
-    pub(super) fn namespaces_of<'a>(&'a self, setting: &'a ClusterSetting) -> &'a [String] {
-        setting.namespaces.as_ref().unwrap_or(&self.namespaces)
     }
 
     /// The rules of retention in use.
@@ -426,9 +407,9 @@ impl Defaults {
             field_selector: setting.field_selector.clone(),
             label_selector: setting.label_selector.clone(),
         };
-        let namespaces = self.namespaces_of(setting);
+        let namespaces = setting.namespaces.as_ref().unwrap_or(&self.namespaces);
         let mut options = ClusterOptions::new(&setting.name);
-        options.selections = match namespaces {
+        options.selections = match namespaces.as_slice() {
             [] => vec![selection],
             some => some
                 .iter()

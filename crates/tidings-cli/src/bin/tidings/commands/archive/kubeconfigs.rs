@@ -8,17 +8,17 @@ use crate::commands::kubeconfig;
 
 /// A hash of kubeconfigs and the files they name; it is kept instead of the text, which has keys in
 /// it. `None` if no file exists: it may be about to be written.
-pub(super) fn said(files: &[PathBuf]) -> Option<u64> {
+pub(super) fn hash(files: &[PathBuf]) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     let mut is_any_there = false;
     for file in files {
-        is_any_there |= hash(file, &mut hasher);
+        is_any_there |= hash_file(file, &mut hasher);
     }
     is_any_there.then(|| hasher.finish())
 }
 
 /// Hashes a file; returns whether it exists.
-fn hash(file: &Path, hasher: &mut DefaultHasher) -> bool {
+fn hash_file(file: &Path, hasher: &mut DefaultHasher) -> bool {
     let text = std::fs::read(file).ok();
     text.hash(hasher);
     let Ok(kubeconfig) = kubeconfig::read(file) else {
@@ -48,9 +48,9 @@ mod tests {
         write(&config, text);
         write(&key, "one");
         let files = [config, other];
-        let mut before = said(&files);
+        let mut before = hash(&files);
         let mut is_changed = || {
-            let now = said(&files);
+            let now = hash(&files);
             std::mem::replace(&mut before, now) != now
         };
         assert!(!is_changed());
@@ -66,6 +66,6 @@ mod tests {
         assert!(is_changed());
         assert!(!is_changed());
         std::fs::remove_file(&files[1]).unwrap();
-        assert_eq!(said(&files), None);
+        assert_eq!(hash(&files), None);
     }
 }

@@ -37,8 +37,6 @@ pub(in crate::commands) struct Source {
     pub(super) client_certificate_ends: Option<Timestamp>,
     /// Whether the cluster reviews tokens and permissions.
     pub(in crate::commands) is_asked: bool,
-    /// A hash of the cluster's kubeconfigs, taken before they were read.
-    pub(super) said: Option<u64>,
 }
 
 /// Makes the proxy to the cluster, without the credentials by which it is followed. `None` if no
@@ -60,12 +58,10 @@ pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassT
 }
 
 impl Source {
-    /// Connects to a cluster with this complete configuration; `said` is the hash of its
-    /// kubeconfigs. Waits for a credential program.
+    /// Connects to a cluster with this complete configuration. Waits for a credential program.
     pub(in crate::commands) async fn new(
         cluster: &str,
         config: Config,
-        said: Option<u64>,
         pass_through: Option<PassThrough>,
         is_asked: bool,
     ) -> Result<Self, NotConnected> {
@@ -84,7 +80,6 @@ impl Source {
             namespace: None,
             client_certificate_ends,
             is_asked,
-            said,
         })
     }
 
