@@ -10,34 +10,29 @@ use tidings_server::ServedFeeds;
 use tidings_store::BoxFuture;
 use tidings_store::clock::SystemClock;
 
+use super::clusters::{ClusterError, Reread, text_of, wrong_file};
+
 /// The feeds of an archive, and their file.
 pub(super) struct Feeding {
     pub(super) feeds: Feeds,
     file: PathBuf,
     data_dir: PathBuf,
-    /// The text that was applied, and the one that was read last: a file may be half written, so a
-    /// text counts when it is read twice in a row.
+    reread: Reread,
+    /// The text that was applied.
     applied: String,
-    read: String,
-    complaint: String,
     /// Whether a feed writes to standard output.
     pub(super) prints: bool,
 }
 
-fn read(file: &Path) -> Result<String, String> {
-    std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-fn parse(file: &Path, text: &str, data_dir: &Path) -> Result<Vec<FeedOptions>, String> {
+fn parse(file: &Path, text: &str, data_dir: &Path) -> Result<Vec<FeedOptions>, ClusterError> {
     let folder = file.parent().unwrap_or(Path::new(""));
-    let feeds = tidings_cli::feeds::parse(text, folder, data_dir);
-    feeds.map_err(|why| format!("{}: {why}", file.display()))
+    tidings_cli::feeds::parse(text, folder, data_dir).map_err(wrong_file(file))
 }
 
 impl Feeding {
     /// Reads the file. Nothing is delivered before clusters are opened.
-    pub(super) async fn open(file: PathBuf, data_dir: &Path) -> Result<Self, String> {
-        let applied = read(&file)?;
+    pub(super) async fn open(file: PathBuf, data_dir: &Path) -> Result<Self, ClusterError> {
+        let applied = text_of(&file)?;
         let options = parse(&file, &applied, data_dir)?;
         let is_stdout = |feed: &FeedOptions| matches!(feed.receiver, ReceiverOptions::Stdout);
         let prints = options.iter().any(is_stdout);
@@ -47,43 +42,29 @@ impl Feeding {
             feeds,
             file,
             data_dir: data_dir.to_owned(),
-            read: applied.clone(),
+            reread: Reread::default(),
             applied,
-            complaint: String::new(),
             prints,
         })
     }
 
     /// Reads the file again, and applies it if it changed.
     pub(super) async fn look(&mut self) {
-        let text = match read(&self.file) {
-            Ok(text) => text,
-            Err(why) => return self.complain(why),
-        };
-        let is_new = text != self.applied && text == self.read;
-        self.read = text;
-        if !is_new {
-            return self.feeds.resume().await;
-        }
-        match parse(&self.file, &self.read, &self.data_dir) {
-            Err(why) => self.complain(why),
-            Ok(options) => {
-                let feeds = options.len();
-                tracing::info!(feeds, "the file of feeds is read again");
-                self.feeds.configure(options).await;
-                self.applied.clone_from(&self.read);
-                self.complaint.clear();
-            }
-        }
-    }
-
-    fn complain(&mut self, why: String) {
-        if why != self.complaint {
-            tracing::error!(
-                error = why,
-                "the feeds of the former file are still delivered"
-            );
-            self.complaint = why;
+        let read = self.reread.text(&self.file);
+        let changed = read.map(|text| text.filter(|text| *text != self.applied));
+        let parsed = changed.and_then(|text| match text {
+            Some(text) => Ok(Some((parse(&self.file, &text, &self.data_dir)?, text))),
+            None => Ok(None),
+        });
+        let is_unchanged = matches!(parsed, Ok(None));
+        let effect = "the feeds of the former file are still delivered";
+        if let Some((options, text)) = self.reread.tell(parsed, effect) {
+            let feeds = options.len();
+            tracing::info!(feeds, "the file of feeds is read again");
+            self.feeds.configure(options).await;
+            self.applied = text;
+        } else if is_unchanged {
+            self.feeds.resume().await;
         }
     }
 
