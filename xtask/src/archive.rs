@@ -29,7 +29,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "faults")]
     soak: bool,
     /// In memory instead: this number of seeded histories in which folders are restored, clocks
-    /// are wrong, buckets forged, and one namespace writes more than its quota
+    /// are wrong, buckets forged, one namespace writes more than its quota, and clusters come,
+    /// refuse, hang and go
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["short", "faults", "soak"])]
     seeds: Option<u64>,
     /// Events written per second

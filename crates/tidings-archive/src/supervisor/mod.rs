@@ -21,6 +21,8 @@ mod attempts;
 mod connector;
 mod former_names;
 mod refusals;
+#[cfg(test)]
+mod simulation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
