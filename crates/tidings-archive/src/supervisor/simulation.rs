@@ -241,7 +241,8 @@ impl Host<Simulated> for Server {
         assert_eq!(self.served.remove(&former.name).as_ref(), Some(former));
     }
 
-    fn refused(&mut self, plan: &Plan, _: Refusal, _: bool) {
+    fn refused(&mut self, plan: &Plan, why: Refusal, _: bool) {
+        assert!(!why.to_string().contains("panicked"), "{plan:?}: {why}");
         self.tried.insert(plan.name.clone());
     }
 }
@@ -252,6 +253,8 @@ struct Run {
     connector: Simulated,
     quota: Arc<SharedQuota>,
     was_in_force: bool,
+    /// The wanted clusters before the last change.
+    former: Vec<Plan>,
     server: Server,
     supervisor: Supervisor<Simulated>,
 }
@@ -275,6 +278,7 @@ impl Run {
             connector,
             quota,
             was_in_force: false,
+            former: Vec::new(),
             server: Server {
                 room: NAMES - 2,
                 ..Server::default()
@@ -291,12 +295,13 @@ impl Run {
         let name = self.random.usize(..NAMES);
         let mut wanted = self.supervisor.wanted.clone();
         wanted.retain(|plan| plan.name != name.to_string());
-        match self.random.u8(..8) {
-            0 => self.supervisor.want(wanted),
+        match self.random.u8(..9) {
+            0 => self.want(wanted),
             1 | 2 => {
                 wanted.push(Plan::random(&mut self.random, name));
-                self.supervisor.want(wanted);
+                self.want(wanted);
             }
+            7 => self.want(self.former.clone()),
             3 | 4 => {
                 let file = self.random.usize(..FILES);
                 let hash = (self.random.u8(..4) > 0).then(|| self.random.u64(..));
@@ -314,6 +319,11 @@ impl Run {
         }
     }
 
+    fn want(&mut self, wanted: Vec<Plan>) {
+        self.former.clone_from(&self.supervisor.wanted);
+        self.supervisor.want(wanted);
+    }
+
     fn heal(&mut self, name: usize, health: Health) {
         let mut world = self.connector.world.lock();
         world.health.insert(name.to_string(), health);
@@ -326,7 +336,12 @@ impl Run {
         for _ in 0..turns {
             yield_now().await;
             if let Some(ended) = self.supervisor.next().now_or_never() {
+                let before = self.server.served.clone();
                 self.supervisor.handle(ended, &mut self.server).await;
+                for (name, plan) in &self.server.served {
+                    let is_wanted = self.supervisor.wanted.contains(plan);
+                    assert!(is_wanted || before.contains_key(name), "{plan:?}");
+                }
                 self.check();
             }
         }
@@ -338,6 +353,11 @@ impl Run {
         self.server.tried.retain(is_wanted);
         self.supervisor.look(&mut self.server).await;
         self.check();
+        for name in (0..NAMES).map(|name| name.to_string()) {
+            let is_refused = self.supervisor.refused.why(&name).is_some();
+            let seed = self.seed;
+            assert!(!is_refused || self.is_wanted(&name), "seed {seed}: {name}");
+        }
     }
 
     /// Looks, and waits until all attempts that do not hang have ended.
