@@ -467,6 +467,14 @@ async fn a_late_version_counts_no_occurrence_twice() {
     for _ in 0..3 {
         world.write("web.0").await;
     }
+    // The first request has all of them.
+    let feed = world.cluster.feed();
+    until(async || {
+        use tidings_history::Feed;
+        let cursors = feed.cursors().await.unwrap();
+        cursors.iter().any(|it| it.versions == 3).then_some(())
+    })
+    .await;
     world.clock.0.store(2 * 86_400_000, Ordering::Relaxed);
     let feeds = world.deliver(hook(world.folder.path())).await;
     until(async || (received.ids().len() >= 2).then_some(())).await;
