@@ -514,6 +514,28 @@ async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() 
     world.keeper.store.close().await;
 }
 
+/// A former program notes nothing if it finds nothing to seal, after it deleted what was sealed.
+#[tokio::test]
+async fn a_copy_is_read_although_a_former_program_deleted_its_first_entries() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    let former = Step::Former {
+        bytes: usize::MAX,
+        seal: Formerly::Fails,
+    };
+    for step in [observe(), seal(true), former, Step::Copy] {
+        world.step(&step).await;
+    }
+    let restore = Step::Restore {
+        copy: 0,
+        is_listed: false,
+    };
+    world.step(&restore).await;
+    world.step(&Step::Read { bytes: usize::MAX }).await;
+    assert_eq!(world.reader.versions, [1]);
+    world.keeper.store.close().await;
+}
+
 /// The versions that are returned from an entry on, and the entry after them.
 async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
     let unsealed = Unsealed {
