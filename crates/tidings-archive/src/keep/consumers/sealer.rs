@@ -71,8 +71,7 @@ impl Journal {
             // It deleted none that it had not been given.
             let first = first.map_or(given, |first| first.min(given));
             cursor = stored.unwrap_or(Cursor::at(first).with_given(given));
-            // A former program that found nothing to seal noted nothing, but deleted what it knew to
-            // be sealed.
+            // A former program that finds nothing to seal notes nothing, but deletes what is sealed.
             cursor.begin_at(first);
         }
         let from = if cursor.is_none() { 0 } else { cursor.sealed };
