@@ -15,13 +15,13 @@ use crate::tools::Tools;
 
 /// Test programs that run at once. Many tests wait for programs that they started: one test program
 /// after the other, as cargo runs them, would leave half of the processors' time unused.
-const PROGRAMS_AT_ONCE: usize = 3;
+const PROGRAMS_AT_ONCE: usize = 2;
 /// Tests of a program that run at once, for each processor.
 const TESTS_PER_PROCESSOR: usize = 2;
 /// The variable by which libtest takes their number.
 const THREADS: &str = "RUST_TEST_THREADS";
 /// The test programs that take longest. They start first, so that none is left alone at the end.
-const LONGEST: [&str; 4] = ["objects", "verbs", "timeline_page", "api"];
+const LONGEST: [&str; 4] = ["api", "objects", "verbs", "timeline_page"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
