@@ -1,20 +1,22 @@
 //! Attempts to open and connect to clusters, each in its own task: none waits for another.
 //!
 //! Invariants: at most one attempt for a cluster runs. An attempt that is replaced or no longer
-//! wanted is cancelled. The next one waits for its end, and until what it opened is closed.
+//! wanted is cancelled while it connects. If it opens the cluster already, it does so to the end,
+//! because a store is open until it is closed. The next attempt waits for that, and until the
+//! cluster is closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
-use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, oneshot};
+use tokio::task::{Id, JoinSet};
 
 use super::connector::{Connector, Refusal, Setting, Target};
 
 /// Maximum clusters that are opened at the same time, because opening takes memory.
 const OPENED_AT_ONCE: usize = 8;
 
-/// What an attempt gave.
+/// The result of an attempt.
 pub(super) enum Outcome<C: Connector> {
     /// The cluster was opened and, if it is to be followed, connected to.
     Opened(C::Cluster),
@@ -29,14 +31,17 @@ pub struct Ended<C: Connector> {
     /// `None` if the attempt was cancelled.
     pub(super) target: Option<Target<C::Setting>>,
     pub(super) outcome: Result<C>,
-    /// The cluster's turn, for its next attempt.
+    /// Lets the cluster's next attempt begin when it is dropped.
     pub(super) turn: Option<OwnedMutexGuard<()>>,
 }
 
 struct Running<S> {
     /// `None` if the attempt was cancelled.
     target: Option<Target<S>>,
-    task: AbortHandle,
+    task: Id,
+    /// Cancels the attempt when it is dropped.
+    cancel: Option<oneshot::Sender<()>>,
+    /// Held by the attempt that runs.
     turn: Arc<Mutex<()>>,
 }
 
@@ -46,7 +51,7 @@ pub(super) struct Attempts<C: Connector> {
     /// Bounds the clusters that are opened at the same time.
     places: Arc<Semaphore>,
     running: BTreeMap<String, Running<C::Setting>>,
-    tasks: JoinSet<(OwnedMutexGuard<()>, Result<C>)>,
+    tasks: JoinSet<(Option<OwnedMutexGuard<()>>, Result<C>)>,
 }
 
 impl<C: Connector> Attempts<C> {
@@ -81,41 +86,64 @@ impl<C: Connector> Attempts<C> {
     ) {
         let (connector, places) = (Arc::clone(&self.connector), Arc::clone(&self.places));
         let setting = target.setting.clone();
-        let work = async move {
+        let connecting = async move {
             let source = match source {
                 None if setting.is_followed() => Some(connector.connect(&setting).await?),
                 connected => connected,
             };
-            let _place = places.acquire().await;
-            let cluster = connector.open(&setting, source, &wanted).await?;
-            Ok(Outcome::Opened(cluster))
+            // The semaphore is never closed.
+            let place = places.acquire_owned().await.ok();
+            Ok(async move {
+                let _place = place;
+                let cluster = connector.open(&setting, source, &wanted).await?;
+                Ok(Outcome::Opened(cluster))
+            })
         };
-        self.begin(target, work);
+        self.begin(target, connecting);
     }
 
     /// Starts to connect to a cluster that is already open.
     pub(super) fn connect(&mut self, target: Target<C::Setting>) {
         let (connector, setting) = (Arc::clone(&self.connector), target.setting.clone());
-        let work = async move { Ok(Outcome::Connected(connector.connect(&setting).await?)) };
-        self.begin(target, work);
+        let connecting = async move {
+            let source = connector.connect(&setting).await?;
+            Ok(std::future::ready(Ok(Outcome::Connected(source))))
+        };
+        self.begin(target, connecting);
     }
 
-    fn begin(
+    /// Starts an attempt: `connecting`, which can be cancelled, and then what that returns.
+    fn begin<T>(
         &mut self,
         target: Target<C::Setting>,
-        work: impl Future<Output = Result<C>> + Send + 'static,
-    ) {
+        connecting: impl Future<Output = std::result::Result<T, Refusal>> + Send + 'static,
+    ) where
+        T: Future<Output = Result<C>> + Send,
+    {
         let mut turn = Arc::default();
         if let Some(former) = self.running.remove(target.name()) {
-            former.task.abort();
             turn = former.turn;
         }
         let own_turn = Arc::clone(&turn).lock_owned();
-        let work = async move { (own_turn.await, work.await) };
+        let (cancel, cancelled) = oneshot::channel::<()>();
+        let work = async move {
+            let connected = async { (own_turn.await, connecting.await) };
+            let (turn, connected) = tokio::select! {
+                biased;
+                _ = cancelled => return (None, Err("it was cancelled".into())),
+                connected = connected => connected,
+            };
+            let outcome = match connected {
+                Ok(opening) => opening.await,
+                Err(why) => Err(why),
+            };
+            (Some(turn), outcome)
+        };
         let name = target.name().to_owned();
         let running = Running {
             target: Some(target),
-            task: self.tasks.spawn(work),
+            task: self.tasks.spawn(work).id(),
+            cancel: Some(cancel),
             turn,
         };
         self.running.insert(name, running);
@@ -126,20 +154,20 @@ impl<C: Connector> Attempts<C> {
         for (name, running) in &mut self.running {
             if !is_wanted(name) {
                 running.target = None;
-                running.task.abort();
+                running.cancel = None;
             }
         }
     }
 
-    /// Waits for the next attempt that ends. Cancelling the wait loses nothing.
+    /// Waits for the next attempt that ends, forever if none runs. Cancelling the wait loses
+    /// nothing.
     pub(super) async fn next(&mut self) -> Ended<C> {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, (turn, outcome)))) => Ended {
                 target: self.take(id),
                 outcome,
-                turn: Some(turn),
+                turn,
             },
-            // The attempt was cancelled, or it panicked, and the log says how.
             Some(Err(error)) => Ended {
                 target: self.take(error.id()),
                 outcome: Err("following it panicked; the log says how".into()),
@@ -151,8 +179,19 @@ impl<C: Connector> Attempts<C> {
 
     fn take(&mut self, id: Id) -> Option<Target<C::Setting>> {
         let mut running = self.running.iter();
-        let (name, _) = running.find(|(_, running)| running.task.id() == id)?;
+        let (name, _) = running.find(|(_, running)| running.task == id)?;
         let name = name.clone();
         self.running.remove(&name)?.target
+    }
+
+    /// Cancels all attempts. Returns the clusters that were opened and not handled yet.
+    pub(super) fn end(mut self) -> Vec<C::Cluster> {
+        self.keep(|_| false);
+        let ended = std::iter::from_fn(|| self.tasks.try_join_next());
+        let opened = ended.filter_map(|joined| match joined.ok()?.1.ok()? {
+            Outcome::Opened(cluster) => Some(cluster),
+            Outcome::Connected(_) => None,
+        });
+        opened.collect()
     }
 }

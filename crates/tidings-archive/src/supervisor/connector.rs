@@ -34,7 +34,8 @@ impl<S: Setting> Target<S> {
     }
 }
 
-/// Connects to clusters and opens them. Dropping one of its futures cancels the attempt.
+/// Connects to clusters and opens them. A connection that is not wanted any more is dropped while it
+/// is made; an opening is not.
 pub trait Connector: Send + Sync + 'static {
     /// How a cluster is followed.
     type Setting: Setting;

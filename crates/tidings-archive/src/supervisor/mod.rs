@@ -107,7 +107,8 @@ impl<C: Connector> Supervisor<C> {
         !self.attempts.is_empty()
     }
 
-    /// Waits for the next attempt that ends. Cancelling the wait loses nothing.
+    /// Waits for the next attempt that ends, forever if none runs. Cancelling the wait loses
+    /// nothing.
     pub async fn next(&mut self) -> Ended<C> {
         self.attempts.next().await
     }
@@ -127,7 +128,6 @@ impl<C: Connector> Supervisor<C> {
             (Err(why), Some(target)) => self.refuse(&target, why, host),
             (Ok(Outcome::Connected(_)) | Err(_), None) => {}
         }
-        self.enforce_quota();
         // The next attempt may begin.
         drop(ended.turn);
     }
@@ -188,8 +188,11 @@ impl<C: Connector> Supervisor<C> {
     }
 
     async fn remove(&mut self, name: &str, next: Option<&C::Setting>, host: &mut impl Host<C>) {
-        if let Some((former, cluster)) = self.followed.remove(name) {
-            host.remove(&former.setting, next).await;
+        let Some((former, _)) = self.followed.get(name) else {
+            return;
+        };
+        host.remove(&former.setting, next).await;
+        if let Some((_, cluster)) = self.followed.remove(name) {
             self.connector.close(cluster).await;
         }
     }
@@ -207,7 +210,8 @@ impl<C: Connector> Supervisor<C> {
         }
     }
 
-    /// Puts the shared quota in force once each wanted cluster was opened or refused.
+    /// Puts the shared quota in force once each wanted cluster was opened or refused. Not earlier
+    /// than with a look: the program may give up clusters before the first one.
     fn enforce_quota(&self) {
         if let Some(quota) = &self.quota
             && self.missing().all(|(_, refused)| refused.is_some())
@@ -221,10 +225,11 @@ impl<C: Connector> Supervisor<C> {
         self.attempts.keep(|_| false);
     }
 
-    /// Cancels all attempts, and closes all clusters.
-    pub async fn close(mut self) {
-        self.cancel();
-        for (_, cluster) in self.followed.into_values() {
+    /// Cancels all attempts, and closes all clusters that are open. One that is being opened is
+    /// dropped.
+    pub async fn close(self) {
+        let followed = self.followed.into_values().map(|(_, cluster)| cluster);
+        for cluster in followed.chain(self.attempts.end()) {
             self.connector.close(cluster).await;
         }
     }

@@ -205,8 +205,8 @@ impl Connector for Simulated {
         self.pause().await;
         self.check_open(plan, source.is_some(), wanted)?;
         let mut opened = self.enter(plan, |world| &mut world.open);
-        self.pause().await;
         opened.must_be_closed = true;
+        self.pause().await;
         Ok(opened)
     }
 
