@@ -131,7 +131,8 @@ impl Reader<'_> {
             return (url, None);
         };
         let bare = format!("{scheme}{}", &rest[login.len() + 1..]);
-        let Some((username, _)) = login.split_once(':') else {
+        let login = login.split_once(':');
+        let Some((username, _)) = login.filter(|(_, password)| !password.is_empty()) else {
             let why = "the name in the URL is not taken over: without a password it may be a \
                        secret itself";
             self.note(name, why);
