@@ -156,12 +156,6 @@ pub(super) struct Unasked {
     pub(super) others: usize,
 }
 
-impl Unasked {
-    pub(super) fn is_empty(&self) -> bool {
-        self.clusters.is_empty() && self.others == 0
-    }
-}
-
 /// The coverage of one cluster.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -17,6 +17,11 @@ const NAMES_MAX: usize = 100;
 const WHY_MAX: usize = 160;
 
 impl Unasked {
+    /// Whether no other cluster than this one is left out, which may be so in part.
+    pub(super) fn is_of_only(&self, cluster: &str) -> bool {
+        self.others == 0 && self.clusters.iter().all(|name| name == cluster)
+    }
+
     /// What to say before the coverage of the other clusters.
     fn words(&self) -> String {
         let number = self.clusters.len() + self.others;

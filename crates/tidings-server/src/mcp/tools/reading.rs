@@ -54,7 +54,7 @@ pub(super) async fn get<T: DeserializeOwned>(
 /// An argument is missing.
 pub(super) fn only(coverage: &Coverage) -> Result<&str, CallError> {
     match coverage.clusters.as_slice() {
-        [only] if coverage.unasked.is_empty() => Ok(&only.cluster),
+        [only] if coverage.unasked.is_of_only(&only.cluster) => Ok(&only.cluster),
         several => {
             let names = several.iter().take(20).map(|it| name(&it.cluster));
             let names: Vec<_> = names.collect();
