@@ -34,8 +34,8 @@ impl<S: Setting> Target<S> {
     }
 }
 
-/// Connects to clusters and opens them. A connection that is not wanted any more is dropped while it
-/// is made; an opening is not.
+/// Connects to clusters and opens them. A cluster that is not wanted any more ends the future that
+/// connects to it, not the one that opens it.
 pub trait Connector: Send + Sync + 'static {
     /// How a cluster is followed.
     type Setting: Setting;

@@ -71,7 +71,7 @@ impl Journal {
             // It deleted none that it had not been given.
             let first = first.map_or(given, |first| first.min(given));
             cursor = stored.unwrap_or(Cursor::at(first).with_given(given));
-            // A former program that finds nothing to seal notes nothing, but deletes what is sealed.
+            // A former program notes nothing if nothing waits, but deletes what is sealed.
             cursor.begin_at(first);
         }
         let from = if cursor.is_none() { 0 } else { cursor.sealed };
