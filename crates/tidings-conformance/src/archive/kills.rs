@@ -119,26 +119,8 @@ pub(super) async fn run(
     }
     ledger.add(writers.end().await?);
     let took = begun.elapsed();
-    writeln!(
-        out,
-        "{} s: {} creates ({} of a name used before), {} patches, {} deletes; {} changes not acknowledged; killed: archive {}, source {}",
-        took.as_secs(),
-        ledger.creates,
-        ledger.reused,
-        ledger.patches,
-        ledger.deletes,
-        ledger.unsure.len() + ledger.unsure_names.len(),
-        archive.program.kills,
-        source.kills(),
-    )?;
-    opened.sort();
-    if let (Some(middle), Some(most)) = (opened.get(opened.len() / 2), opened.last()) {
-        let (middle, most) = (middle.as_secs_f64(), most.as_secs_f64());
-        writeln!(
-            out,
-            "after a kill it served the cluster within {middle:.1} s (median), {most:.1} s (most)"
-        )?;
-    }
+    tell_writes(took, &ledger, (archive.program.kills, source.kills()), out)?;
+    tell_openings(opened, out)?;
     out.flush()?;
     let waited = clock::steady();
     let coverage = archive.level(CLUSTER, ledger.latest()).await?;
@@ -171,6 +153,40 @@ pub(super) async fn run(
     }
     drop(folder);
     Ok(verdict.is_right() && coverage.gaps.is_empty())
+}
+
+/// Prints how many changes were made, and how many kills there were.
+fn tell_writes(
+    took: Duration,
+    ledger: &Ledger,
+    (archive, source): (u64, u64),
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{} s: {} creates ({} of a name used before), {} patches, {} deletes; {} changes not acknowledged; killed: archive {}, source {}",
+        took.as_secs(),
+        ledger.creates,
+        ledger.reused,
+        ledger.patches,
+        ledger.deletes,
+        ledger.unsure.len() + ledger.unsure_names.len(),
+        archive,
+        source,
+    )
+}
+
+/// Prints how soon after its kills the archive served the cluster.
+fn tell_openings(mut opened: Vec<Duration>, out: &mut impl Write) -> std::io::Result<()> {
+    opened.sort();
+    if let (Some(middle), Some(most)) = (opened.get(opened.len() / 2), opened.last()) {
+        let (middle, most) = (middle.as_secs_f64(), most.as_secs_f64());
+        writeln!(
+            out,
+            "after a kill it served the cluster within {middle:.1} s (median), {most:.1} s (most)"
+        )?;
+    }
+    Ok(())
 }
 
 /// Prints the comparison with the ledger.

@@ -19,13 +19,14 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tidings_store::{NewestRequest, ObjectSelector, PAGE_BYTES_MAX, Place, Record, UnixMillis};
 
+use super::list::Keyed;
 use crate::manifest::File;
 use crate::reader::fault::Fault;
 use crate::reader::keys::names::{self, Order};
 use crate::reader::keys::{self, Position, borrowed};
-use crate::reader::plan::Objects;
 use crate::reader::plan::Selection;
 use crate::reader::plan::{At, GROUPS_TOGETHER, Pick, View};
+use crate::reader::plan::{Objects, Part};
 use crate::reader::scan::columns::{self, Filter, Rows};
 use crate::reader::scan::leaf::{self, Leaf};
 use crate::reader::scan::{Footer, Group};
@@ -64,6 +65,56 @@ enum Unit {
 
 /// A version by its time, and where it is.
 type Found = (Place, At);
+
+/// The newest versions of one object's events.
+#[derive(Default)]
+struct NewestOfObject {
+    /// By name at the source and uid; with whether the request asks for it.
+    events: HashMap<(String, String), (Order, Found, bool)>,
+    /// The uid of the youngest event of each name.
+    youngest: HashMap<String, (Order, String)>,
+}
+
+impl NewestOfObject {
+    fn add(&mut self, keyed: Keyed, place: Place, is_asked: bool) {
+        let young = self.youngest.get(&keyed.base);
+        if young.is_none_or(|(order, _)| *order < keyed.order) {
+            let young = (keyed.order, keyed.uid.clone());
+            self.youngest.insert(keyed.base.clone(), young);
+        }
+        let id = (keyed.base, keyed.uid);
+        let known = self.events.get(&id);
+        if known.is_none_or(|(order, ..)| *order < keyed.order) {
+            let found = (place, keyed.at);
+            self.events.insert(id, (keyed.order, found, is_asked));
+        }
+    }
+
+    /// The events the request asks for, the latest first.
+    fn picks(self, object: &keys::Place) -> Vec<(Place, Pick)> {
+        let asked = self.events.into_iter();
+        let asked = asked.filter(|(_, (.., is_asked))| *is_asked);
+        let picks = asked.map(|((base, uid), (order, (found, at), _))| {
+            let young = self.youngest.get(&base);
+            let shown = match young.filter(|(_, young)| *young != uid) {
+                Some(_) => names::elder(&base, &uid),
+                None => base.clone(),
+            };
+            let place = object.clone();
+            let position = Position { place, base, uid };
+            let pick = Pick {
+                position,
+                shown,
+                order,
+                at,
+            };
+            (found, pick)
+        });
+        let mut picks: Vec<_> = picks.collect();
+        picks.sort_by_key(|(place, _)| Reverse(*place));
+        picks
+    }
+}
 
 /// The columns in which texts are searched.
 const SEARCHED: [Leaf; 6] = [
@@ -233,16 +284,7 @@ impl View {
             leaf::REASON,
             leaf::TYPE,
         ];
-        let request = asked.request;
-        let is = |wanted: &Option<String>, found: &[u8]| {
-            wanted
-                .as_ref()
-                .is_none_or(|wanted| wanted.as_bytes() == found)
-        };
-        // The newest version of each event, and whether the request asks for it.
-        let mut newest: HashMap<(String, String), (Order, Found, bool)> = HashMap::new();
-        let mut youngest: HashMap<String, (Order, String)> = HashMap::new();
-        let mut read = Vec::with_capacity(object.parts.len());
+        let mut found = NewestOfObject::default();
         for some in object.parts.chunks(GROUPS_TOGETHER) {
             let mut wants = Vec::with_capacity(some.len());
             for part in some {
@@ -253,81 +295,73 @@ impl View {
             // Where there are few events, they are on one or two pages, and most of them are
             // returned.
             let ahead = async {
-                if versions <= request.limit.saturating_mul(AHEAD) {
+                if versions <= asked.request.limit.saturating_mul(AHEAD) {
                     columns::ask_ahead(&self.fetch, &wants, leaf::OBJECT).await?;
                 }
                 Ok(())
             };
             let keys = columns::read(&self.fetch, wants.clone(), leaves);
-            let (values, ()) = try_join(keys, ahead).await?;
-            read.extend(some.iter().zip(values));
-        }
-        for (part, values) in read {
-            let [uid, event, observed, epoch, version, seen, reason, kind] = &values;
-            for (number, row) in part.rows.clone().enumerate() {
-                let (file, group) = (part.file, part.group);
-                let at = At { file, group, row };
-                let keys = [uid, event, observed, epoch, version];
-                let keyed = self.keyed(0, keys, number, at)?;
-                let place = Place {
-                    last_seen: last_seen(seen.maybe(number), keyed.order.observed),
-                    revision: keyed.order.revision(),
-                };
-                let is_asked = request.in_range(place)
-                    && is(&request.reason, reason.text(number))
-                    && is(&request.event_type, kind.text(number));
-                let young = youngest.get(&keyed.base);
-                if young.is_none_or(|(order, _)| *order < keyed.order) {
-                    let young = (keyed.order, keyed.uid.clone());
-                    youngest.insert(keyed.base.clone(), young);
-                }
-                let id = (keyed.base, keyed.uid);
-                if newest
-                    .get(&id)
-                    .is_none_or(|(order, ..)| *order < keyed.order)
-                {
-                    newest.insert(id, (keyed.order, (place, at), is_asked));
-                }
+            let (read, ()) = try_join(keys, ahead).await?;
+            for (part, values) in some.iter().zip(read) {
+                self.compare(asked.request, part, &values, &mut found)?;
             }
         }
-        let picks = newest.into_iter().filter(|(_, (.., is_asked))| *is_asked);
-        let picks = picks.map(|((base, uid), (order, (found, at), _))| {
-            let young = youngest.get(&base);
-            let shown = match young.filter(|(_, young)| *young != uid) {
-                Some(_) => names::elder(&base, &uid),
-                None => base.clone(),
+        let picks = found.picks(&object.place);
+        self.page_of(picks, asked).await.map(Some)
+    }
+
+    /// Adds the versions of one part of an object to the newest ones.
+    fn compare(
+        &self,
+        request: &NewestRequest,
+        part: &Part,
+        values: &[columns::Values; 8],
+        found: &mut NewestOfObject,
+    ) -> Result<(), Fault> {
+        let is = |wanted: &Option<String>, found: &[u8]| {
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.as_bytes() == found)
+        };
+        let [uid, event, observed, epoch, version, seen, reason, kind] = values;
+        for (number, row) in part.rows.clone().enumerate() {
+            let (file, group) = (part.file, part.group);
+            let at = At { file, group, row };
+            let keys = [uid, event, observed, epoch, version];
+            let keyed = self.keyed(0, keys, number, at)?;
+            let place = Place {
+                last_seen: last_seen(seen.maybe(number), keyed.order.observed),
+                revision: keyed.order.revision(),
             };
-            let place = object.place.clone();
-            let position = Position { place, base, uid };
-            let pick = Pick {
-                position,
-                shown,
-                order,
-                at,
-            };
-            (found, pick)
-        });
-        let mut picks: Vec<(Place, Pick)> = picks.collect();
-        picks.sort_by_key(|(place, _)| Reverse(*place));
+            let is_asked = request.in_range(place)
+                && is(&request.reason, reason.text(number))
+                && is(&request.event_type, kind.text(number));
+            found.add(keyed, place, is_asked);
+        }
+        Ok(())
+    }
+
+    /// Reads the newest of these events, as many as fit on a page.
+    async fn page_of(&self, picks: Vec<(Place, Pick)>, asked: &Asked<'_>) -> Result<Latest, Fault> {
         let mut latest = Latest::default();
         let mut bytes = 0;
-        let (mut rest, more) = picks.split_at(picks.len().min(request.limit));
+        let (mut rest, more) = picks.split_at(picks.len().min(asked.request.limit));
         while !rest.is_empty() {
             let room = PAGE_BYTES_MAX.saturating_sub(bytes);
             let (some, others) = rest.split_at(self.at_once(rest, room).await?);
             rest = others;
             let of_places: Vec<Pick> = some.iter().map(|(_, pick)| pick.clone()).collect();
-            for record in self.records(&of_places, selection).await? {
+            for record in self.records(&of_places, &asked.selection).await? {
                 bytes += record.value.len();
                 latest.records.push(record);
             }
             let is_more = !rest.is_empty() || !more.is_empty();
             if is_more && (bytes >= PAGE_BYTES_MAX || rest.is_empty()) {
                 latest.place = some.last().map(|(place, _)| *place);
-                return Ok(Some(latest));
+                return Ok(latest);
             }
         }
-        Ok(Some(latest))
+        Ok(latest)
     }
 
     /// Returns how many of the events fit into `room` bytes when read at once: at least one.

@@ -9,6 +9,6 @@ mod objects;
 mod selection;
 mod view;
 
-pub(super) use objects::{Object, Objects};
+pub(super) use objects::{Object, Objects, Part};
 pub(super) use selection::Selection;
 pub(super) use view::{At, GROUPS_TOGETHER, Named, Pick, SOURCES_AT_ONCE, Source, View};

@@ -36,7 +36,7 @@ use super::serve::security::SecurityFlags;
 use super::serve::timeline::TimelineFlags;
 use super::serve::{self, LogFormat, Signals, files};
 use super::terminal::output;
-use aggregated::AggregatedFlags;
+use aggregated::{AggregatedFlags, Keeper};
 use clusters::{Defaults, Reread};
 use connector::{Kubeconfigs, Opened};
 use feeding::Feeding;
@@ -444,9 +444,9 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         .open()
         .map_err(|error| format!("--objects: {error}"))?;
     let mut defaults = Defaults {
-        kubeconfig: args.kubeconfig,
+        kubeconfig: args.kubeconfig.clone(),
         own_kubeconfig: Some(args.data_dir.join("kubeconfig")),
-        namespaces: args.namespaces,
+        namespaces: args.namespaces.clone(),
         event_ttl: args.event_ttl,
         retention: clusters::Retention::read(args.retention_file.as_deref())?.into(),
         quota: args.quota,
@@ -464,48 +464,22 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         #[cfg(feature = "objects")]
         continues: sealing.to_continue(),
     };
-    let settings = match &args.clusters {
-        Some(file) => {
-            let read = clusters::read(file)?;
-            let clusters = read.clusters.len();
-            let quota = read.quota;
-            let quota = quota.map(|bytes| SharedQuota::new(bytes as u64, clusters));
-            defaults.quota_total = quota.map(Arc::new);
-            read.clusters
-        }
-        None if args.no_follow => {
-            data_dir::check_for_kept(&args.data_dir)?;
-            clusters::kept(&args.data_dir)?
-        }
-        None => defaults.of_contexts(&args.context, args.name.as_deref())?,
-    };
+    let settings = settings(&args, &mut defaults)?;
     let home = settings.first().cloned();
     let aggregated = &args.aggregated;
     let aggregated = aggregated.options(home.as_ref().map(|home| home.name.as_str()))?;
     defaults.home = aggregated.as_ref().map(|it| it.home.clone());
     let _taken = data_dir::take_for_archive(&args.data_dir)?;
-    let feeding = match args.feeds {
+    let feeding = match args.feeds.clone() {
         Some(file) => Some(Feeding::open(file, &args.data_dir).await?),
         None => None,
     };
     defaults.feeds = feeding.as_ref().map(|it| it.feeds.clone());
-    let mut options = StartOptions::new(&args.data_dir);
+    let mut options = options(&args).await?;
     options.aggregated = aggregated;
     options.feeds = feeding.as_ref().map(Feeding::served);
-    options.bind_address = args.bind_address;
-    options.secure_port = args.secure_port;
-    options.api.max_connections = files::connections();
-    options
-        .token_auth_file
-        .clone_from(&args.security.token_auth_file);
-    options.admin_token = !args.security.no_admin_token;
     let files_of_flags = args.security.files();
-    options.security = args.security.options().await?;
-    options.security.tls_names.extend(args.aggregated.names());
-    args.limits.apply(&mut options.api);
-    args.timeline.apply(&mut options.api);
     let is_shown = options.api.timeline.enabled;
-    options.audit = args.audit.options();
     let defaults = Arc::new(defaults);
     let connector = Kubeconfigs {
         data_dir: args.data_dir,
@@ -534,16 +508,8 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
     for (_, opened) in supervisor.clusters() {
         sealing.start(&opened.cluster);
     }
-    let keeper = home.and_then(|home| {
-        let aggregation = server.aggregation();
-        let defaults = Arc::clone(&defaults);
-        args.aggregated.keeper(home, defaults, aggregation)
-    });
     // It ends with this function.
-    let mut keepers = JoinSet::new();
-    if let Some(keeper) = keeper {
-        keepers.spawn(keeper.run());
-    }
+    let keepers = begin_keeping(&args.aggregated, home, &defaults, &server);
     let mut archive = Archive {
         supervisor,
         serving: Serving {
@@ -554,36 +520,64 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         },
         feeding,
     };
-    archive.tell_missing();
-    archive.tell_order().await;
-    archive.tell_if_empty();
-    let clusters = archive.supervisor.clusters().count();
-    let address = archive.serving.server.address();
-    serve::tell_of_timeline(is_shown, address);
-    tracing::info!(%address, clusters, "serving");
-    if !archive.feeding.as_ref().is_some_and(|it| it.prints) {
-        // A closed standard output is no reason not to serve.
-        let _ = writeln!(
-            output(),
-            "{}",
-            archive.serving.server.kubeconfig().display()
-        );
-    }
+    archive.tell_begun(is_shown).await;
     tokio::select! {
         () = signals.wait() => {}
         () = archive.follow_files(args.clusters.as_deref(), args.retention_file.as_deref()),
             if !args.no_follow => {}
     }
     drop(keepers);
-    tracing::info!("shutting down; a second signal stops at once");
-    tokio::select! {
-        () = archive.close() => Ok(()),
-        () = signals.wait() => {
-            // All acknowledged data is on disk; nothing else is waited for.
-            tell("error: a second signal stopped the archive at once");
-            std::process::exit(FAILED.into())
-        }
+    archive.end(signals).await;
+    Ok(())
+}
+
+/// Begins to keep what the API server of the first cluster has of the archive's API group, if that
+/// is served.
+fn begin_keeping(
+    flags: &AggregatedFlags,
+    home: Option<ClusterSetting>,
+    defaults: &Arc<Defaults>,
+    server: &RunningClusters,
+) -> JoinSet<()> {
+    let keeper =
+        home.and_then(|home| flags.keeper(home, Arc::clone(defaults), server.aggregation()));
+    keeper.into_iter().map(Keeper::run).collect()
+}
+
+/// How the archive is served, as the flags say.
+async fn options(args: &Args) -> Result<StartOptions, Box<dyn Error>> {
+    let mut options = StartOptions::new(&args.data_dir);
+    options.bind_address = args.bind_address;
+    options.secure_port = args.secure_port;
+    options.api.max_connections = files::connections();
+    options
+        .token_auth_file
+        .clone_from(&args.security.token_auth_file);
+    options.admin_token = !args.security.no_admin_token;
+    options.security = args.security.clone().options().await?;
+    options.security.tls_names.extend(args.aggregated.names());
+    args.limits.clone().apply(&mut options.api);
+    args.timeline.clone().apply(&mut options.api);
+    options.audit = args.audit.clone().options();
+    Ok(options)
+}
+
+/// The settings of the clusters to follow or to serve. The quota of all clusters, which their file
+/// may have, is added to `defaults`.
+fn settings(args: &Args, defaults: &mut Defaults) -> Result<Vec<ClusterSetting>, Box<dyn Error>> {
+    if let Some(file) = &args.clusters {
+        let read = clusters::read(file)?;
+        let clusters = read.clusters.len();
+        let quota = read.quota;
+        let quota = quota.map(|bytes| SharedQuota::new(bytes as u64, clusters));
+        defaults.quota_total = quota.map(Arc::new);
+        return Ok(read.clusters);
     }
+    if args.no_follow {
+        data_dir::check_for_kept(&args.data_dir)?;
+        return Ok(clusters::kept(&args.data_dir)?);
+    }
+    Ok(defaults.of_contexts(&args.context, args.name.as_deref())?)
 }
 
 /// Logs why a cluster is not followed as configured.
@@ -680,6 +674,35 @@ impl Serving {
 }
 
 impl Archive {
+    /// Logs that the archive is served, and prints its kubeconfig unless a feed prints records.
+    async fn tell_begun(&self, has_timeline: bool) {
+        self.tell_missing();
+        self.tell_order().await;
+        self.tell_if_empty();
+        let clusters = self.supervisor.clusters().count();
+        let server = &self.serving.server;
+        let address = server.address();
+        serve::tell_of_timeline(has_timeline, address);
+        tracing::info!(%address, clusters, "serving");
+        if !self.feeding.as_ref().is_some_and(|it| it.prints) {
+            // A closed standard output is no reason not to serve.
+            let _ = writeln!(output(), "{}", server.kubeconfig().display());
+        }
+    }
+
+    /// Closes the archive. A second signal ends the process at once.
+    async fn end(self, mut signals: Signals) {
+        tracing::info!("shutting down; a second signal stops at once");
+        tokio::select! {
+            () = self.close() => {}
+            () = signals.wait() => {
+                // All acknowledged data is on disk; nothing else is waited for.
+                tell("error: a second signal stopped the archive at once");
+                std::process::exit(FAILED.into())
+            }
+        }
+    }
+
     /// Re-reads the files of clusters and of retention, and all kubeconfigs, at intervals, and
     /// applies changes. Credentials in kubeconfigs are replaced now and then.
     async fn follow_files(&mut self, clusters: Option<&Path>, retention: Option<&Path>) {

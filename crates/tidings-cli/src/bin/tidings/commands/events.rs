@@ -15,6 +15,7 @@ use tidings_cli::filter::Filter;
 use tidings_cli::format::{FORMATS, Format, Rows};
 use tidings_cli::printer::Printer;
 use tidings_cli::sort_key::SortKey;
+use tidings_cli::table::Screen;
 use tidings_cli::time_form::TimeForm;
 use tidings_cli::{times, values};
 use tidings_history::{ENDED_AFTER, ENDED_AT};
@@ -190,78 +191,20 @@ async fn show_all(
     now: Timestamp,
     is_watching: &Cell<bool>,
 ) -> Result<u8, CommandError> {
-    let (screen, mut out) = args.color.output();
-    let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
-    let mut sources = Vec::with_capacity(clusters.len());
-    let mut archive = None;
-    for (name, flags) in clusters {
-        let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
-        if args.capture.is_some() {
-            args.selection.as_of(now, &mut reader)?;
-        }
-        reader.events_max = args.max_events;
-        let is_asked = args.history.is_some() || args.selection.is_of_times();
-        let past = args
-            .past
-            .reader(&flags, &reader, is_asked && !args.watch_only);
-        match past.await? {
-            // Only an archive has versions.
-            Some(past) if args.past.is_archive_alone() || args.history.is_some() => {
-                past::tell_alone();
-                reader = past;
-            }
-            past => archive = past,
-        }
-        sources.push(Source { name, reader });
-    }
+    let (screen, out) = args.color.output();
+    let (sources, archive) = sources(args, now).await?;
     let namespace = sources
         .first()
         .map(|source| source.reader.namespace.clone());
     let namespace = namespace.unwrap_or_default();
-    let mut printer = Printer::new(args.output.clone(), screen, namespace.is_empty())
-        .with_time_form(args.timestamps.form())
-        .with_wanted(&args.selection.texts());
-    if args.no_headers {
-        printer = printer.without_headings();
-    }
-    if args.show_labels {
-        printer = printer.with_labels();
-    }
-    if args.cluster.is_of_all() {
-        printer = printer.with_clusters();
-    }
-    if args.history.is_some() {
-        printer = printer.with_versions();
-    }
+    let printer = printer(args, screen, namespace.is_empty());
     let limit = args
         .limit
         .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let mut events = Vec::new();
-    let mut revisions = Vec::with_capacity(sources.len());
-    let mut missing = None;
-    for source in &sources {
-        let mut listed = match &args.history {
-            Some(name) => match source.versions(name).await {
-                // The event may be in another cluster of the archive.
-                Err(error) if error.is_not_found() => {
-                    missing.get_or_insert(error);
-                    continue;
-                }
-                listed => listed?,
-            },
-            None if args.watch_only => source.reader.list_nothing().await?,
-            None => source.reader.list(limit).await?,
-        };
-        if args.is_watch() {
-            listed.leave_to_watch();
-        }
-        source.name(&mut listed.events);
-        events.extend(listed.events);
-        revisions.push(listed.revision);
-    }
-    if let Some(error) = missing.filter(|_| revisions.is_empty()) {
-        return Err(error);
-    }
+    let Existing {
+        mut events,
+        revisions,
+    } = list(args, &sources, limit).await?;
     if let Some(archive) = &archive {
         past::add(archive, limit, &mut events).await?;
     }
@@ -289,23 +232,136 @@ async fn show_all(
         return watch(&sources, &revisions, watched).await;
     }
     if events.is_empty() && !printer.says_nothing_found() {
-        // kubectl's own messages.
-        tell(&match namespace.as_str() {
-            "" => "No events found.".to_owned(),
-            namespace => format!("No events found in {namespace} namespace."),
-        });
-        if args.capture.is_some() {
-            for source in &sources {
-                tell_span(&source.reader).await?;
-            }
-        }
-        if tell_gaps(args, &sources).await {
-            tell(
-                "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
-            );
-        }
+        tell_nothing_found(args, &sources, &namespace).await?;
         return Ok(DONE);
     }
+    print(args, events, now, printer, out)?;
+    tell_gaps(args, &sources).await;
+    Ok(DONE)
+}
+
+/// The clusters to read, and the archive of their earlier events, if there is one beside them.
+async fn sources(
+    args: &Args,
+    now: Timestamp,
+) -> Result<(Vec<Source>, Option<Reader>), CommandError> {
+    let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
+    let mut sources = Vec::with_capacity(clusters.len());
+    let mut archive = None;
+    for (name, flags) in clusters {
+        let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
+        if args.capture.is_some() {
+            args.selection.as_of(now, &mut reader)?;
+        }
+        reader.events_max = args.max_events;
+        let is_asked = args.history.is_some() || args.selection.is_of_times();
+        let past = args
+            .past
+            .reader(&flags, &reader, is_asked && !args.watch_only);
+        match past.await? {
+            // Only an archive has versions.
+            Some(past) if args.past.is_archive_alone() || args.history.is_some() => {
+                past::tell_alone();
+                reader = past;
+            }
+            past => archive = past,
+        }
+        sources.push(Source { name, reader });
+    }
+    Ok((sources, archive))
+}
+
+/// The printer that the flags ask for.
+fn printer(args: &Args, screen: Screen, is_of_all_namespaces: bool) -> Printer {
+    let mut printer = Printer::new(args.output.clone(), screen, is_of_all_namespaces)
+        .with_time_form(args.timestamps.form())
+        .with_wanted(&args.selection.texts());
+    if args.no_headers {
+        printer = printer.without_headings();
+    }
+    if args.show_labels {
+        printer = printer.with_labels();
+    }
+    if args.cluster.is_of_all() {
+        printer = printer.with_clusters();
+    }
+    if args.history.is_some() {
+        printer = printer.with_versions();
+    }
+    printer
+}
+
+/// Events that exist, and the revision of each source's list.
+#[derive(Default)]
+struct Existing {
+    events: Vec<Event>,
+    revisions: Vec<String>,
+}
+
+async fn list(
+    args: &Args,
+    sources: &[Source],
+    limit: Option<usize>,
+) -> Result<Existing, CommandError> {
+    let mut all = Existing::default();
+    let mut missing = None;
+    for source in sources {
+        let mut listed = match &args.history {
+            Some(name) => match source.versions(name).await {
+                // The event may be in another cluster of the archive.
+                Err(error) if error.is_not_found() => {
+                    missing.get_or_insert(error);
+                    continue;
+                }
+                listed => listed?,
+            },
+            None if args.watch_only => source.reader.list_nothing().await?,
+            None => source.reader.list(limit).await?,
+        };
+        if args.is_watch() {
+            listed.leave_to_watch();
+        }
+        source.name(&mut listed.events);
+        all.events.extend(listed.events);
+        all.revisions.push(listed.revision);
+    }
+    match missing {
+        Some(error) if all.revisions.is_empty() => Err(error),
+        _ => Ok(all),
+    }
+}
+
+/// Says that there are no events, in kubectl's words, and where there may be some.
+async fn tell_nothing_found(
+    args: &Args,
+    sources: &[Source],
+    namespace: &str,
+) -> Result<(), CommandError> {
+    tell(&match namespace {
+        "" => "No events found.".to_owned(),
+        namespace => format!("No events found in {namespace} namespace."),
+    });
+    if args.capture.is_some() {
+        for source in sources {
+            tell_span(&source.reader).await?;
+        }
+    }
+    if tell_gaps(args, sources).await {
+        tell(
+            "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
+        );
+    }
+    Ok(())
+}
+
+/// Prints events that exist, and the end of the one whose versions they are.
+fn print(
+    args: &Args,
+    mut events: Vec<Event>,
+    now: Timestamp,
+    mut printer: Printer,
+    mut out: impl Write,
+) -> Result<(), CommandError> {
     let is_for_people = matches!(args.output, Format::Rows(Rows::Table | Rows::Wide));
     let is_of_one = args.history.is_some() && is_for_people;
     let end = is_of_one.then(|| end(&events)).flatten();
@@ -325,8 +381,7 @@ async fn show_all(
         writeln!(out, "{end}")?;
     }
     out.flush()?;
-    tell_gaps(args, &sources).await;
-    Ok(DONE)
+    Ok(())
 }
 
 /// Prints the period in which the captures have events, if none is selected.
@@ -503,7 +558,6 @@ fn words(notice: &Notice) -> String {
 mod tests {
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tidings_cli::table::Screen;
 
     use super::super::reader::tests::reader;
     use super::*;

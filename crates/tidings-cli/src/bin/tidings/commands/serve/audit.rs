@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tidings_server::{AuditLevel, AuditOptions};
 
 /// Flags of the audit log.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Audit log")]
 #[expect(
     clippy::struct_field_names,

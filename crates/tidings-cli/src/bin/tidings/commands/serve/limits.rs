@@ -8,7 +8,7 @@ use tidings_cli::times::duration;
 
 /// Limits of what clients may use. Names and defaults are kube-apiserver's where it has such a
 /// flag.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Limits and timeouts")]
 pub(crate) struct LimitFlags {
     /// Maximum open connections of one peer: an IPv4 address or an IPv6 /64 network. 0 means no

@@ -11,7 +11,7 @@ use tidings_server::{AuthorizationMode, SecurityOptions, StartError};
 use super::cluster::Cluster;
 
 /// Authentication, authorization and TLS.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Access")]
 pub(crate) struct SecurityFlags {
     /// Bearer tokens: lines of token,user,uid and optionally, in quotes, groups. Without this file

@@ -3,7 +3,7 @@
 use tidings_server::ApiOptions;
 
 /// Whether the timeline is served.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Timeline")]
 pub(crate) struct TimelineFlags {
     /// Do not serve the timeline, the page at /timeline that shows what happened
