@@ -96,6 +96,13 @@ pub(crate) async fn sources(
         return Ok(vec![(None, flags.clone())]);
     }
     let clusters = clusters(flags).await?;
+    // One that could not be opened is not among them.
+    for (name, why) in troubles(flags).await {
+        let is_known = clusters.iter().any(|(known, _)| *known == name);
+        if !is_known && name != CLUSTERS {
+            tell(&format!("cluster {name} is not shown: {why}"));
+        }
+    }
     let tried = clusters
         .iter()
         .map(|(_, flags)| try_to_list(flags, namespaces));
@@ -282,9 +289,15 @@ async fn health(flags: &ClusterFlags) -> Result<String, CommandError> {
     answer.map_err(|error| CommandError::request("read the health of the archive", "events", error))
 }
 
+/// What [`troubles`] names if it knows only how many clusters there are.
+const CLUSTERS: &str = "clusters";
+
 fn troubles_in(health: &str) -> Vec<(String, String)> {
     let lines = health.lines();
-    let is_of_cluster = |line: &str| line.starts_with("cluster ") || line.starts_with("clusters: ");
+    let is_of_cluster = |line: &str| {
+        let of_all = line.strip_prefix(CLUSTERS);
+        line.starts_with("cluster ") || of_all.is_some_and(|rest| rest.starts_with(": "))
+    };
     let lines = lines.filter_map(|line| line.strip_prefix("[-]"));
     let lines = lines.filter(|line| is_of_cluster(line));
     let lines = lines.map(|line| line.strip_prefix("cluster ").unwrap_or(line));

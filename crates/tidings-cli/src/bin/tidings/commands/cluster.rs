@@ -338,7 +338,10 @@ impl CommandError {
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::Refused { rbac, status, .. } if self.is_forbidden() => {
-                let mut hint = permissions_hint(rbac);
+                // The archive's API group has permissions of its own, whatever the verb.
+                let group = status.details.as_ref().map(|details| details.group.as_str());
+                let is_past = group == Some(tidings_server::PAST_GROUP);
+                let mut hint = permissions_hint(if is_past { ARCHIVE_USE } else { rbac });
                 // A server's phrase for all namespaces.
                 if status.message.contains("at the cluster scope") {
                     hint.push_str("; to read a single namespace, name it with -n");
@@ -378,6 +381,9 @@ fn unreachable_hint(why: &str) -> &'static str {
 /// Advice if the server rejects the credentials.
 pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
+
+/// The use of `tidings rbac` that prints the permissions to read an archive.
+pub(crate) const ARCHIVE_USE: &str = "past-events";
 
 /// Advice if a permission is missing; `uses` is an argument of `tidings rbac`.
 pub(crate) fn permissions_hint(uses: &str) -> String {

@@ -14,11 +14,8 @@ use serde_json::Value;
 use tidings_cli::event::Event;
 use tidings_server::{PAST_GROUP, PAST_VERSION};
 
-use super::cluster::{ClusterFlags, CommandError, Server, one_line, tell};
+use super::cluster::{ARCHIVE_USE, ClusterFlags, CommandError, Server, one_line, tell};
 use super::reader::Reader;
-
-/// The use of `tidings rbac` that prints the permissions to read an archive.
-const RBAC: &str = "past-events";
 
 /// Whether to read the cluster, its archive, or both.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -49,7 +46,7 @@ impl PastFlags {
         let server = self.server(cluster, &reader.server, is_asked).await?;
         Ok(server.map(|server| Reader {
             server,
-            rbac: RBAC,
+            rbac: ARCHIVE_USE,
             ..reader.clone()
         }))
     }

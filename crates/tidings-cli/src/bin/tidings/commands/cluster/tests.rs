@@ -242,6 +242,28 @@ fn a_namespace_is_advised_where_none_was_named() {
 }
 
 #[test]
+fn a_forbidden_archive_has_permissions_of_its_own() {
+    for (group, uses) in [("", "events"), (tidings_server::PAST_GROUP, "past-events")] {
+        let mut status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        status.details = Some(kube::core::response::StatusDetails {
+            group: group.to_owned(),
+            name: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        });
+        let error = kube::Error::Api(status.boxed());
+        let hint = CommandError::request("read events", "events", error).hint();
+        let hint = hint.unwrap();
+        assert!(
+            hint.starts_with(&format!("tidings rbac {uses} prints ")),
+            "{hint}"
+        );
+    }
+}
+
+#[test]
 fn a_failure_is_told_without_the_clients_word_for_it() {
     let error = kube::Error::Service("nothing answers".into());
     let error = CommandError::Unreachable(error);
