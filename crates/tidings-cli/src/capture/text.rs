@@ -1,9 +1,11 @@
 //! Decodes the text of an input: UTF-8 is unchanged, UTF-16 becomes UTF-8.
 //!
 //! UTF-16 is recognised by its byte order mark, at the beginning or behind a line that was in
-//! UTF-8, or by zeros at every other of the first bytes. An unpaired surrogate becomes one byte of
-//! invalid UTF-8, which is then repaired like any other. The escape sequences with which programs
-//! colour what they print on a terminal are left out.
+//! UTF-8, or by zeros at every other byte. `>>` of Windows `PowerShell` appends it without a mark
+//! to what is in UTF-8, and other programs append UTF-8 to what is in UTF-16: the encoding is
+//! looked for behind each line feed. An unpaired surrogate becomes one byte of invalid UTF-8, which
+//! is then repaired like any other. The escape sequences with which programs colour what they print
+//! on a terminal are left out.
 
 use std::io::{self, Read};
 
@@ -66,6 +68,8 @@ pub(super) struct Text<R> {
     high: Option<u16>,
     /// The last two bytes of UTF-8.
     last: [u8; 2],
+    /// Whether the last code unit of UTF-16 was a line feed.
+    is_behind_line: bool,
 }
 
 impl<R: Read> Text<R> {
@@ -78,30 +82,40 @@ impl<R: Read> Text<R> {
             given: 0,
             high: None,
             last: [0; 2],
+            is_behind_line: false,
         }
     }
 
-    /// Looks for a byte order mark behind a line feed in bytes that were read as UTF-8. What
-    /// follows is UTF-16, as `>>` of Windows `PowerShell` appends it. Returns how many bytes are
-    /// UTF-8.
+    /// Looks for UTF-16 behind a line feed in bytes that were read as UTF-8: for a byte order mark,
+    /// or ASCII with zeros, which are in no text. Returns how many bytes are UTF-8.
     fn end_of_utf8(&mut self, bytes: &[u8]) -> usize {
         if let [.., one, two] = bytes
-            && !bytes.iter().any(|byte| *byte >= 0xfe)
+            && !bytes.iter().any(|byte| *byte >= 0xfe || *byte == 0)
         {
             self.last = [*one, *two];
             return bytes.len();
         }
         for (at, byte) in bytes.iter().enumerate() {
-            let order = match (self.last, byte) {
-                ([b'\n', 0xff], 0xfe) => Order::Little,
-                ([b'\n', 0xfe], 0xff) => Order::Big,
+            let rest = bytes.get(at + 1..).unwrap_or_default();
+            let (order, mark) = match (self.last, byte) {
+                ([b'\n', 0xff], 0xfe) => (Order::Little, 2),
+                ([b'\n', 0xfe], 0xff) => (Order::Big, 2),
+                ([b'\n', 1..0x80], 0) if !matches!(rest, [0, ..] | [_, 1..=255, ..]) => {
+                    (Order::Little, 0)
+                }
                 ([_, last], byte) => {
                     self.last = [last, *byte];
                     continue;
                 }
             };
             self.encoding = Some(Encoding::Utf16(order));
-            let rest = bytes.get(at + 1..).unwrap_or_default();
+            self.last = [0; 2];
+            // The unit's first byte may have been returned already, which is the same in UTF-8.
+            let begin = match at.checked_sub(1) {
+                Some(before) => before + mark,
+                None => at + 1,
+            };
+            let rest = bytes.get(begin..).unwrap_or_default();
             self.raw.splice(0..0, rest.iter().copied());
             return at.saturating_sub(1);
         }
@@ -138,28 +152,39 @@ impl<R: Read> Text<R> {
         Ok(encoding)
     }
 
+    /// Decodes what is in `raw`, up to a line in UTF-8.
     fn decode(&mut self, order: Order, is_end: bool) {
-        let (pairs, rest) = self.raw.as_chunks::<2>();
         let mut out = std::mem::take(&mut self.decoded);
         out.clear();
-        for pair in pairs {
+        let mut read = 0;
+        for pair in self.raw.as_chunks::<2>().0 {
+            if self.is_behind_line && is_json_in_utf8(*pair) {
+                self.encoding = Some(Encoding::Utf8);
+                break;
+            }
             let unit = match order {
                 Order::Little => u16::from_le_bytes(*pair),
                 Order::Big => u16::from_be_bytes(*pair),
             };
+            self.is_behind_line = unit == u16::from(b'\n');
             self.high = unit16(self.high, unit, &mut out);
+            read += pair.len();
         }
-        let rest = rest.to_vec();
-        if is_end {
+        self.raw.drain(..read);
+        if is_end && self.encoding == Some(Encoding::Utf16(order)) {
             out.extend(self.high.take().map(|_| NO_TEXT));
-            out.extend(rest.first().map(|_| NO_TEXT));
+            out.extend(self.raw.first().map(|_| NO_TEXT));
             self.raw.clear();
-        } else {
-            self.raw = rest;
         }
         self.decoded = out;
         self.given = 0;
     }
+}
+
+/// Whether two bytes are the beginning of an object in UTF-8. In UTF-16 they would be characters
+/// with which no line begins, such as ≻.
+fn is_json_in_utf8(pair: [u8; 2]) -> bool {
+    matches!(pair, [b'{', b'"' | b' ' | b'\r' | b'\n'])
 }
 
 /// Decodes one code unit; returns a high surrogate that waits for its low one.
@@ -190,9 +215,23 @@ fn is_high(unit: u16) -> bool {
 
 impl<R: Read> Read for Text<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let order = loop {
+        loop {
+            let waiting = self.decoded.get(self.given..).unwrap_or_default();
+            if !waiting.is_empty() {
+                let length = waiting.len().min(buffer.len());
+                for (to, from) in buffer.iter_mut().zip(waiting) {
+                    *to = *from;
+                }
+                self.given += length;
+                return Ok(length);
+            }
             if let Encoding::Utf16(order) = self.find_encoding()? {
-                break order;
+                let is_end = self.raw.len() < 2 && !self.fill()?;
+                self.decode(order, is_end);
+                if is_end && self.decoded.is_empty() && self.raw.is_empty() {
+                    return Ok(0);
+                }
+                continue;
             }
             let length = if self.raw.is_empty() {
                 self.input.read(buffer)?
@@ -207,21 +246,7 @@ impl<R: Read> Read for Text<R> {
             if kept > 0 || length == 0 {
                 return Ok(kept);
             }
-        };
-        while self.given >= self.decoded.len() {
-            let is_end = self.raw.len() < 2 && !self.fill()?;
-            self.decode(order, is_end);
-            if is_end && self.decoded.is_empty() {
-                return Ok(0);
-            }
         }
-        let waiting = self.decoded.get(self.given..).unwrap_or_default();
-        let length = waiting.len().min(buffer.len());
-        for (to, from) in buffer.iter_mut().zip(waiting) {
-            *to = *from;
-        }
-        self.given += length;
-        Ok(length)
     }
 }
 
@@ -342,6 +367,17 @@ mod tests {
             let bytes = [b"PS> kubectl\r\n", &*utf16(&text, order, true)].concat();
             let expected = format!("PS> kubectl\r\n{text}");
             assert!(decoded(&bytes) == expected.as_bytes(), "{order:?}");
+        }
+        // Without a mark, as PowerShell appends it; and UTF-8 behind UTF-16.
+        for line in ["{\"a\": 1}\n", "{ \"a\": 1}\r\n"] {
+            let (one, two) = (line.repeat(3000), line.repeat(4000));
+            let (utf8, utf16) = (two.as_bytes(), utf16(&one, Order::Little, true));
+            let all = format!("{two}{one}");
+            let bytes = [utf8, &utf16[2..]].concat();
+            assert!(decoded(&bytes) == all.as_bytes(), "UTF-16 behind UTF-8");
+            let bytes = [&*utf16, utf8, &utf16[2..], utf8].concat();
+            let all = format!("{one}{two}{one}{two}");
+            assert!(decoded(&bytes) == all.as_bytes(), "UTF-8 behind UTF-16");
         }
         // Text whose characters take two bytes, before text in ASCII.
         let chinese = format!("事件{}", "的列表".repeat(20)) + &text;
