@@ -405,8 +405,9 @@ impl<R: Read> Scanner<'_, '_, R> {
     }
 
     /// Skips a line of another program at which the document breaks. Such a line begins no document
-    /// itself, except for an object on one line within a document of several lines. The break is at
-    /// its start.
+    /// itself, except for an object on one line within a document of several lines. Nor is it the
+    /// next record of a log whose lines have a prefix, such as the time and stream that a container
+    /// runtime writes. The break is at its start.
     fn pass_line_between(&mut self, open: &mut Open, broken: Broken) -> io::Result<bool> {
         let Broken::Unexpected(byte) = broken else {
             return Ok(false);
@@ -436,6 +437,7 @@ impl<R: Read> Scanner<'_, '_, R> {
             b'[' => line.get(1).is_some_and(u8::is_ascii_alphabetic) && !is_json(line),
             _ => true,
         };
+        let is_other = is_other && (byte == b'{' || !open.is_ended_by(line, self.at.line));
         if !is_other {
             return Ok(false);
         }
@@ -518,17 +520,38 @@ impl<R: Read> Scanner<'_, '_, R> {
     }
 }
 
+/// Whether a line has a brace and the quote of a key behind it.
+fn has_object(line: &[u8]) -> bool {
+    let braces = line.split(|byte| *byte == b'{').skip(1);
+    let mut behind = braces.map(<[u8]>::trim_ascii_start);
+    behind.any(|text| text.starts_with(b"\""))
+}
+
 fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
 /// Whether a line is a whole object without an event.
 fn is_of_a_log(line: &[u8]) -> bool {
+    !has_word_of_event(line) && is_json(line)
+}
+
+fn has_word_of_event(line: &[u8]) -> bool {
     let has = |word: &[u8]| line.windows(word.len()).any(|it| it == word);
-    !(has(b"involvedObject") || has(b"regarding") || has(b"\"Event\"")) && is_json(line)
+    has(b"involvedObject") || has(b"regarding") || has(b"\"Event\"")
 }
 
 impl Open {
+    /// Whether the line at which a document of one line breaks has the next document behind a
+    /// prefix. If the document itself has no prefix, the next one must be an event.
+    fn is_ended_by(&self, line: &[u8], number: u64) -> bool {
+        let Some(first) = self.frames.first().map(|frame| frame.start) else {
+            return false;
+        };
+        let is_on_one_line = number == first.line + 1 + self.between.len() as u64;
+        is_on_one_line && has_object(line) && (first.has_text || has_word_of_event(line))
+    }
+
     fn push(&mut self, is_object: bool, start: Cursor) {
         let around = self.frames.last();
         let is_passed_over = around.is_some_and(|around| {

@@ -316,6 +316,33 @@ fn a_damaged_event_costs_itself_alone() {
             );
         }
     }
+    // Behind what container runtimes and kubectl put before the lines of a log.
+    let logs = [
+        "2026-01-01T00:00:00.1Z stdout F ",
+        "2026-01-01T00:00:00.1Z ",
+        "[pod/router] ",
+        "router-1  | ",
+    ];
+    for log in logs {
+        for length in 15..line("b").len() {
+            for between in ["", "starting\n", "{\"level\":\"info\"}\n"] {
+                let between = format!("{}{between}", if between.is_empty() { "" } else { log });
+                let broken = format!("{log}{a}\n{log}{}\n{between}{log}{c}\n", cut(length));
+                let found = summary(broken.as_bytes());
+                let read = |name: &str| found.iter().filter(|it| it.contains(name)).count();
+                let lost = read("2! not JSON: ");
+                assert_eq!(
+                    (read("n/a"), lost, read("n/c"), found.len()),
+                    (1, 1, 1, 3),
+                    "{found:?} from {broken}"
+                );
+            }
+        }
+    }
+    check(
+        format!("{{\"kind\":\"Event\",\n[pod/router] {a}"),
+        &["1! not JSON: '[' was not expected", "2: n/a"],
+    );
     check(
         format!("{a}\n{{\"cut"),
         &["1: n/a", "2! not JSON: it ends within the event"],
