@@ -30,9 +30,13 @@ pub(crate) fn store(clock: &ManualClock) -> Arc<dyn Store> {
 }
 
 #[cfg(feature = "etcd")]
+pub(crate) use on_etcd::patient;
+
+#[cfg(feature = "etcd")]
 mod on_etcd {
     use std::cell::RefCell;
     use std::sync::{Arc, OnceLock};
+    use std::time::Duration;
 
     use tidings_server::describe;
     use tidings_store::Store;
@@ -50,20 +54,23 @@ mod on_etcd {
         // The etcd has no peers, and may become the leader soon.
         let soon = ["--heartbeat-interval", "20", "--election-timeout", "200"];
         let cluster = Cluster::start(1, &soon).unwrap();
-        let endpoints = cluster.endpoints();
+        let options = patient(&cluster);
         CLUSTERS.with_borrow_mut(|clusters| clusters.push(cluster));
         let clock = Arc::new(clock.clone());
         // The store's background tasks outlive calls, and a test cannot block on a runtime within
         // another.
-        let open = || {
-            runtime().block_on(EtcdStore::open(
-                EtcdOptions::new(endpoints),
-                clock,
-                Arc::new(describe),
-            ))
-        };
+        let open = || runtime().block_on(EtcdStore::open(options, clock, Arc::new(describe)));
         let store = std::thread::scope(|scope| scope.spawn(open).join()).unwrap();
         Arc::new(store.unwrap())
+    }
+
+    /// Options for a busy machine, on which an etcd may take long to answer.
+    pub(crate) fn patient(cluster: &Cluster) -> EtcdOptions {
+        let mut options = EtcdOptions::new(cluster.endpoints());
+        options.connect_timeout = Duration::from_secs(30);
+        options.attempt_timeout = Duration::from_secs(120);
+        options.request_timeout = Duration::from_secs(120);
+        options
     }
 
     fn runtime() -> &'static Runtime {

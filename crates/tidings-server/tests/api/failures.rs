@@ -6,9 +6,10 @@ use std::time::Duration;
 use tidings_server::{ApiOptions, describe};
 use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
-use tidings_store::etcd::{EtcdOptions, EtcdStore};
+use tidings_store::etcd::EtcdStore;
 use tidings_testing::etcd::Cluster;
 
+use crate::backend::patient;
 use crate::support::{START, Server, event};
 
 const SHOP: &str = "/api/v1/namespaces/shop/events";
@@ -16,7 +17,7 @@ const SHOP: &str = "/api/v1/namespaces/shop/events";
 /// A server that waits for its etcd no longer than `request_timeout`.
 async fn server(cluster: &Cluster, request_timeout: Duration) -> Server {
     let clock = ManualClock::at(UnixMillis(START));
-    let mut options = EtcdOptions::new(cluster.endpoints());
+    let mut options = patient(cluster);
     // The first use of a new etcd may take longer.
     let open = EtcdStore::open(options.clone(), Arc::new(clock.clone()), Arc::new(describe));
     drop(open.await.unwrap());
