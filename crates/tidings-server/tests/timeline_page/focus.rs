@@ -129,17 +129,16 @@ fn the_events_of_a_mark_are_listed_in_a_narrow_window_too() {
     }) else {
         return;
     };
-    for _ in 0..3 {
-        world.add(&(
-            1800,
-            1800,
-            1,
-            "Pod/often-0",
-            "Warning",
-            "Failed",
-            "at one time",
-        ));
-    }
+    let row = (
+        1800,
+        1800,
+        1,
+        "Pod/often-0",
+        "Warning",
+        "Failed",
+        "at one time",
+    );
+    world.add_together(&[row; 3]);
     world.add(&(
         600,
         600,

@@ -369,9 +369,25 @@ impl World {
         }
     }
 
-    pub(crate) fn add(&self, (first, last, count, object, of_type, reason, message): &Row<'_>) {
+    pub(crate) fn add(&self, row: &Row<'_>) {
+        self.add_together(&[*row]);
+    }
+
+    /// Adds events whose times count from the same moment.
+    pub(crate) fn add_together(&self, rows: &[Row<'_>]) {
+        let now = Timestamp::now();
+        for row in rows {
+            self.add_at(now, row);
+        }
+    }
+
+    fn add_at(
+        &self,
+        now: Timestamp,
+        (first, last, count, object, of_type, reason, message): &Row<'_>,
+    ) {
         let (kind, name) = object.split_once('/').unwrap();
-        let ago = |seconds: i64| Time(Timestamp::now() - SignedDuration::from_secs(seconds));
+        let ago = |seconds: i64| Time(now - SignedDuration::from_secs(seconds));
         let namespace = (kind != "Node").then(|| NAMESPACE.to_owned());
         let component = match kind {
             "Pod" => "kubelet",
