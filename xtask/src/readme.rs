@@ -19,7 +19,7 @@ const MISTAKE: &str = r#"fn main() {
 "#;
 /// What the compiler says of it.
 const SAID: [&str; 2] = [
-    "events cannot be recorded about `str`",
+    "events cannot be recorded about `&str`",
     "`tidings::Reference`",
 ];
 
