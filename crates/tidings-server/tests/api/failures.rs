@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidings_server::{ApiOptions, describe};
 use tidings_store::UnixMillis;
 use tidings_store::clock::ManualClock;
-use tidings_store::etcd::EtcdStore;
+use tidings_store::etcd::{EtcdOptions, EtcdStore};
 use tidings_testing::etcd::Cluster;
 
 use crate::backend::patient;
@@ -17,10 +17,14 @@ const SHOP: &str = "/api/v1/namespaces/shop/events";
 /// A server that waits for its etcd no longer than `request_timeout`.
 async fn server(cluster: &Cluster, request_timeout: Duration) -> Server {
     let clock = ManualClock::at(UnixMillis(START));
-    let mut options = patient(cluster);
     // The first use of a new etcd may take longer.
-    let open = EtcdStore::open(options.clone(), Arc::new(clock.clone()), Arc::new(describe));
+    let open = EtcdStore::open(
+        patient(cluster),
+        Arc::new(clock.clone()),
+        Arc::new(describe),
+    );
     drop(open.await.unwrap());
+    let mut options = EtcdOptions::new(cluster.endpoints());
     options.request_timeout = request_timeout;
     let store = EtcdStore::open(options, Arc::new(clock.clone()), Arc::new(describe))
         .await
