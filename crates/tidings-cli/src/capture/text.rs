@@ -60,15 +60,16 @@ fn has_mark_behind_line(bytes: &[u8]) -> bool {
 pub(super) struct Text<R> {
     input: R,
     encoding: Option<Encoding>,
-    /// Bytes that are read and not decoded yet.
+    /// Bytes of the input; those before `read` were decoded or returned already.
     raw: Vec<u8>,
+    read: usize,
     /// Decoded bytes; those before `given` were returned already.
     decoded: Vec<u8>,
     given: usize,
     high: Option<u16>,
     /// The last two bytes of UTF-8.
     last: [u8; 2],
-    /// Whether the last code unit of UTF-16 was a line feed.
+    /// Whether the last decoded code unit of UTF-16 was a line feed: a line in UTF-8 may follow.
     is_behind_line: bool,
 }
 
@@ -78,6 +79,7 @@ impl<R: Read> Text<R> {
             input,
             encoding: None,
             raw: Vec::new(),
+            read: 0,
             decoded: Vec::new(),
             given: 0,
             high: None,
@@ -86,44 +88,15 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Looks for UTF-16 behind a line feed in bytes that were read as UTF-8: for a byte order mark,
-    /// or ASCII with zeros, which are in no text. Returns how many bytes are UTF-8.
-    fn end_of_utf8(&mut self, bytes: &[u8]) -> usize {
-        if let [.., one, two] = bytes
-            && !bytes.iter().any(|byte| *byte >= 0xfe || *byte == 0)
-        {
-            self.last = [*one, *two];
-            return bytes.len();
-        }
-        for (at, byte) in bytes.iter().enumerate() {
-            let rest = bytes.get(at + 1..).unwrap_or_default();
-            let (order, mark) = match (self.last, byte) {
-                ([b'\n', 0xff], 0xfe) => (Order::Little, 2),
-                ([b'\n', 0xfe], 0xff) => (Order::Big, 2),
-                ([b'\n', 1..0x80], 0) if !matches!(rest, [0, ..] | [_, 1..=255, ..]) => {
-                    (Order::Little, 0)
-                }
-                ([_, last], byte) => {
-                    self.last = [last, *byte];
-                    continue;
-                }
-            };
-            self.encoding = Some(Encoding::Utf16(order));
-            self.last = [0; 2];
-            // The unit's first byte may have been returned already, which is the same in UTF-8.
-            let begin = match at.checked_sub(1) {
-                Some(before) => before + mark,
-                None => at + 1,
-            };
-            let rest = bytes.get(begin..).unwrap_or_default();
-            self.raw.splice(0..0, rest.iter().copied());
-            return at.saturating_sub(1);
-        }
-        bytes.len()
+    /// The bytes of the input that are neither decoded nor returned yet.
+    fn rest(&self) -> &[u8] {
+        self.raw.get(self.read..).unwrap_or_default()
     }
 
     /// Reads more bytes into `raw`; false at the end.
     fn fill(&mut self) -> io::Result<bool> {
+        self.raw.drain(..self.read);
+        self.read = 0;
         let length = self.raw.len();
         self.raw.resize(length + (64 << 10), 0);
         let read = loop {
@@ -147,17 +120,39 @@ impl<R: Read> Text<R> {
         while self.raw.len() < LOOK && self.fill()? {}
         let beginning = self.raw.get(..LOOK_MAX).unwrap_or(&self.raw);
         let (encoding, mark) = encoding(beginning);
-        self.raw.drain(..mark);
+        self.read = mark;
         self.encoding = Some(encoding);
         Ok(encoding)
     }
 
-    /// Decodes what is in `raw`, up to a line in UTF-8.
+    /// Copies UTF-8 into a buffer, up to a line in UTF-16.
+    fn copy(&mut self, buffer: &mut [u8]) -> usize {
+        let rest = self.raw.get(self.read..).unwrap_or_default();
+        let window = rest.get(..buffer.len()).unwrap_or(rest);
+        let length = match utf16_behind_line(&mut self.last, window) {
+            None => {
+                self.read += window.len();
+                window.len()
+            }
+            Some((length, order, begin)) => {
+                self.encoding = Some(Encoding::Utf16(order));
+                self.last = [0; 2];
+                self.read += begin;
+                length
+            }
+        };
+        for (to, from) in buffer.iter_mut().zip(window.iter().take(length)) {
+            *to = *from;
+        }
+        length
+    }
+
+    /// Decodes the rest, up to a line in UTF-8.
     fn decode(&mut self, order: Order, is_end: bool) {
         let mut out = std::mem::take(&mut self.decoded);
         out.clear();
-        let mut read = 0;
-        for pair in self.raw.as_chunks::<2>().0 {
+        let rest = self.raw.get(self.read..).unwrap_or_default();
+        for pair in rest.as_chunks::<2>().0 {
             if self.is_behind_line && is_json_in_utf8(*pair) {
                 self.encoding = Some(Encoding::Utf8);
                 break;
@@ -168,17 +163,44 @@ impl<R: Read> Text<R> {
             };
             self.is_behind_line = unit == u16::from(b'\n');
             self.high = unit16(self.high, unit, &mut out);
-            read += pair.len();
+            self.read += pair.len();
         }
-        self.raw.drain(..read);
         if is_end && self.encoding == Some(Encoding::Utf16(order)) {
             out.extend(self.high.take().map(|_| NO_TEXT));
-            out.extend(self.raw.first().map(|_| NO_TEXT));
-            self.raw.clear();
+            out.extend(self.rest().first().map(|_| NO_TEXT));
+            self.read = self.raw.len();
         }
         self.decoded = out;
         self.given = 0;
     }
+}
+
+/// Looks for UTF-16 behind a line feed in bytes of UTF-8: for a byte order mark, or ASCII with
+/// zeros, which are in no text. `last` are the two bytes before these. Returns how many of the bytes
+/// are UTF-8, the order of the UTF-16 and where it begins.
+fn utf16_behind_line(last: &mut [u8; 2], bytes: &[u8]) -> Option<(usize, Order, usize)> {
+    if let [.., one, two] = bytes
+        && !bytes.iter().any(|byte| *byte >= 0xfe || *byte == 0)
+    {
+        *last = [*one, *two];
+        return None;
+    }
+    for (at, byte) in bytes.iter().enumerate() {
+        let next = bytes.get(at + 1..).unwrap_or_default();
+        // The byte before this one may have been returned with the bytes before these.
+        let before = at.saturating_sub(1);
+        match (*last, byte) {
+            ([b'\n', 0xff], 0xfe) => return Some((before, Order::Little, at + 1)),
+            ([b'\n', 0xfe], 0xff) => return Some((before, Order::Big, at + 1)),
+            // A returned byte is the same character in both encodings.
+            ([b'\n', 1..0x80], 0) if !matches!(next, [0, ..] | [_, 1..=255, ..]) => {
+                let begin = at.checked_sub(1).unwrap_or(at + 1);
+                return Some((before, Order::Little, begin));
+            }
+            ([_, former], byte) => *last = [former, *byte],
+        }
+    }
+    None
 }
 
 /// Whether two bytes are the beginning of an object in UTF-8. In UTF-16 they would be characters
@@ -226,25 +248,19 @@ impl<R: Read> Read for Text<R> {
                 return Ok(length);
             }
             if let Encoding::Utf16(order) = self.find_encoding()? {
-                let is_end = self.raw.len() < 2 && !self.fill()?;
+                let is_end = self.rest().len() < 2 && !self.fill()?;
                 self.decode(order, is_end);
-                if is_end && self.decoded.is_empty() && self.raw.is_empty() {
+                if is_end && self.decoded.is_empty() && self.rest().is_empty() {
                     return Ok(0);
                 }
                 continue;
             }
-            let length = if self.raw.is_empty() {
-                self.input.read(buffer)?
-            } else {
-                let length = self.raw.len().min(buffer.len());
-                for (to, from) in buffer.iter_mut().zip(self.raw.drain(..length)) {
-                    *to = from;
-                }
-                length
-            };
-            let kept = self.end_of_utf8(buffer.get(..length).unwrap_or_default());
-            if kept > 0 || length == 0 {
-                return Ok(kept);
+            if buffer.is_empty() || (self.rest().is_empty() && !self.fill()?) {
+                return Ok(0);
+            }
+            let length = self.copy(buffer);
+            if length > 0 {
+                return Ok(length);
             }
         }
     }
@@ -379,6 +395,10 @@ mod tests {
             let all = format!("{one}{two}{one}{two}");
             assert!(decoded(&bytes) == all.as_bytes(), "UTF-8 behind UTF-16");
         }
+        // The encoding changes with each line.
+        let line = utf16("a\n", Order::Little, false);
+        let bytes = [b"{\"\n", &*line].concat().repeat(50_000);
+        assert!(decoded(&bytes) == "{\"\na\n".repeat(50_000).as_bytes());
         // Text whose characters take two bytes, before text in ASCII.
         let chinese = format!("事件{}", "的列表".repeat(20)) + &text;
         assert!(decoded(&utf16(&chinese, Order::Little, false)) == chinese.as_bytes());
