@@ -71,7 +71,7 @@ struct World {
     files: [Option<u64>; FILES],
     /// The health of clusters, by name.
     health: BTreeMap<String, Health>,
-    /// The names that have a folder, and their clusters.
+    /// The clusters whose events are kept, by the name of their folder.
     folders: BTreeMap<String, usize>,
     /// The names that are being connected to.
     trying: BTreeSet<String>,
@@ -338,6 +338,9 @@ impl Run {
             if let Some(ended) = self.supervisor.next().now_or_never() {
                 let before = self.server.served.clone();
                 self.supervisor.handle(ended, &mut self.server).await;
+                // Only a look puts the quota in force: before the first one, clusters may be given
+                // up for which there is no room.
+                assert_eq!(self.is_in_force(), self.was_in_force, "seed {}", self.seed);
                 for (name, plan) in &self.server.served {
                     let is_wanted = self.supervisor.wanted.contains(plan);
                     assert!(is_wanted || before.contains_key(name), "{plan:?}");
@@ -503,6 +506,18 @@ impl Run {
         }
     }
 
+    /// All clusters are opened anew, after they were closed. Nobody handles that they are open.
+    async fn open_all_anew(&mut self) {
+        let wanted = self.supervisor.wanted.clone();
+        self.supervisor.want(Vec::new());
+        self.look().await;
+        self.supervisor.want(wanted);
+        self.look().await;
+        for _ in 0..60 {
+            yield_now().await;
+        }
+    }
+
     /// A forgotten cluster is closed at the next look, and its folder stays.
     async fn forget(&mut self) {
         let mut wanted = self.supervisor.wanted.clone();
@@ -546,6 +561,9 @@ async fn run(seed: u64) {
         run.refuse().await;
         run.forget().await;
     }
+    // Attempts end that are not handled any more.
+    run.settle().await;
+    run.open_all_anew().await;
     run.supervisor.close().await;
     let world = run.connector.world.lock();
     assert_eq!(world.violations, [""; 0], "seed {seed}");
