@@ -444,6 +444,12 @@ fn a_password_in_a_url_becomes_a_file() {
             "4 receivers[0].loki.url",
         ),
         (
+            "loki: {url: 'https://hunter2:@loki/push', streamLabels: {a: b}}",
+            "https://loki/push",
+            None,
+            "4 receivers[0].loki.url",
+        ),
+        (
             "loki: {url: 'https://u:hunter2@loki', headers: {authorization: x}, streamLabels: {a: b}}",
             "https://loki",
             None,
