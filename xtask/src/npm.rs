@@ -79,7 +79,7 @@ pub(crate) const KUBERNETES_MCP_SERVER: Package = Package {
     skipped: "the peer of the tools for agents",
 };
 
-/// An encoding that counts the tokens of answers to agents.
+/// The tokenizer by which the length of answers to agents is counted in tokens.
 pub(crate) const GPT_TOKENIZER: Package = Package {
     name: "gpt-tokenizer",
     version: "3.4.0",

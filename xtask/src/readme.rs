@@ -11,13 +11,13 @@ const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
 /// Our crates that the program depends on.
 const CRATES: [&str; 2] = ["tidings", "tidings-core"];
 
-/// A program that records about something that is no object.
+/// A program that records an event about a text, which is no object of Kubernetes.
 const MISTAKE: &str = r#"fn main() {
     let (recorder, _events) = tidings::testing::recorder();
     recorder.warning(&"web-0", "ReconcileFailed", "out of disk space");
 }
 "#;
-/// What the compiler says of it.
+/// Parts of the compiler's message about that program.
 const SAID: [&str; 2] = [
     "events cannot be recorded about `&str`",
     "`tidings::Reference`",

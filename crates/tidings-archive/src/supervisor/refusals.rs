@@ -53,12 +53,12 @@ impl<S: Setting> Refusals<S> {
         self.0.get(name).map(|refused| refused.why.as_str())
     }
 
-    /// Forgets the refusal of a cluster that is followed.
+    /// Forgets why a cluster was refused that is followed now.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// Forgets the refusals of clusters that are not wanted.
+    /// Forgets why clusters were refused, except those that are wanted.
     pub(super) fn keep(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_wanted(name));
     }

@@ -446,8 +446,8 @@ async fn what_is_sealed_is_read_as_the_archive_has_it() {
     }
 }
 
-/// Authors choose the times in their events. Neither a time of 1970 nor a missing one hides an
-/// event, or shows it where it is not asked for.
+/// The author of an event chooses its times. An event with a time of 1970, or with none, is neither
+/// hidden from lists nor in lists of other times.
 #[tokio::test]
 async fn events_of_1970_are_found_at_the_time_that_they_state() {
     let storage = Storage::folder();

@@ -238,7 +238,8 @@ async fn a_comparison_goes_on_where_its_first_page_ended() {
     assert!(last.contains("The list has changed since"), "{last}");
 }
 
-/// A namespace in the arguments is no limit of the user's permissions.
+/// A namespace among the arguments of a tool is what the agent asks for. Its user may be permitted
+/// to read others, so the answer does not say "only".
 #[tokio::test]
 async fn a_namespace_that_is_asked_for_is_not_said_to_be_the_only_one() {
     let server = Server::new();

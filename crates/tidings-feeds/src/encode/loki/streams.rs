@@ -34,7 +34,7 @@ struct Known {
     hasher: RandomState,
     /// Hashes of all sets of labels.
     streams: HashSet<u64>,
-    /// Hashes of the streams, each with a namespace that may have it.
+    /// Hashes of pairs: a stream, and a namespace whose records it was opened for.
     admissions: HashSet<u64>,
     /// The number of admissions by the hash of a cluster and a namespace.
     namespaces: HashMap<u64, usize>,

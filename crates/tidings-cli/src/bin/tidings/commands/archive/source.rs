@@ -58,7 +58,8 @@ pub(super) fn pass_through(config: &Config) -> Result<Option<PassThrough>, PassT
 }
 
 impl Source {
-    /// Connects to a cluster with this complete configuration. Waits for a credential program.
+    /// Makes a client of a cluster by a configuration whose files were all read. Waits for the
+    /// program that prints the credentials, if there is one.
     pub(in crate::commands) async fn new(
         cluster: &str,
         config: Config,
