@@ -71,8 +71,6 @@ impl Journal {
             // It deleted none that it had not been given.
             let first = first.map_or(given, |first| first.min(given));
             cursor = stored.unwrap_or(Cursor::at(first).with_given(given));
-            // A former program notes nothing if nothing waits, but deletes what is sealed.
-            cursor.begin_at(first);
         }
         let from = if cursor.is_none() { 0 } else { cursor.sealed };
         let (waiting, end) = count(&keeper.store, from, u64::MAX).await?;
@@ -306,7 +304,9 @@ impl Unsealed {
     /// `to` if that is given. Nothing is changed. `None` if some of the entries are sealed and were
     /// removed, or if the cluster was never sealed. The entries of the last seal stay until the
     /// next one. They are not returned once one of their versions expired or was deleted. If the
-    /// journal ends before the number, [`Part::through`] is less than it.
+    /// journal ends before the number, [`Part::through`] is less than it. If a former program deleted
+    /// entries without a note, nothing is returned until a seal has moved the cursor: an entry that is
+    /// not read may only be hidden, by a clock that is ahead.
     ///
     /// # Errors
     /// Errors of the store.

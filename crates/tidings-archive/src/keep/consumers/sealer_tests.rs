@@ -132,6 +132,9 @@ struct World {
     positions: Vec<(String, Position)>,
     reader: Reader,
     copies: Vec<Copy>,
+    /// Whether a former program deleted entries, perhaps without a note. Then a seal may have to move
+    /// the cursor before a reader gets the rest.
+    is_torn: bool,
 }
 
 /// A copy of a store, and the versions that it has.
@@ -179,6 +182,7 @@ impl World {
             positions: Vec::new(),
             reader: Reader::default(),
             copies: Vec::new(),
+            is_torn: false,
         }
     }
 
@@ -323,6 +327,7 @@ impl World {
         };
         let mark = store.get(Bytes::from_static(keys::SEALED)).await.unwrap();
         if seal != Formerly::No && mark.is_some() {
+            self.is_torn = true;
             delete(self.through).await;
             *self.keeper.journal.cursor() = Cursor::at(self.through);
             let part = self.unsealed().next(bytes).await.unwrap();
@@ -386,7 +391,15 @@ impl World {
             let part = unsealed.waiting_from(from, None, bytes).await.unwrap();
             let Some(part) = part else {
                 self.look();
-                assert!(self.reader.reached > from, "what is known is enough");
+                if self.reader.reached == from {
+                    assert!(self.is_torn, "what is known is enough");
+                    self.seal(usize::MAX, false).await;
+                    self.look();
+                    if self.reader.reached == from {
+                        // Nothing waits.
+                        break;
+                    }
+                }
                 continue;
             };
             assert_eq!(part.gone, 0);
@@ -514,25 +527,20 @@ async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() 
     world.keeper.store.close().await;
 }
 
-/// A former program notes nothing if it finds nothing to seal, after it deleted what was sealed.
+/// After a failed seal and a restart, a clock that is ahead hides the entries that were given. None
+/// of them may count as sealed.
 #[tokio::test]
-async fn a_copy_is_read_although_a_former_program_deleted_its_first_entries() {
+async fn entries_that_a_clock_hides_are_sealed_when_it_is_right_again() {
     let mut world = World::new().await;
     world.reopen(true).await;
-    let former = Step::Former {
-        bytes: usize::MAX,
-        seal: Formerly::Fails,
-    };
-    for step in [observe(), seal(true), former, Step::Copy] {
+    for step in [observe(), Step::Fail { bytes: usize::MAX }] {
         world.step(&step).await;
     }
-    let restore = Step::Restore {
-        copy: 0,
-        is_listed: false,
-    };
-    world.step(&restore).await;
-    world.step(&Step::Read { bytes: usize::MAX }).await;
-    assert_eq!(world.reader.versions, [1]);
+    world.clock.set_by(30 * 86_400_000);
+    world.reopen(true).await;
+    world.clock.set_by(-30 * 86_400_000);
+    world.step(&seal(false)).await;
+    assert_eq!(world.sealed, [1]);
     world.keeper.store.close().await;
 }
 

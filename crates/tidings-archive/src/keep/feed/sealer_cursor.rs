@@ -63,12 +63,6 @@ impl Cursor {
         Self { given, ..self }
     }
 
-    /// Notes that no entry exists before a number.
-    pub(in crate::keep) fn begin_at(&mut self, number: u64) {
-        self.first = self.first.max(number);
-        self.sealed = self.sealed.max(number);
-    }
-
     pub(in crate::keep) fn is_none(self) -> bool {
         self == Self::NONE
     }
