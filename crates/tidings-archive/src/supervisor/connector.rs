@@ -14,8 +14,8 @@ pub trait Setting: Clone + PartialEq + Send + Sync + 'static {
     fn is_followed(&self) -> bool;
 }
 
-/// A cluster's setting, and the hash of the files on which its connection depends. The hash is taken
-/// before an attempt begins, so that a change of the files during the attempt is noticed.
+/// A cluster's setting, and the hash of the files on which its connection depends. The hash is
+/// taken before an attempt begins, so that a change of the files during the attempt is noticed.
 #[derive(Clone, PartialEq)]
 pub(super) struct Target<S> {
     pub(super) setting: S,

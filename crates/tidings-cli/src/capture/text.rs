@@ -176,8 +176,8 @@ impl<R: Read> Text<R> {
 }
 
 /// Looks for UTF-16 behind a line feed in bytes of UTF-8: for a byte order mark, or ASCII with
-/// zeros, which are in no text. `last` are the two bytes before these. Returns how many of the bytes
-/// are UTF-8, the order of the UTF-16 and where it begins.
+/// zeros, which are in no text. `last` are the two bytes before these. Returns how many of the
+/// bytes are UTF-8, the order of the UTF-16 and where it begins.
 fn utf16_behind_line(last: &mut [u8; 2], bytes: &[u8]) -> Option<(usize, Order, usize)> {
     if let [.., one, two] = bytes
         && !bytes.iter().any(|byte| *byte >= 0xfe || *byte == 0)

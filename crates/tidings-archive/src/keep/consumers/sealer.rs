@@ -304,9 +304,9 @@ impl Unsealed {
     /// `to` if that is given. Nothing is changed. `None` if some of the entries are sealed and were
     /// removed, or if the cluster was never sealed. The entries of the last seal stay until the
     /// next one. They are not returned once one of their versions expired or was deleted. If the
-    /// journal ends before the number, [`Part::through`] is less than it. If a former program deleted
-    /// entries without a note, nothing is returned until a seal has moved the cursor: an entry that is
-    /// not read may only be hidden, by a clock that is ahead.
+    /// journal ends before the number, [`Part::through`] is less than it. If a former program
+    /// deleted entries without a note, nothing is returned until a seal has moved the cursor: an
+    /// entry that is not read may only be hidden, by a clock that is ahead.
     ///
     /// # Errors
     /// Errors of the store.

@@ -132,8 +132,8 @@ struct World {
     positions: Vec<(String, Position)>,
     reader: Reader,
     copies: Vec<Copy>,
-    /// Whether a former program deleted entries, perhaps without a note. Then a seal may have to move
-    /// the cursor before a reader gets the rest.
+    /// Whether a former program deleted entries, perhaps without a note. Then a seal may have to
+    /// move the cursor before a reader gets the rest.
     is_torn: bool,
 }
 
