@@ -222,6 +222,18 @@ impl EmbeddedStore {
         self.shared.confirmed().at(now)
     }
 
+    /// Reads a page like [`Store::list`], together with the records that are hidden only because the
+    /// clock is ahead of the [confirmed time](Self::confirmed): those whose expiry may never be
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::list`].
+    pub async fn list_confirmed(&self, request: ListRequest) -> Result<Page, ReadError> {
+        let now = self.confirmed();
+        blocking(&self.shared, move |shared| shared.list_as_of(&request, now)).await
+    }
+
     /// Sets an upper bound of the confirmed time, from knowledge of other clocks. The bound
     /// advances with monotonic time. No expiry after it is written, so no record is lost to a clock
     /// that is ahead. `None` removes the bound. A new process begins without one.

@@ -22,7 +22,7 @@ use crate::keep::coverage::read_gaps;
 use crate::keep::feed::read_cursors;
 use crate::keep::feed::{ANY_EPOCH, Item, Journal, NotSealed, expiry};
 use crate::keep::feed::{Cursor, LastStored};
-use crate::keep::feed::{count, entries, items};
+use crate::keep::feed::{confirmed_entries, count, entries, items};
 use crate::keep::json::parse;
 use crate::keep::keys;
 use crate::keep::report::positions;
@@ -58,7 +58,7 @@ impl Journal {
         let mark = keeper.store.get(Bytes::from_static(keys::SEALED)).await?;
         let stored = keeper.store.get(Bytes::from_static(keys::FEED)).await?;
         let mut cursors = read_cursors(&*keeper.store).await?;
-        let first = entries(&keeper.store, None).await?;
+        let first = confirmed_entries(&keeper.store, None).await?;
         let first = first.first().map(|(number, _)| *number);
         let (mut given, mut is_believed) = (0, true);
         let mut cursor = Cursor::NONE;

@@ -544,6 +544,22 @@ async fn entries_that_a_clock_hides_are_sealed_when_it_is_right_again() {
     world.keeper.store.close().await;
 }
 
+/// A number that was used again would replace the entry that has it.
+#[tokio::test]
+async fn numbers_of_entries_that_a_clock_hides_are_not_used_again() {
+    let mut world = World::new().await;
+    world.reopen(true).await;
+    world.step(&observe()).await;
+    world.clock.set_by(30 * 86_400_000);
+    world.reopen(true).await;
+    world.step(&Step::Observe(vec![(1, 0)])).await;
+    world.clock.set_by(-30 * 86_400_000);
+    world.step(&seal(false)).await;
+    world.step(&seal(false)).await;
+    assert_eq!(world.sealed, [1, 2]);
+    world.keeper.store.close().await;
+}
+
 /// The versions that are returned from an entry on, and the entry after them.
 async fn told(world: &World, from: u64) -> Option<(Vec<u64>, u64)> {
     let unsealed = Unsealed {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tidings_history::CursorName;
 use tidings_store::embedded::EmbeddedStore;
 use tidings_store::{
-    Expected, Fault, ListRequest, NewRecord, ReadError, Record, Store, Write, WriteError,
+    Expected, Fault, ListRequest, NewRecord, Page, ReadError, Record, Store, Write, WriteError,
 };
 
 use super::cursors::{Amount, Consumer, Stored};
@@ -195,8 +195,9 @@ impl Journal {
     }
 }
 
-/// Returns how many versions the entries name whose numbers are at least `from` and less than `to`,
-/// and the number that follows the last of these entries, or zero if there is no such entry.
+/// Returns how many versions the entries name, those among them that a clock hides, whose numbers
+/// are at least `from` and less than `to`, and the number that follows the last of these entries,
+/// or zero if there is no such entry.
 pub(in crate::keep) async fn count(
     store: &EmbeddedStore,
     from: u64,
@@ -205,7 +206,7 @@ pub(in crate::keep) async fn count(
     let (mut versions, mut end) = (0, 0);
     let mut after = keys::before(from);
     loop {
-        let page = entries(store, after).await?;
+        let page = confirmed_entries(store, after).await?;
         let Some((_, last)) = page.last() else {
             return Ok((versions, end));
         };
@@ -225,9 +226,26 @@ pub(in crate::keep) async fn entries(
     store: &EmbeddedStore,
     after: Option<Bytes>,
 ) -> Result<Vec<(u64, Record)>, ReadError> {
+    numbered(store.list(request(after)).await?)
+}
+
+/// Like [`entries`], with those that are hidden because the clock is ahead. When it is right again
+/// they are there, so that their numbers must not be used again, and they are not sealed.
+pub(in crate::keep) async fn confirmed_entries(
+    store: &EmbeddedStore,
+    after: Option<Bytes>,
+) -> Result<Vec<(u64, Record)>, ReadError> {
+    numbered(store.list_confirmed(request(after)).await?)
+}
+
+fn request(after: Option<Bytes>) -> ListRequest {
     let mut request = ListRequest::prefix(keys::UNSEALED).limit(ENTRIES_READ);
     request.after = after;
-    let found = store.list(request).await?.records.into_iter();
+    request
+}
+
+fn numbered(page: Page) -> Result<Vec<(u64, Record)>, ReadError> {
+    let found = page.records.into_iter();
     let numbered = found.map(|entry| Ok((keys::unsealed_number(&entry.key)?, entry)));
     numbered.collect()
 }

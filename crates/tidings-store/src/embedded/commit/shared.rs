@@ -24,7 +24,7 @@ use crate::embedded::read::View;
 use crate::limits::{check_commit, check_size};
 use crate::{
     At, Change, Expected, Fault, ListRequest, NewRecord, NewestRequest, Page, ReadError, Revision,
-    Stats, WatchError, Write, WriteError,
+    Stats, UnixMillis, WatchError, Write, WriteError,
 };
 
 /// The shared state of an embedded store; see the module documentation.
@@ -200,7 +200,15 @@ impl Shared {
     }
 
     pub(in crate::embedded) fn list(&self, request: &ListRequest) -> Result<Page, ReadError> {
-        let now = self.clock.now();
+        self.list_as_of(request, self.clock.now())
+    }
+
+    /// Lists with the records that expire after `now`.
+    pub(in crate::embedded) fn list_as_of(
+        &self,
+        request: &ListRequest,
+        now: UnixMillis,
+    ) -> Result<Page, ReadError> {
         let read = self.read_page(request.at, |view| view.list(request, now).map(Some));
         let read = read.map(Option::unwrap_or_default);
         match (request.at, read) {
