@@ -222,8 +222,8 @@ impl EmbeddedStore {
         self.shared.confirmed().at(now)
     }
 
-    /// Reads a page like [`Store::list`], together with the records that are hidden only because the
-    /// clock is ahead of the [confirmed time](Self::confirmed): those whose expiry may never be
+    /// Reads a page like [`Store::list`], together with the records that are hidden only because
+    /// the clock is ahead of the [confirmed time](Self::confirmed): those whose expiry may never be
     /// written.
     ///
     /// # Errors

@@ -257,10 +257,13 @@ impl Unsealed {
         };
         let from = journal.cursor().sealed;
         let cut = self.cut(journal).await?;
-        let filling = self.fill(from, cut.end, 0, bytes_max).await?;
+        let hidden = self.first_hidden(from).await?;
+        let to = hidden.map_or(cut.end, |hidden| hidden.min(cut.end));
+        let filling = self.fill(from, to, 0, bytes_max).await?;
         let Filling {
             mut part, items, ..
         } = filling;
+        part.is_whole &= to == cut.end;
         if part.through == cut.end {
             part.positions = self.positions(cut.positions);
             part.gaps = cut.gaps;
@@ -278,6 +281,31 @@ impl Unsealed {
         // again, even if they expire before they are removed.
         journal.store(&self.keeper.store, part.through).await?;
         Ok(Some(part))
+    }
+
+    /// Returns the first entry from a number on whose versions only a clock hides that is ahead. It
+    /// waits until the clock is right or confirmed: read now, its versions would count as gone.
+    async fn first_hidden(&self, from: u64) -> Result<Option<u64>, ReadError> {
+        let now = self.keeper.now();
+        if self.keeper.store.confirmed() >= now {
+            return Ok(None);
+        }
+        // An entry expires later than its versions.
+        let is_hidden = |end: UnixMillis| end <= expiry(now);
+        let mut after = keys::before(from);
+        loop {
+            let page = confirmed_entries(&self.keeper.store, after).await?;
+            let Some((_, last)) = page.last() else {
+                return Ok(None);
+            };
+            after = Some(last.key.clone());
+            if let Some((number, _)) = page
+                .iter()
+                .find(|(_, entry)| entry.expires_at.is_some_and(is_hidden))
+            {
+                return Ok(Some(*number));
+            }
+        }
     }
 
     /// Returns positions as the archive on object storage has them.

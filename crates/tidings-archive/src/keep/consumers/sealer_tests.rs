@@ -1,5 +1,6 @@
 //! Every version is given to the sealer once, in whatever order things happen.
 
+mod clocks;
 mod former;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -524,39 +525,6 @@ async fn pending_versions_of_a_restored_copy_are_read_from_its_first_entry_on() 
     world.step(&restore).await;
     world.step(&Step::Read { bytes: usize::MAX }).await;
     assert_eq!(world.reader.versions, [1, 2]);
-    world.keeper.store.close().await;
-}
-
-/// After a failed seal and a restart, a clock that is ahead hides the entries that were given. None
-/// of them may count as sealed.
-#[tokio::test]
-async fn entries_that_a_clock_hides_are_sealed_when_it_is_right_again() {
-    let mut world = World::new().await;
-    world.reopen(true).await;
-    for step in [observe(), Step::Fail { bytes: usize::MAX }] {
-        world.step(&step).await;
-    }
-    world.clock.set_by(30 * 86_400_000);
-    world.reopen(true).await;
-    world.clock.set_by(-30 * 86_400_000);
-    world.step(&seal(false)).await;
-    assert_eq!(world.sealed, [1]);
-    world.keeper.store.close().await;
-}
-
-/// A number that was used again would replace the entry that has it.
-#[tokio::test]
-async fn numbers_of_entries_that_a_clock_hides_are_not_used_again() {
-    let mut world = World::new().await;
-    world.reopen(true).await;
-    world.step(&observe()).await;
-    world.clock.set_by(30 * 86_400_000);
-    world.reopen(true).await;
-    world.step(&Step::Observe(vec![(1, 0)])).await;
-    world.clock.set_by(-30 * 86_400_000);
-    world.step(&seal(false)).await;
-    world.step(&seal(false)).await;
-    assert_eq!(world.sealed, [1, 2]);
     world.keeper.store.close().await;
 }
 
