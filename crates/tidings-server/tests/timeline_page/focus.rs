@@ -50,6 +50,17 @@ fn the_tip_of_a_mark_chosen_by_keys_follows_it() {
         page.keys("a");
     }
     page.until(&format!("{TIP} !== null"));
+    // It comes back, too, if a picture without it was loaded in the meantime.
+    for _ in 0..8 {
+        page.keys("d");
+    }
+    page.until("document.querySelectorAll('.lane').length === 0");
+    for _ in 0..8 {
+        page.keys("a");
+    }
+    page.until(&format!(
+        "{TIP} !== null && {TIP_TEXT}.includes('Scheduled')"
+    ));
     // Another lane has no mark of the keyboard yet.
     page.keys(DOWN);
     page.until(&format!("{TIP} === null"));

@@ -59,6 +59,9 @@ export class Lanes {
     this.current = "";
     /** The mark in the current lane that the keyboard acts on. @type {Mark|null} */
     this.mark = null;
+    /** The mark that the keyboard acted on when it left the picture: it is at it again when a later
+     * picture has it. @type {{key: string, mark: Mark, picture: Picture}|null} */
+    this.left = null;
     this.shape = WIDE;
     this.marking = marking({ reasons: [], changes: [], rates: { series: [] } }, "type");
     this.pins = new Pins();
@@ -90,7 +93,10 @@ export class Lanes {
   setPicture(picture, { clusters, by, again }) {
     this.marking = marking(picture, by);
     const anchor = this.anchor();
-    const { mark, current, picture: before } = this;
+    if (this.mark && this.picture) {
+      this.left = { key: this.current, mark: this.mark, picture: this.picture };
+    }
+    const { left } = this;
     this.picture = picture;
     this.mark = null;
     /** @type {Mark[][]} */
@@ -114,9 +120,11 @@ export class Lanes {
     }
     this.order = again && this.inside ? keptOrder(this.all, places)
       : this.all.map((_, index) => index);
+    if (left && this.all.some(({ key }) => key === left.key)) this.current = left.key;
     this.layout();
-    if (mark && before && current === this.current) {
-      this.mark = sameMark(mark, before, this.currentRow()?.drawn ?? [], picture);
+    if (left && left.key === this.current) {
+      this.mark = sameMark(left.mark, left.picture, this.currentRow()?.drawn ?? [], picture);
+      if (this.mark) this.left = null;
     }
     if (anchor) this.returnTo(anchor);
   }
@@ -221,9 +229,10 @@ export class Lanes {
     if (!row) return;
     const before = this.currentRow();
     if (before) before.label.node.tabIndex = -1;
-    if (this.current !== row.key && this.mark) {
+    if (this.current !== row.key) {
+      this.left = null;
+      if (this.mark) this.box.dispatchEvent(new Event("redraw"));
       this.mark = null;
-      this.box.dispatchEvent(new Event("redraw"));
     }
     this.current = row.key;
     row.label.node.tabIndex = 0;
@@ -236,6 +245,7 @@ export class Lanes {
       .filter((mark) => mark[2] >= scale.from && mark[1] <= scale.to) ?? [];
     const at = this.mark ? marks.indexOf(this.mark) + by : by > 0 ? 0 : marks.length - 1;
     this.mark = marks[Math.min(Math.max(at, 0), marks.length - 1)] ?? null;
+    this.left = null;
     return this.mark;
   }
 
@@ -250,6 +260,7 @@ export class Lanes {
     if (!found) return null;
     this.show(found.row);
     this.mark = found.mark;
+    this.left = null;
     return found.mark;
   }
 

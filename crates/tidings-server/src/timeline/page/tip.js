@@ -68,7 +68,8 @@ export class KeyTip {
     if (!this.shown) return;
     const { picture, mark } = this.lanes;
     if (!picture || !mark) {
-      this.hide();
+      this.shown = this.lanes.left !== null;
+      showTip(null, 0, 0);
       return;
     }
     const [x, y] = this.lanes.placeOf(mark, scale) ?? [];
