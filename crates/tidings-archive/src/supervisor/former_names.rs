@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube::Client;
 use tidings_history::{Followed, History};
 use tidings_store::UnixMillis;
+use tidings_store::embedded::OpenError;
 use tokio::time::timeout;
 
 use crate::archive::{Cluster, ClusterError, ClusterOptions};
@@ -67,6 +68,10 @@ pub async fn check_former_names(
     for former in former {
         let followed = match followed_by(folders, former, options.clone()).await {
             Ok(followed) => followed,
+            // Another attempt opened it, and will close it.
+            Err(ClusterError::Open(error @ OpenError::InUse { .. })) => {
+                return unknown(error.to_string());
+            }
             // The events of a new cluster are gone in an hour; a damaged folder stays.
             Err(error) => {
                 tracing::error!(
