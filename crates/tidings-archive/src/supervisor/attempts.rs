@@ -184,14 +184,16 @@ impl<C: Connector> Attempts<C> {
         self.running.remove(&name)?.target
     }
 
-    /// Cancels all attempts. Returns the clusters that were opened and not handled yet.
-    pub(super) fn end(mut self) -> Vec<C::Cluster> {
+    /// Cancels all attempts, and waits until those end that open their clusters already. Returns
+    /// the clusters that were opened and not handled yet.
+    pub(super) async fn end(mut self) -> Vec<C::Cluster> {
         self.keep(|_| false);
-        let ended = std::iter::from_fn(|| self.tasks.try_join_next());
-        let opened = ended.filter_map(|joined| match joined.ok()?.1.ok()? {
-            Outcome::Opened(cluster) => Some(cluster),
-            Outcome::Connected(_) => None,
-        });
-        opened.collect()
+        let mut opened = Vec::new();
+        while let Some(joined) = self.tasks.join_next().await {
+            if let Ok((_, Ok(Outcome::Opened(cluster)))) = joined {
+                opened.push(cluster);
+            }
+        }
+        opened
     }
 }

@@ -225,11 +225,14 @@ impl<C: Connector> Supervisor<C> {
         self.attempts.keep(|_| false);
     }
 
-    /// Cancels all attempts, and closes all clusters that are open. One that is being opened is
-    /// dropped.
-    pub async fn close(self) {
-        let followed = self.followed.into_values().map(|(_, cluster)| cluster);
-        for cluster in followed.chain(self.attempts.end()) {
+    /// Cancels all attempts, and closes all clusters that are open. For one that is being opened,
+    /// this waits.
+    pub async fn close(mut self) {
+        self.cancel();
+        for (_, cluster) in self.followed.into_values() {
+            self.connector.close(cluster).await;
+        }
+        for cluster in self.attempts.end().await {
             self.connector.close(cluster).await;
         }
     }

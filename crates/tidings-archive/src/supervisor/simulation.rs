@@ -513,7 +513,7 @@ impl Run {
         self.look().await;
         self.supervisor.want(wanted);
         self.look().await;
-        for _ in 0..60 {
+        for _ in 0..self.random.u8(..60) {
             yield_now().await;
         }
     }

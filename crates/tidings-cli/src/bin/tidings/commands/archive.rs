@@ -495,7 +495,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
         waited = begun.wait(&mut supervisor) => waited?,
         () = signals.wait() => {
             tracing::info!("ended before anything was served");
-            supervisor.close().await;
+            serve::end(supervisor.close(), signals).await;
             return Ok(());
         }
     }
@@ -527,7 +527,7 @@ async fn archive(args: Args) -> Result<(), Box<dyn Error>> {
             if !args.no_follow => {}
     }
     drop(keepers);
-    archive.end(signals).await;
+    serve::end(archive.close(), signals).await;
     Ok(())
 }
 
@@ -687,19 +687,6 @@ impl Archive {
         if !self.feeding.as_ref().is_some_and(|it| it.prints) {
             // A closed standard output is no reason not to serve.
             let _ = writeln!(output(), "{}", server.kubeconfig().display());
-        }
-    }
-
-    /// Closes the archive. A second signal ends the process at once.
-    async fn end(self, mut signals: Signals) {
-        tracing::info!("shutting down; a second signal stops at once");
-        tokio::select! {
-            () = self.close() => {}
-            () = signals.wait() => {
-                // All acknowledged data is on disk; nothing else is waited for.
-                tell("error: a second signal stopped the archive at once");
-                std::process::exit(FAILED.into())
-            }
         }
     }
 

@@ -230,7 +230,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
             () = signals.wait() => {}
             () = sealed.follow(&server) => {}
         }
-        return end(server.shutdown(), signals).await;
+        end(server.shutdown(), signals).await;
+        return Ok(());
     }
     #[cfg(not(feature = "objects"))]
     if args.archive.is_some() {
@@ -240,7 +241,8 @@ async fn serve(args: Args) -> Result<(), Box<dyn Error>> {
     let server = server.map_err(|error| files.explain(error))?;
     tell_that_it_serves(is_shown, server.address(), server.kubeconfig());
     signals.wait().await;
-    end(server.shutdown(), signals).await
+    end(server.shutdown(), signals).await;
+    Ok(())
 }
 
 /// Reports that the server is ready.
@@ -252,15 +254,12 @@ fn tell_that_it_serves(is_shown: bool, address: SocketAddr, kubeconfig: &Path) {
 }
 
 /// Shuts the server down; a second signal ends the process at once.
-async fn end(
-    shutdown: impl Future<Output = ()>,
-    mut signals: Signals,
-) -> Result<(), Box<dyn Error>> {
+pub(super) async fn end(shutdown: impl Future<Output = ()>, mut signals: Signals) {
     tracing::info!("shutting down; a second signal stops at once");
     tokio::select! {
-        () = shutdown => Ok(()),
+        () = shutdown => {}
         () = signals.wait() => {
-            // All acknowledged writes are on disk; nothing else is waited for.
+            // All acknowledged data is on disk; nothing else is waited for.
             tell("error: a second signal stopped the server at once");
             std::process::exit(FAILED.into())
         }

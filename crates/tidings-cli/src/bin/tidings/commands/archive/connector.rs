@@ -135,8 +135,11 @@ async fn open(
         source: error,
     })?;
     #[cfg(feature = "objects")]
-    if let Some(place) = &defaults.continues {
-        sealing::take_over(place, &mut cluster).await?;
+    if let Some(place) = &defaults.continues
+        && let Err(error) = sealing::take_over(place, &mut cluster).await
+    {
+        cluster.close().await;
+        return Err(error.into());
     }
     if let Some(feeds) = &defaults.feeds {
         // Cursors exist before anything is observed.
