@@ -336,7 +336,6 @@ fn one_writer_cannot_end_a_tenant() {
     assert_eq!(other[0]["values"][0][2]["event_namespace"], "late");
 }
 
-/// Loki rejects an entry that is an hour older than one before it in its stream.
 #[test]
 fn a_refused_stream_stays_refused_whatever_other_namespaces_have() {
     let event = |namespace: &str, reason: &str| {
@@ -375,8 +374,17 @@ fn a_refused_stream_stays_refused_whatever_other_namespaces_have() {
     assert_eq!(reason("shop", "Late"), "Late");
     assert_eq!(reason("evil", "Late"), "other", "as before");
     assert_eq!(reason("evil", "R5"), "R5");
+    // However many namespaces there were, another one is admitted to the streams that exist.
+    let many: Vec<_> = (0..101_000)
+        .map(|number| event(&format!("e-{number}"), "Pulled"))
+        .collect();
+    loki.encode(&source(), &many);
+    assert_eq!(reason("later", "Pulled"), "Pulled");
+    assert_eq!(reason("later", "New"), "other");
+    assert_eq!(reason("evil", "Late"), "other", "as before");
 }
 
+/// Loki rejects an entry that is an hour older than one before it in its stream.
 #[test]
 fn entries_of_a_stream_are_in_order_of_time() {
     let at = |time: &str, name: &str| {

@@ -22,7 +22,8 @@ use crate::encode::facts::OTHER;
 /// that, the namespace is `other`, too.
 const ROOM: [(usize, usize); 3] = [(800, 3000), (900, 3400), (1000, 3800)];
 
-/// Maximum admissions: how many streams all namespaces have, each counted for itself.
+/// Maximum admissions that are counted: how many streams all namespaces have, each counted for
+/// itself. Beyond it, a namespace that has room is admitted to streams that exist and to no others.
 const ADMISSIONS_MAX: usize = 100_000;
 
 /// The streams of a feed.
@@ -65,6 +66,10 @@ impl Streams {
             }
             let number = known.namespaces.get(&of).copied().unwrap_or_default();
             let is_known = known.streams.contains(&stream);
+            if number < of_namespace && known.admissions.len() == ADMISSIONS_MAX && is_known {
+                // It opens no stream, and needs no count: no further stream is admitted.
+                return;
+            }
             if number < of_namespace
                 && (is_known || known.streams.len() < of_feed)
                 && known.admissions.len() < ADMISSIONS_MAX
