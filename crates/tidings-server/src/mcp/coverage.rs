@@ -22,24 +22,29 @@ impl Unasked {
         self.others == 0 && self.clusters.iter().all(|name| name == cluster)
     }
 
+    /// Which clusters these are, in few words.
+    pub(super) fn which(&self) -> Option<String> {
+        let number = self.clusters.len() + self.others;
+        let names = self.clusters.iter().take(NAMED_MAX).map(|it| short(it));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let is_named = !names.is_empty() && names.len() <= SHORT_MAX;
+        Some(match (number, self.clusters.len()) {
+            (0, _) => return None,
+            (all, named) if is_named && all == named && named <= NAMED_MAX => names,
+            (all, named) if is_named => format!("{names} and {} more", all - named.min(NAMED_MAX)),
+            (1, _) => "1 cluster".to_owned(),
+            (all, _) => format!("{all} clusters"),
+        })
+    }
+
     /// What to say before the coverage of the other clusters.
     fn words(&self) -> String {
-        let number = self.clusters.len() + self.others;
-        let clusters = match number {
-            0 => return String::new(),
-            1 => "1 cluster",
-            _ => "clusters",
-        };
-        let named = self.clusters.iter().take(NAMED_MAX);
-        let named: Vec<_> = named.map(|it| short(it)).collect();
-        let names = match (named.is_empty(), number - named.len()) {
-            (true, 1) => String::new(),
-            (true, others) => format!(" ({others})"),
-            (false, 0) => format!(" ({})", named.join(", ")),
-            (false, others) => format!(" ({} and {others} more)", named.join(", ")),
+        let Some(which) = self.which() else {
+            return String::new();
         };
         format!(
-            "MISSING: what you may read of {clusters}{names} could not be asked, so it is left out; "
+            "MISSING: what you may read of {which} could not be asked, and is left out, in whole or \
+             in part; "
         )
     }
 }
@@ -321,13 +326,13 @@ mod tests {
         cluster
     }
 
-    fn line(clusters: &[Value], gaps: &[&str]) -> String {
+    fn line(clusters: &[Value], gaps: &[&str], unasked: &Value) -> String {
         let gap = |name: &&str| {
             json!({"cluster": name, "from": NOW - HOUR, "to": NOW - HOUR / 2, "namespace": "",
                    "cause": "unreachable"})
         };
         let gaps: Vec<Value> = gaps.iter().map(gap).collect();
-        let coverage = json!({"now": NOW, "clusters": clusters, "gaps": gaps});
+        let coverage = json!({"now": NOW, "clusters": clusters, "gaps": gaps, "unasked": unasked});
         let coverage: Coverage = serde_json::from_value(coverage).unwrap();
         coverage.line((NOW - 24 * HOUR, None))
     }
@@ -398,11 +403,35 @@ mod tests {
                 ],
             ),
         ] {
-            let line = line(&clusters, &gaps);
-            assert!(line.len() <= LINE_MAX, "{}: {line}", line.len());
-            assert!(!line.contains("proxy"), "{line}");
-            for part in expected {
-                assert!(line.contains(part), "{part}: {line}");
+            for (unasked, words) in [
+                (json!({"clusters": [], "others": 0}), ""),
+                (
+                    json!({"clusters": ["edge"], "others": 0}),
+                    "read of edge could not",
+                ),
+                (
+                    json!({"clusters": [], "others": 1}),
+                    "read of 1 cluster could not",
+                ),
+                (
+                    json!({"clusters": ["x"], "others": 2}),
+                    "read of x and 2 more could not",
+                ),
+                (
+                    json!({"clusters": [long, long, "x", "y"], "others": 70}),
+                    "read of 74 clusters could not",
+                ),
+            ] {
+                let line = line(&clusters, &gaps, &unasked);
+                assert!(line.len() <= LINE_MAX, "{}: {line}", line.len());
+                assert!(!line.contains("proxy"), "{line}");
+                assert!(line.contains(words), "{words}: {line}");
+                // Behind other words, some of these are left out, but never that versions miss.
+                let is_cut = line.contains("more by") || line.contains("more clusters");
+                for part in &expected {
+                    let may_miss = !words.is_empty() && is_cut && !part.contains("MISSING");
+                    assert!(may_miss || line.contains(part), "{part}: {line}");
+                }
             }
         }
     }

@@ -248,13 +248,12 @@ async fn entered(
         }
         known => known?,
     };
-    let (mut clusters, mut unasked) = visible(timeline, &known, &filter, &bound).await?;
+    let (mut clusters, unasked) = visible(timeline, &known, &filter, &bound).await?;
     // An event's namespace is where it is, and its causes are anywhere.
     if parts.uri.path().strip_prefix(TIMELINE_API) == Some("event") {
         let requested = filter.clone().without(Key::Namespace);
-        let (all, further) = visible(timeline, &known, &requested, &bound).await?;
+        let (all, _) = visible(timeline, &known, &requested, &bound).await?;
         widen(&mut clusters, &all);
-        unasked = further;
     }
     if clusters.is_empty() {
         return Err(nothing_seen(timeline, &known, &filter).await?);

@@ -25,7 +25,7 @@ pub(crate) struct Caller {
 /// because the cluster that decides about the caller does not answer.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Unasked {
-    /// The names of those that the caller knows: it named them, or may see a part of them.
+    /// The names of the clusters that the caller knows: it named them, or may see a part of them.
     pub(crate) clusters: Vec<String>,
     /// The number of the others, whose names it is not told.
     pub(crate) others: usize,
@@ -36,12 +36,12 @@ impl Unasked {
         self.clusters.is_empty() && self.others == 0
     }
 
-    /// Adds a cluster, once. Its name is left out unless the caller knows it.
+    /// Adds a cluster. Its name is left out unless the caller knows it.
     pub(crate) fn add(&mut self, name: &str, is_known: bool) {
-        if !is_known {
-            self.others += 1;
-        } else if !self.clusters.iter().any(|added| added == name) {
+        if is_known {
             self.clusters.push(name.to_owned());
+        } else {
+            self.others += 1;
         }
     }
 }

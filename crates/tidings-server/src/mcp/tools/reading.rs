@@ -58,10 +58,10 @@ pub(super) fn only(coverage: &Coverage) -> Result<&str, CallError> {
         several => {
             let names = several.iter().take(20).map(|it| name(&it.cluster));
             let names: Vec<_> = names.collect();
-            let why = format!(
-                "is required, because there are several: {}",
-                names.join(", ")
-            );
+            let mut why = "is required, because there are several: ".to_owned() + &names.join(", ");
+            if let Some(which) = coverage.unasked.which() {
+                why = format!("{why}, and what you may read of {which} could not be asked");
+            }
             Err(CallError::argument("cluster", why))
         }
     }
