@@ -96,11 +96,11 @@ pub(crate) async fn sources(
         return Ok(vec![(None, flags.clone())]);
     }
     let clusters = clusters(flags).await?;
-    // One that could not be opened is not among them.
-    for (name, why) in troubles(flags).await {
-        let is_known = clusters.iter().any(|(known, _)| *known == name);
-        if !is_known && name != CLUSTERS {
-            tell(&format!("cluster {name} is not shown: {why}"));
+    // A cluster that could not be opened is not among them.
+    for Trouble { cluster, what } in troubles(flags).await {
+        let cluster = cluster.filter(|name| clusters.iter().all(|(known, _)| known != name));
+        if let Some(name) = cluster {
+            tell(&format!("cluster {name} is not shown: {what}"));
         }
     }
     let tried = clusters
@@ -269,10 +269,18 @@ async fn coverage_by(server: &Server, query: &[(&str, &str)]) -> Result<Coverage
     Ok(coverage)
 }
 
-/// The clusters of an archive that are not followed as configured, each with the message of the
-/// archive's health check. Empty if this user may not read it. A user without credentials learns
-/// only how many there are.
-pub(crate) async fn troubles(flags: &ClusterFlags) -> Vec<(String, String)> {
+/// What keeps clusters of an archive from being followed as configured.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    /// The cluster. `None` if this user learns only how many clusters have problems, because it has
+    /// no credentials.
+    pub(crate) cluster: Option<String>,
+    /// The message of the archive's health check.
+    pub(crate) what: String,
+}
+
+/// What is wrong with the clusters of an archive. Empty if this user may not read it.
+pub(crate) async fn troubles(flags: &ClusterFlags) -> Vec<Trouble> {
     let health = health(flags).await.unwrap_or_default();
     troubles_in(&health)
 }
@@ -289,21 +297,20 @@ async fn health(flags: &ClusterFlags) -> Result<String, CommandError> {
     answer.map_err(|error| CommandError::request("read the health of the archive", "events", error))
 }
 
-/// What [`troubles`] names if it knows only how many clusters there are.
-const CLUSTERS: &str = "clusters";
-
-fn troubles_in(health: &str) -> Vec<(String, String)> {
-    let lines = health.lines();
-    let is_of_cluster = |line: &str| {
-        let of_all = line.strip_prefix(CLUSTERS);
-        line.starts_with("cluster ") || of_all.is_some_and(|rest| rest.starts_with(": "))
+fn troubles_in(health: &str) -> Vec<Trouble> {
+    let lines = health.lines().filter_map(|line| line.strip_prefix("[-]"));
+    let trouble = |line: &str| {
+        let (cluster, what) = match line.strip_prefix("cluster ") {
+            Some(line) => {
+                let (cluster, what) = line.split_once(": ")?;
+                (Some(cluster.to_owned()), what)
+            }
+            None => (None, line.strip_prefix("clusters: ")?),
+        };
+        let what = what.to_owned();
+        Some(Trouble { cluster, what })
     };
-    let lines = lines.filter_map(|line| line.strip_prefix("[-]"));
-    let lines = lines.filter(|line| is_of_cluster(line));
-    let lines = lines.map(|line| line.strip_prefix("cluster ").unwrap_or(line));
-    let troubles = lines.filter_map(|line| line.split_once(": "));
-    let troubles = troubles.map(|(cluster, what)| (cluster.to_owned(), what.to_owned()));
-    troubles.collect()
+    lines.filter_map(trouble).collect()
 }
 
 /// All versions of an event that an archive has, the latest first.
@@ -348,14 +355,21 @@ mod tests {
         let health = "[+]ping ok\n[-]store failed: reason withheld\n\
                       [+]cluster well: 3 s since progress, watching\n\
                       [-]cluster away: 24 s since progress, unreachable: refused: why\n\
+                      [-]cluster clusters: refused\n\
                       readyz check passed\n";
-        let what = "24 s since progress, unreachable: refused: why";
-        let expected = [("away".to_owned(), what.to_owned())];
+        let trouble = |cluster: Option<&str>, what: &str| Trouble {
+            cluster: cluster.map(str::to_owned),
+            what: what.to_owned(),
+        };
+        let away = trouble(
+            Some("away"),
+            "24 s since progress, unreachable: refused: why",
+        );
+        let expected = [away, trouble(Some("clusters"), "refused")];
         assert_eq!(troubles_in(health), expected);
-        let of_anonymous = [("clusters".to_owned(), "1 of 2 have problems".to_owned())];
         assert_eq!(
             troubles_in("[-]clusters: 1 of 2 have problems\n"),
-            of_anonymous
+            [trouble(None, "1 of 2 have problems")]
         );
         assert!(troubles_in("[+]clusters: 2\nok").is_empty());
     }

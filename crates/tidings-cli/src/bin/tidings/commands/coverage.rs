@@ -18,7 +18,7 @@ use tidings_cli::times::duration_of_seconds;
 use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
 use tidings_store::UnixMillis;
 
-use super::archived;
+use super::archived::{self, Trouble};
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, finish, namespace, one_line, tell,
 };
@@ -126,8 +126,8 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             let mut troubles = archived::troubles(&args.cluster).await;
             // A cluster that could not be started is not among the found ones.
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
-            troubles
-                .retain(|(cluster, _)| !is_one || found.iter().any(|one| one.cluster == *cluster));
+            let is_found = |cluster: &str| found.iter().any(|one| one.cluster == cluster);
+            troubles.retain(|it| !is_one || it.cluster.as_deref().is_some_and(is_found));
             let is_well = troubles.is_empty();
             print(&found, (clock::now(), is_well), screen, &mut out)?;
             print_troubles(&troubles, &mut out)?;
@@ -314,13 +314,14 @@ fn print(
 }
 
 /// Prints the clusters that are not followed as configured, and why.
-fn print_troubles(troubles: &[(String, String)], out: &mut dyn Write) -> io::Result<()> {
+fn print_troubles(troubles: &[Trouble], out: &mut dyn Write) -> io::Result<()> {
     if troubles.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nNot followed or sealed as they should be:")?;
-    for (cluster, what) in troubles {
-        writeln!(out, "{}", one_line(&format!("{cluster}: {what}")))?;
+    for Trouble { cluster, what } in troubles {
+        let of = cluster.as_deref().unwrap_or("clusters");
+        writeln!(out, "{}", one_line(&format!("{of}: {what}")))?;
     }
     Ok(())
 }
@@ -642,7 +643,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_clusters_is_printed_below_all_if_something_is() {
-        let printed = |troubles: &[(String, String)]| {
+        let printed = |troubles: &[Trouble]| {
             let mut out = Vec::new();
             print_troubles(troubles, &mut out).unwrap();
             String::from_utf8(out).unwrap()
@@ -650,7 +651,10 @@ mod tests {
         assert_eq!(printed(&[]), "");
         let what = "not started: \u{1b}[1mno file";
         assert_eq!(
-            printed(&[("away".to_owned(), what.to_owned())]),
+            printed(&[Trouble {
+                cluster: Some("away".to_owned()),
+                what: what.to_owned(),
+            }]),
             "\nNot followed or sealed as they should be:\naway: not started: \\u{1b}[1mno file\n"
         );
     }
