@@ -21,7 +21,7 @@ const OWNERS_MAX: usize = 8;
 
 /// Minimum number in a job's name that is the minute of a cron job's run: minutes since 1970, in
 /// July 2017. The controller names jobs so since Kubernetes 1.21 of 2021. Eight digits that are a
-/// date are less than this: 20260115.
+/// date of the form YYYYMMDD are less than this: 20260115.
 const CRON_MINUTE_MIN: u32 = 25_000_000;
 
 /// Maximum bytes of an object's name.
@@ -177,7 +177,14 @@ fn is_cron_minute(text: &str) -> bool {
     is_ordinal(text)
         && text
             .parse()
-            .is_ok_and(|minute: u32| minute >= CRON_MINUTE_MIN)
+            .is_ok_and(|minute: u32| minute >= CRON_MINUTE_MIN && !is_day_month_year(minute))
+}
+
+/// Whether eight digits are a date of this century, of the form DDMMYYYY: 31122025. Few minutes
+/// look so.
+fn is_day_month_year(digits: u32) -> bool {
+    let (day, month, year) = (digits / 1_000_000, digits / 10_000 % 100, digits % 10_000);
+    (1..=31).contains(&day) && (1..=12).contains(&month) && (2000..2100).contains(&year)
 }
 
 #[cfg(test)]
@@ -199,6 +206,7 @@ mod tests {
             // A date is no minute.
             ("Job", "import-24999999", None),
             ("Job", "import-20260115", None),
+            ("Job", "import-31122025", None),
             ("Pod", "import-20260115-x7k2p", None),
             // Digits alone are a minute, as far as a pod's name says.
             ("Pod", "web-45678945-x7k2p", Some(("CronJob", "web"))),
