@@ -55,7 +55,7 @@ const LOOKUPS_MAX: usize = 8;
 /// filtered, because the store would skip the others once for each namespace.
 const NAMESPACES_APART: usize = 4;
 /// Maximum warnings of one cluster that are read for the first ones, beyond those that are kept.
-const LOOKED_AT_MAX: usize = 10_000;
+const LOOKED_AT_MAX: usize = 1000;
 /// Events of one object, reason and type that are kept by themselves. Of further ones, those that a
 /// picture cannot tell apart become one.
 const OWN_MAX: usize = 16;
@@ -66,6 +66,8 @@ const READ_FOR_EACH: usize = 4;
 /// Events in a page of the store. In a sealed archive, each page reads the same parts of files.
 const PAGE: usize = 1000;
 const PAGE_REMOTE: usize = 8000;
+/// Minimum events of a page, as long as so many may still be read.
+const PAGE_MIN: usize = 64;
 /// The number of events as which a page with fewer counts if it was not full, because the store has
 /// skipped others.
 const SHORT_PAGE: usize = 500;
@@ -158,29 +160,30 @@ impl ReadEvent {
         })
     }
 
-    /// Makes one of two events, if a picture cannot tell them apart: those of an object, reason and
-    /// type within `near` milliseconds. What an event tells of another object is kept.
-    fn join(&mut self, other: &Self, near: i64) -> bool {
-        let (one, two) = (self.brief.brief(), other.brief.brief());
+    /// Makes one event of this and another one, if a picture cannot tell them apart: those of an
+    /// object, reason and type within `near` milliseconds. What an event tells of another object is
+    /// kept.
+    fn join(&mut self, two: &Brief<'_>, near: i64) -> bool {
+        let one = self.brief.brief();
         let first = one.first.min(two.first);
         let last = one.last.max(two.last);
         let tells = |brief: &Brief<'_>| {
             brief.reason == "Killing" || told_of(brief.kind, brief.reason, brief.message).is_some()
         };
         if last.saturating_sub(first) > near
-            || subject(&one) != subject(&two)
+            || subject(&one) != subject(two)
             || tells(&one)
-            || tells(&two)
+            || tells(two)
         {
             return false;
         }
-        let earlier = if two.first <= one.first { two } else { one };
+        let earlier = if two.first <= one.first { *two } else { one };
         let mut joined = earlier;
         joined.first = first;
         joined.last = last;
         joined.count = one.count.saturating_add(two.count);
         self.brief = OwnedBrief::new(&joined, MESSAGE_MAX);
-        self.events += other.events;
+        self.events += 1;
         true
     }
 
@@ -205,7 +208,7 @@ pub(super) fn brief(record: &Record) -> Option<Brief<'_>> {
 /// 500 for a record that is not an event.
 pub(super) fn made_of<T>(
     record: Record,
-    make: impl Fn(&Brief<'_>) -> Option<T>,
+    mut make: impl FnMut(&Brief<'_>) -> Option<T>,
 ) -> Result<Option<(Record, T)>, Status> {
     // Parsing takes most of the time, so it is done only once if possible.
     if let Some(brief) = brief(&record) {
@@ -558,15 +561,14 @@ impl Reading<'_> {
                 let bytes = bytes_of(&page.records);
                 self.read += bytes;
                 self.bytes = self.bytes.saturating_sub(bytes);
+                let (filter, cluster) = (self.filter, self.cluster);
                 for record in page.records {
-                    let record = plain(record)?;
-                    let Some(brief) = brief(&record) else {
-                        continue;
-                    };
-                    if brief.first < before && selects(self.filter, &brief) {
-                        let cluster = self.cluster;
-                        self.firsts.add(&Seen::one(cluster, brief), None);
-                    }
+                    made_of(record, |brief| {
+                        if brief.first < before && selects(filter, brief) {
+                            self.firsts.add(&Seen::one(cluster, *brief), None);
+                        }
+                        None::<()>
+                    })?;
                 }
             }
         }
@@ -594,10 +596,12 @@ impl Reading<'_> {
             if open == 0 || left < open || missing == 0 || self.allowed == 0 || self.is_full() {
                 return Ok(left);
             }
-            let share = (left / open).min(missing);
+            // What is left for many parts is for the latest of them: a small page takes as long.
+            let share = (left / open).max(PAGE_MIN.min(left)).min(missing);
             let store = self.store;
             let mut pages: Vec<BoxFuture<'_, Result<Found, Status>>> = Vec::new();
-            for part in parts.iter_mut().filter(|part| !part.done) {
+            let open = parts.iter_mut().filter(|part| !part.done);
+            for part in open.take(left / share) {
                 pages.push(Box::pin(part.read(store, share)));
             }
             let mut pages = stream::iter(pages).buffered(self.at_once);
@@ -627,35 +631,37 @@ impl Reading<'_> {
             self.read += record.value.len();
             self.bytes = self.bytes.saturating_sub(record.value.len());
             let (filter, revision) = (self.filter, record.revision);
-            let asked_for = made_of(record, |brief| {
-                let is_asked_for = selects(filter, brief);
-                is_asked_for.then(|| OwnedBrief::new(brief, MESSAGE_MAX))
-            })?;
-            if let Some((_, brief)) = asked_for
-                && self.revisions.insert(revision)
-            {
-                let event = ReadEvent {
-                    cluster: self.cluster,
-                    revision,
-                    events: 1,
-                    brief,
-                };
-                let key = FixedState::default().hash_one(subject(&event.brief.brief()));
-                let number = self.numbers.entry(key).or_default();
-                let place = (key, event.brief.brief().last / self.near.max(1));
-                let latest = self.latest.get(&place).filter(|_| *number >= OWN_MAX);
-                let latest = latest.and_then(|at| self.events.get_mut(*at));
-                if latest.is_some_and(|latest| latest.join(&event, self.near)) {
-                    joined += 1;
-                    continue;
+            made_of(record, |brief| {
+                if selects(filter, brief) && self.revisions.insert(revision) {
+                    joined += usize::from(self.keep(revision, brief));
                 }
-                *number += 1;
-                self.latest.insert(place, self.events.len());
-                self.room = self.room.saturating_sub(event.bytes());
-                self.events.push(event);
-            }
+                None::<()>
+            })?;
         }
         Ok(joined)
+    }
+
+    /// Keeps an event. Whether it became one with another.
+    fn keep(&mut self, revision: u64, brief: &Brief<'_>) -> bool {
+        let key = FixedState::default().hash_one(subject(brief));
+        let number = self.numbers.entry(key).or_default();
+        let place = (key, brief.last / self.near.max(1));
+        let latest = self.latest.get(&place).filter(|_| *number >= OWN_MAX);
+        let latest = latest.and_then(|at| self.events.get_mut(*at));
+        if latest.is_some_and(|latest| latest.join(brief, self.near)) {
+            return true;
+        }
+        *number += 1;
+        let event = ReadEvent {
+            cluster: self.cluster,
+            revision,
+            events: 1,
+            brief: OwnedBrief::new(brief, MESSAGE_MAX),
+        };
+        self.latest.insert(place, self.events.len());
+        self.room = self.room.saturating_sub(event.bytes());
+        self.events.push(event);
+        false
     }
 
     /// Whether no more events may be read, or kept.
