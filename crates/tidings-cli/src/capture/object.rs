@@ -16,7 +16,7 @@ use super::record::{DEPTH_MAX, RECORD_BYTES_MAX};
 use super::scan::Scanner;
 use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
 use super::unreadable::Unreadable;
-use super::window::Cursor;
+use super::window::{Cursor, Window};
 
 /// Maximum lines of other programs that are cut out of one object.
 const LINES_BETWEEN_MAX: usize = 64;
@@ -87,6 +87,9 @@ impl Broken {
 /// The open objects and arrays, and their positions.
 pub(super) struct Open {
     frames: Vec<Frame>,
+    /// Whether the document's first line has text behind the first brace, as a document on one line
+    /// has.
+    is_on_one_line: bool,
     /// The number of outermost objects whose beginning is no longer in memory.
     held: usize,
     /// The positions of lines that are not part of the document.
@@ -110,7 +113,8 @@ impl<R: Read> Scanner<'_, '_, R> {
         let is_text = |byte: u8| !byte.is_ascii_whitespace();
         let ahead = self.window.peek(at + 1, BLANK_MAX, is_text)?;
         if ahead.last() != Some(&b'"') {
-            return Ok(false);
+            let is_at_end = ahead.contains(&b'\n');
+            return Ok(is_at_end && self.has_key_behind_line(at + 1)?);
         }
         let key = at + 1 + ahead.len() as u64;
         let is_end = |byte| matches!(byte, b'"' | b'\n');
@@ -130,11 +134,29 @@ impl<R: Read> Scanner<'_, '_, R> {
         })
     }
 
+    /// Whether a line of another program is between a brace at the end of its line, which is before
+    /// the position, and a line with a key.
+    fn has_key_behind_line(&mut self, at: u64) -> io::Result<bool> {
+        let mut feeds = 0;
+        let ahead = self.window.peek(at, LINE_BETWEEN_BYTES_MAX, |byte| {
+            feeds += usize::from(byte == b'\n');
+            feeds == 3
+        })?;
+        let mut lines = ahead.split(|byte| *byte == b'\n').skip(1);
+        let other = lines.next().unwrap_or_default().trim_ascii();
+        let next = lines.next().unwrap_or_default();
+        let text = next.trim_ascii_start();
+        let is_key = text.starts_with(b"\"") && text.windows(2).any(|it| it == b"\":");
+        Ok(is_key && text.len() < next.len() && is_of_other_program(other))
+    }
+
     /// Reads the document at the current position, as far as it is valid; returns whether that is
     /// to its end.
     pub(super) fn document(&mut self) -> io::Result<bool> {
+        let is_on_one_line = self.has_text_behind(self.at.at + 1)?;
         let mut open = Open {
             frames: Vec::new(),
+            is_on_one_line,
             held: 0,
             between: Vec::new(),
             last_text: (0, 0),
@@ -155,6 +177,13 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether there is text between a position and the end of its line.
+    fn has_text_behind(&mut self, at: u64) -> io::Result<bool> {
+        let is_end = |byte: u8| byte == b'\n' || !byte.is_ascii_whitespace();
+        let ahead = self.window.peek(at, LINE_BETWEEN_BYTES_MAX, is_end)?;
+        Ok(ahead.last().is_some_and(|byte| !byte.is_ascii_whitespace()))
     }
 
     /// Releases the beginnings of objects that cannot be events any more or are too large.
@@ -414,10 +443,9 @@ impl<R: Read> Scanner<'_, '_, R> {
         };
         let is_indented = |open: &Open| {
             let first = open.frames.first();
-            first.is_some_and(|first| self.at.line > first.start.line + 1)
+            !open.is_on_one_line || first.is_some_and(|first| self.at.line > first.start.line + 1)
         };
-        if matches!(byte, b'}' | b']' | b'"' | b',' | b':')
-            || (byte == b'{' && !(self.at.is_line_start() && is_indented(open)))
+        if (byte == b'{' && !(self.at.is_line_start() && is_indented(open)))
             || open.between.len() >= LINES_BETWEEN_MAX
             || !open.is_first_of_line
         {
@@ -432,12 +460,8 @@ impl<R: Read> Scanner<'_, '_, R> {
             _ if line.len() < LINE_BETWEEN_BYTES_MAX => line.len(),
             _ => return Ok(false),
         };
-        let is_other = match byte {
-            b'{' => is_of_a_log(line),
-            b'[' => line.get(1).is_some_and(u8::is_ascii_alphabetic) && !is_json(line),
-            _ => true,
-        };
-        let is_other = is_other && (byte == b'{' || !open.is_ended_by(line, self.at.line));
+        let is_other =
+            is_of_other_program(line) && (byte == b'{' || !open.may_end_before(line, self.at.line));
         if !is_other {
             return Ok(false);
         }
@@ -536,20 +560,34 @@ fn is_of_a_log(line: &[u8]) -> bool {
     !has_word_of_event(line) && is_json(line)
 }
 
+/// Whether a line that begins with text may be one of another program within an object.
+fn is_of_other_program(line: &[u8]) -> bool {
+    match line {
+        [] | [b'}' | b']' | b'"' | b',' | b':', ..] => false,
+        [b'{', ..] => is_of_a_log(line),
+        [b'[', rest @ ..] => rest.first().is_some_and(u8::is_ascii_alphabetic) && !is_json(line),
+        _ => true,
+    }
+}
+
 fn has_word_of_event(line: &[u8]) -> bool {
     let has = |word: &[u8]| line.windows(word.len()).any(|it| it == word);
     has(b"involvedObject") || has(b"regarding") || has(b"\"Event\"")
 }
 
 impl Open {
-    /// Whether the line at which a document of one line breaks has the next document behind a
-    /// prefix. If the document itself has no prefix, the next one must be an event.
-    fn is_ended_by(&self, line: &[u8], number: u64) -> bool {
+    /// Whether the document may have been cut off before the line at which it breaks, which has the
+    /// next document behind a prefix. Only a document on one line is cut off so. If it has no
+    /// prefix itself, the next one must be an event.
+    fn may_end_before(&self, line: &[u8], number: u64) -> bool {
         let Some(first) = self.frames.first().map(|frame| frame.start) else {
             return false;
         };
-        let is_on_one_line = number == first.line + 1 + self.between.len() as u64;
-        is_on_one_line && has_object(line) && (first.has_text || has_word_of_event(line))
+        let is_first_break = number == first.line + 1 + self.between.len() as u64;
+        self.is_on_one_line
+            && is_first_break
+            && has_object(line)
+            && (first.has_text || has_word_of_event(line))
     }
 
     fn push(&mut self, is_object: bool, start: Cursor) {

@@ -287,6 +287,23 @@ fn lines_of_other_programs_within_an_event_are_cut_out() {
             }
         }
     }
+    // Behind a text, as a program prints one event; and on any line of it.
+    let (text, next) = (format!("router: {}\n", pretty(&value("a"))), line("b"));
+    let lines: Vec<_> = text.split_inclusive('\n').collect();
+    for other in [
+        "W0101 x.go:1] \"y\" {\"a\": 1}\n",
+        "router: {\"level\":\"warn\"}\n",
+        "{\"level\":\"warn\"}\n",
+    ] {
+        for at in 1..lines.len() {
+            let (before, behind) = (lines[..at].concat(), lines[at..].concat());
+            let last = format!("{}: n/b", lines.len() + 2);
+            check(
+                format!("{before}{other}{behind}{next}"),
+                &["1: n/a Repaired", &last],
+            );
+        }
+    }
     let input = pretty(&value("a")).replace(
         "    \"namespace\"",
         "W0101 x.go:1] \"y\" {\n    \"namespace\"",
