@@ -2,16 +2,19 @@
 //!
 //! UTF-16 is recognised by its byte order mark, at the beginning or behind a line that was in
 //! UTF-8, or by zeros at every other byte. `>>` of Windows `PowerShell` appends it without a mark
-//! to what is in UTF-8, and other programs append UTF-8 to what is in UTF-16: the encoding is
-//! looked for behind each line feed. An unpaired surrogate becomes one byte of invalid UTF-8, which
-//! is then repaired like any other. The escape sequences with which programs colour what they print
-//! on a terminal are left out.
+//! to what is in UTF-8, and other programs append UTF-8 to what is in UTF-16. So the encoding is
+//! looked for behind each line feed: UTF-16 without a mark in the order of Windows, and UTF-8 by a
+//! brace, a mark or text that would be no text in UTF-16. An unpaired surrogate becomes one byte of
+//! invalid UTF-8, which is then repaired like any other. The escape sequences with which programs
+//! colour what they print on a terminal are left out.
 
 use std::io::{self, Read};
 
 /// Bytes from which the encoding is recognised: at least, and at most if more are there.
 const LOOK: usize = 64;
 const LOOK_MAX: usize = 1024;
+/// Bytes in UTF-8 that are enough to tell them from UTF-16 if the input ends with them.
+const LAST_LINE: usize = 8;
 /// The byte that replaces an unpaired surrogate.
 const NO_TEXT: u8 = 0xff;
 
@@ -37,6 +40,7 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
         _ if beginning.starts_with(MARK) => return (Encoding::Utf8, MARK.len()),
         // The lines before it are in UTF-8.
         _ if beginning.windows(3).any(has_mark_behind_line) => return (Encoding::Utf8, 0),
+        _ if begins_with_line_of_utf8(beginning) => return (Encoding::Utf8, 0),
         _ => {}
     }
     // Captures are mostly ASCII, whose high byte in UTF-16 is zero.
@@ -52,6 +56,40 @@ fn encoding(beginning: &[u8]) -> (Encoding, usize) {
     }
 }
 
+/// Whether the beginning is lines of UTF-8 behind which UTF-16 begins. Of how many bytes they are
+/// decides which bytes are a pair in the UTF-16, so the zeros do not tell its order.
+fn begins_with_line_of_utf8(beginning: &[u8]) -> bool {
+    let utf16 = utf16_behind_line(&mut [0; 2], beginning);
+    utf16.is_some_and(|(length, ..)| beginning.get(..length).is_some_and(is_text_in_utf8))
+}
+
+/// Whether bytes behind a line of UTF-16 are lines of UTF-8, behind which UTF-16 may begin; `None`
+/// if that takes more bytes.
+fn is_utf8_behind_line(bytes: &[u8], is_end: bool) -> Option<bool> {
+    if let [0, ..] | [_, 0, ..] = bytes {
+        return Some(false);
+    }
+    let bytes = bytes.get(..LOOK).unwrap_or(bytes);
+    let utf16 = utf16_behind_line(&mut [0; 2], bytes).map(|(length, ..)| length);
+    let text = bytes.get(..utf16.unwrap_or(bytes.len())).unwrap_or(bytes);
+    let enough = match (utf16, is_end) {
+        (Some(_), _) => 1,
+        (None, false) => LOOK,
+        (None, true) => LAST_LINE,
+    };
+    let is_utf8 = matches!(text, [b'{', b'"' | b' ' | b'\r' | b'\n', ..])
+        || (is_text_in_utf8(text) && text.len() >= enough);
+    let is_known = is_utf8 || is_end || !is_text_in_utf8(text);
+    is_known.then_some(is_utf8)
+}
+
+/// Whether bytes are text in UTF-8, of which the last character may be cut off.
+fn is_text_in_utf8(bytes: &[u8]) -> bool {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !b"\t\n\r\x1b".contains(byte);
+    let text = std::str::from_utf8(bytes);
+    !bytes.iter().any(is_control) && text.map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
 fn has_mark_behind_line(bytes: &[u8]) -> bool {
     matches!(bytes, [b'\n', 0xff, 0xfe] | [b'\n', 0xfe, 0xff])
 }
@@ -60,6 +98,7 @@ fn has_mark_behind_line(bytes: &[u8]) -> bool {
 pub(super) struct Text<R> {
     input: R,
     encoding: Option<Encoding>,
+    is_ended: bool,
     /// Bytes of the input; those before `read` were decoded or returned already.
     raw: Vec<u8>,
     read: usize,
@@ -78,6 +117,7 @@ impl<R: Read> Text<R> {
         Self {
             input,
             encoding: None,
+            is_ended: false,
             raw: Vec::new(),
             read: 0,
             decoded: Vec::new(),
@@ -147,14 +187,40 @@ impl<R: Read> Text<R> {
         length
     }
 
-    /// Decodes the rest, up to a line in UTF-8.
-    fn decode(&mut self, order: Order, is_end: bool) {
+    /// Copies decoded bytes into a buffer; returns how many.
+    fn give(&mut self, buffer: &mut [u8]) -> usize {
+        let waiting = self.decoded.get(self.given..).unwrap_or_default();
+        let length = waiting.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(waiting) {
+            *to = *from;
+        }
+        self.given += length;
+        length
+    }
+
+    /// Decodes the rest, up to a line in UTF-8 or to a line whose encoding takes more bytes to
+    /// tell. Returns whether anything was decoded.
+    fn decode(&mut self, order: Order) -> bool {
         let mut out = std::mem::take(&mut self.decoded);
         out.clear();
         let rest = self.raw.get(self.read..).unwrap_or_default();
+        let mut is_stopped = false;
+        let mut decoded = 0;
         for pair in rest.as_chunks::<2>().0 {
-            if self.is_behind_line && is_json_in_utf8(*pair) {
-                self.encoding = Some(Encoding::Utf8);
+            if self.is_behind_line {
+                let line = rest.get(decoded..).unwrap_or_default();
+                match is_utf8_behind_line(line, self.is_ended) {
+                    Some(false) => {}
+                    Some(true) => {
+                        let has_mark = line.starts_with(MARK);
+                        decoded += if has_mark { MARK.len() } else { 0 };
+                        self.encoding = Some(Encoding::Utf8);
+                        is_stopped = true;
+                    }
+                    None => is_stopped = true,
+                }
+            }
+            if is_stopped {
                 break;
             }
             let unit = match order {
@@ -163,15 +229,17 @@ impl<R: Read> Text<R> {
             };
             self.is_behind_line = unit == u16::from(b'\n');
             self.high = unit16(self.high, unit, &mut out);
-            self.read += pair.len();
+            decoded += pair.len();
         }
-        if is_end && self.encoding == Some(Encoding::Utf16(order)) {
+        self.read += decoded;
+        if self.is_ended && !is_stopped {
             out.extend(self.high.take().map(|_| NO_TEXT));
             out.extend(self.rest().first().map(|_| NO_TEXT));
             self.read = self.raw.len();
         }
         self.decoded = out;
         self.given = 0;
+        !self.decoded.is_empty()
     }
 }
 
@@ -203,12 +271,6 @@ fn utf16_behind_line(last: &mut [u8; 2], bytes: &[u8]) -> Option<(usize, Order, 
     None
 }
 
-/// Whether two bytes are the beginning of an object in UTF-8. In UTF-16 they would be characters
-/// with which no line begins, such as ≻.
-fn is_json_in_utf8(pair: [u8; 2]) -> bool {
-    matches!(pair, [b'{', b'"' | b' ' | b'\r' | b'\n'])
-}
-
 /// Decodes one code unit; returns a high surrogate that waits for its low one.
 fn unit16(high: Option<u16>, unit: u16, out: &mut Vec<u8>) -> Option<u16> {
     let units = [high.unwrap_or(unit), unit];
@@ -236,32 +298,37 @@ fn is_high(unit: u16) -> bool {
 }
 
 impl<R: Read> Read for Text<R> {
+    /// Fills the buffer with what is there: the encoding may change with each line, and many short
+    /// answers would be costly. Waits for the input only if there is nothing to return yet.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
         loop {
-            let waiting = self.decoded.get(self.given..).unwrap_or_default();
-            if !waiting.is_empty() {
-                let length = waiting.len().min(buffer.len());
-                for (to, from) in buffer.iter_mut().zip(waiting) {
-                    *to = *from;
-                }
-                self.given += length;
-                return Ok(length);
+            let room = buffer.get_mut(filled..).unwrap_or_default();
+            if room.is_empty() {
+                return Ok(filled);
             }
-            if let Encoding::Utf16(order) = self.find_encoding()? {
-                let is_end = self.rest().len() < 2 && !self.fill()?;
-                self.decode(order, is_end);
-                if is_end && self.decoded.is_empty() && self.rest().is_empty() {
-                    return Ok(0);
-                }
+            let given = self.give(room);
+            filled += given;
+            if given > 0 {
                 continue;
             }
-            if buffer.is_empty() || (self.rest().is_empty() && !self.fill()?) {
-                return Ok(0);
+            let encoding = self.find_encoding()?;
+            let is_new = match encoding {
+                Encoding::Utf16(order) => self.decode(order),
+                Encoding::Utf8 => {
+                    let copied = self.copy(room);
+                    filled += copied;
+                    copied > 0
+                }
+            };
+            let is_changed = self.encoding != Some(encoding);
+            if is_new || is_changed {
+                continue;
             }
-            let length = self.copy(buffer);
-            if length > 0 {
-                return Ok(length);
+            if filled > 0 || self.is_ended {
+                return Ok(filled);
             }
+            self.is_ended = !self.fill()?;
         }
     }
 }
@@ -395,6 +462,30 @@ mod tests {
             let all = format!("{one}{two}{one}{two}");
             assert!(decoded(&bytes) == all.as_bytes(), "UTF-8 behind UTF-16");
         }
+        // UTF-8 behind UTF-16 that begins with other text than an object.
+        let chinese = utf16("事件\r\n的列表\n", Order::Little, true);
+        for line in [
+            "[pod/web] {\"a\": 1}\n",
+            "ok\n{\"a\": 1}\n",
+            "\n\n\u{e9}t\u{e9}: {\"a\": 1}\n",
+            "\u{feff}{\"a\": 1}\n",
+            "the last line",
+        ] {
+            let plain = line.trim_start_matches('\u{feff}');
+            for (behind, more) in [("", ""), (plain, "x\n")] {
+                let bytes = [
+                    &*chinese,
+                    line.as_bytes(),
+                    behind.as_bytes(),
+                    &utf16(more, Order::Little, false),
+                ];
+                let all = format!("事件\r\n的列表\n{plain}{behind}{more}");
+                let shown = String::from_utf8(decoded(&bytes.concat()));
+                if line.ends_with('\n') || more.is_empty() {
+                    assert_eq!(shown, Ok(all));
+                }
+            }
+        }
         // The encoding changes with each line.
         let line = utf16("a\n", Order::Little, false);
         let bytes = [b"{\"\n", &*line].concat().repeat(50_000);
@@ -402,6 +493,34 @@ mod tests {
         // Text whose characters take two bytes, before text in ASCII.
         let chinese = format!("事件{}", "的列表".repeat(20)) + &text;
         assert!(decoded(&utf16(&chinese, Order::Little, false)) == chinese.as_bytes());
+    }
+
+    /// Of how many bytes the line is decides where the pairs of UTF-16 begin.
+    #[test]
+    fn utf_16_behind_a_line_of_any_length_is_read() {
+        let text = "{\"a\": 1}\r\n".repeat(100);
+        for length in 0..=9 {
+            for before in ["", "two\n"] {
+                let line = format!("{before}{}\n", "é".repeat(length / 2) + &"x"[..length % 2]);
+                for mark in [false, true] {
+                    let bytes = [line.as_bytes(), &utf16(&text, Order::Little, mark)].concat();
+                    let shown = String::from_utf8(decoded(&bytes));
+                    assert_eq!(shown, Ok(format!("{line}{text}")));
+                }
+            }
+        }
+    }
+
+    /// The encoding changes with each line, and the buffer is filled nonetheless.
+    #[test]
+    fn a_buffer_is_filled_across_changes_of_the_encoding() {
+        let line = utf16("a\n", Order::Little, false);
+        let bytes = [b"{\"\n", &*line].concat().repeat(1000);
+        let mut text = Text::new(&*bytes);
+        let mut buffer = [0; 1000];
+        for _ in 0..5 {
+            assert_eq!(text.read(&mut buffer).expect("memory"), buffer.len());
+        }
     }
 
     #[test]
