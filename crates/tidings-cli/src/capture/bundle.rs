@@ -19,6 +19,7 @@ use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
 use lzma_rust2::XzReader;
 
+use super::logs::Logs;
 use super::record::{Found, Place};
 use super::scan::{Scanner, read_nested};
 use super::sink::Sink;
@@ -374,7 +375,8 @@ impl Reading<'_> {
 
     fn text(&mut self, input: impl Read, member: Option<&Arc<str>>) -> io::Result<()> {
         let mut sink = Sink::new(member.cloned(), self.take, read_nested);
-        let mut scanner = Scanner::new(Uncoloured::new(Text::new(input)), &mut sink);
+        let lines = Logs::new(Uncoloured::new(Text::new(input)));
+        let mut scanner = Scanner::new(lines, &mut sink);
         let result = scanner.run();
         let line = scanner.at.line;
         let result = match result {

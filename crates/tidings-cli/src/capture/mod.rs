@@ -2,11 +2,13 @@
 //! clock.
 //!
 //! [`read`] takes a stream and [`read_path`] a file or a folder. First, bytes become text: gzip,
-//! zstd, xz, bzip2, tar and zip are unpacked, and UTF-16 is decoded. Then events are found in the
-//! text as JSON or YAML objects of core/v1, events.k8s.io or Kubernetes' internal types. They may
-//! be single objects, in lists under any key, in watch events, in lines of an event router or a
-//! logger, or quoted in klog's lines. There may be several, with other text around them. Each event
-//! is found once, with its place or with the reason why it cannot be read.
+//! zstd, xz, bzip2, tar and zip are unpacked, UTF-16 is decoded, and what container runtimes and
+//! kubectl put before the lines of a container is left out. Then events are found in the text as
+//! JSON or YAML objects of core/v1, events.k8s.io or Kubernetes' internal types. They may be single
+//! objects, in lists under any key, in watch events, in lines of an event router or a logger, in
+//! attributes of OpenTelemetry's JSON, or quoted in klog's lines. There may be several, with other
+//! text around them. Each event is found once, with its place or with the reason why it cannot be
+//! read.
 //!
 //! Invariants:
 //! - an event keeps every field and value, except for the changes in its notes, the metadata that
@@ -20,6 +22,7 @@ mod bundle;
 mod escaped;
 mod event;
 mod internal;
+mod logs;
 mod mend;
 mod note;
 mod object;

@@ -23,6 +23,21 @@ const OF_EVENTS: [&[u8]; 7] = [
     b"\"reason\":",
 ];
 
+/// The lines of an event on several lines in JSON and YAML that have its object reference.
+const REFERENCES: [&[u8]; 3] = [
+    b" \"involvedObject\": {",
+    b" \"regarding\": {",
+    b" involvedObject:",
+];
+
+/// Whether a line, of which this is the beginning, has an event's object reference behind other
+/// text. Such an event is not read, unless the text is what [`Logs`](super::logs::Logs) leaves out.
+fn is_of_prefixed_event(beginning: &[u8]) -> bool {
+    let line = beginning.trim_ascii();
+    let ends = |reference: &&[u8]| line.ends_with(reference);
+    beginning.len() < LINE_LOOK && REFERENCES.iter().any(ends)
+}
+
 /// Finds the events of a text that was found within a string of another one.
 pub(super) fn read_nested(text: &[u8], sink: &mut Sink<'_>) -> io::Result<()> {
     let mut scanner = Scanner::new(text, sink);
@@ -80,6 +95,9 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                     } else {
                         self.sink.perhaps_lost(place, why, false);
                     }
+                } else if found.is_none() && !self.is_nested && is_of_prefixed_event(look) {
+                    let why = "its lines begin with other text".to_owned();
+                    self.sink.lost(self.at.line, Unreadable::Syntax(why));
                 }
             }
             self.rest_of_line()?;

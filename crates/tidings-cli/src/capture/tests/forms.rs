@@ -339,6 +339,7 @@ fn a_damaged_event_costs_itself_alone() {
         "2026-01-01T00:00:00.1Z ",
         "[pod/router] ",
         "router-1  | ",
+        "router ",
     ];
     for log in logs {
         for length in 15..line("b").len() {
@@ -357,7 +358,7 @@ fn a_damaged_event_costs_itself_alone() {
         }
     }
     check(
-        format!("{{\"kind\":\"Event\",\n[pod/router] {a}"),
+        format!("{{\"kind\":\"Event\",\n[router] {a}"),
         &["1! not JSON: '[' was not expected", "2: n/a"],
     );
     check(

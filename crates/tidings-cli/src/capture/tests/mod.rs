@@ -2,6 +2,7 @@
 
 mod bundles;
 mod forms;
+mod logs;
 mod matrix;
 mod order;
 mod properties;

@@ -55,6 +55,11 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         Just(list(&["e"]).to_string().into_bytes()),
         Just(b"\n".to_vec()),
         Just(b"```\n---\n".to_vec()),
+        Just(b"2026-01-01T00:00:00.1Z stdout P ".to_vec()),
+        Just(b"2026-01-01T00:00:00.1Z stderr F ".to_vec()),
+        Just(b"{\"log\":\"{\\\"kind\\\":\",\"stream\":\"stdout\"}\n".to_vec()),
+        Just(b"[pod/a/b] ".to_vec()),
+        Just(b"a\0\n\0".to_vec()),
         Just(b"E0216 11:02:03.1 x.go:1] \"y\" {\n".to_vec()),
         r#"(\{|\}|\[|\]|,|:|\n|"|\\|"items"|"kind"|"Event"|"metadata"|kind: Event|- |  |"involvedObject"|1|null| )*"#
             .prop_map(String::into_bytes),

@@ -48,9 +48,10 @@ const READ_AHEAD: usize = 16;
 /// A capture is a file, a folder or an archive (tar, zip, gzip, zstd, xz, bzip2), such as a
 /// must-gather or a support bundle as it was sent. Events are found wherever they lie in it: in the
 /// output of kubectl get events -o json or -o yaml, of kubectl -v=9 and of kubectl cluster-info
-/// dump, in JSON Lines, in watch events, in the lines of an event router or a logger, with other
-/// text around them, in UTF-8 or UTF-16. What a file is follows from its content, never from its
-/// name, and links are not followed.
+/// dump, in JSON Lines, in watch events, in the lines of an event router or a logger, in the log of
+/// a container, also in lines that its runtime split, in attributes of OpenTelemetry's JSON, with
+/// other text around them, in UTF-8 or UTF-16. What a file is follows from its content, never from
+/// its name, and links are not followed.
 ///
 /// Events keep their namespaces, their order within an object and all fields, except the metadata
 /// that a server sets itself (uid, resourceVersion, creationTimestamp, managedFields, selfLink,

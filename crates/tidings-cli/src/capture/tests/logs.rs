@@ -1,0 +1,178 @@
+//! Lines of container logs and of collectors, and lines that were cut at their front.
+
+use serde_json::json;
+
+use super::super::RECORD_BYTES_MAX;
+use super::{check, line, list, pretty, summary, value, yaml};
+
+/// A container's line in a log of CRI, split into parts of a length.
+fn cri(stream: &str, text: &str, part: usize) -> Vec<String> {
+    let parts: Vec<_> = text.as_bytes().chunks(part).collect();
+    let parts = parts.iter().enumerate().map(|(number, bytes)| {
+        let tag = if number + 1 < parts.len() { "P" } else { "F" };
+        let text = std::str::from_utf8(bytes).expect("ASCII");
+        format!("2026-01-01T00:00:00.{number:09}Z {stream} {tag} {text}\n")
+    });
+    parts.collect()
+}
+
+/// The same in a log of Docker.
+fn docker(stream: &str, text: &str, part: usize) -> Vec<String> {
+    let text = format!("{text}\n");
+    let parts = text.as_bytes().chunks(part).map(|bytes| {
+        let text = std::str::from_utf8(bytes).expect("ASCII");
+        let time = "2026-01-01T00:00:00.123456789Z";
+        json!({"log": text, "stream": stream, "time": time}).to_string() + "\n"
+    });
+    parts
+        // Docker writes its keys in this order.
+        .inspect(|line| assert!(line.starts_with("{\"log\":"), "{line}"))
+        .collect()
+}
+
+/// Runtimes split a line of more than 16 KiB. Each event is read once, at its first part.
+#[test]
+fn lines_that_container_runtimes_split_are_joined() {
+    type Split = fn(&str, &str, usize) -> Vec<String>;
+    let mut long = value("long");
+    long["message"] = "x".repeat(50_000).into();
+    let (long, short) = (long.to_string(), line("short"));
+    for split in [cri as Split, docker] {
+        for part in [200, 16 << 10] {
+            let parts = split("stdout", &long, part);
+            let next = split("stdout", &line("next"), 1 << 20).concat();
+            assert!(parts.len() > 2);
+            let last = format!("{}: n/next", parts.len() + 1);
+            check(parts.concat() + &next, &["1: n/long", &last]);
+
+            // The lines of another stream are between the parts, whole and split.
+            for length in [1 << 20, 100] {
+                let others = split("stderr", &short, length);
+                for at in 1..parts.len().min(5) {
+                    let (before, behind) = (parts[..at].concat(), parts[at..].concat());
+                    let mixed = before + &others.concat() + &behind + &next;
+                    let other = format!("{}: n/short", at + 1);
+                    let last = format!("{}: n/next", parts.len() + others.len() + 1);
+                    check(mixed, &["1: n/long", &other, &last]);
+                }
+                // The parts of both alternate, and the one or the other begins.
+                let last = format!("{}: n/next", parts.len() + others.len() + 1);
+                for (both, read) in [
+                    ([&parts, &others], ["1: n/long", "2: n/short", &last]),
+                    ([&others, &parts], ["1: n/short", "2: n/long", &last]),
+                ] {
+                    let longest = parts.len().max(others.len());
+                    let mixed = (0..longest).flat_map(|at| both.map(|lines| lines.get(at)));
+                    let mixed: Vec<_> = mixed.flatten().map(String::as_str).collect();
+                    check(mixed.concat() + &next, &read);
+                }
+            }
+
+            // The last part is missing: the file ends, or the log goes on without it.
+            let cut = parts[..parts.len() - 1].concat();
+            let said = "1! not JSON: ";
+            for (text, read) in [
+                (cut.clone(), None),
+                (format!("{cut}starting\n{next}"), Some("n/next")),
+                (cut + &next, Some("n/next")),
+            ] {
+                let found = summary(text.as_bytes());
+                let event = found.get(1).and_then(|it| it.split(": ").nth(1));
+                let count = 1 + usize::from(read.is_some());
+                assert!(
+                    found[0].starts_with(said) && event == read && found.len() == count,
+                    "{found:?}"
+                );
+            }
+        }
+    }
+    // A part of Docker's without JSON is one because of its length.
+    let text = format!("{}{}", "x".repeat(16 << 10), line("a"));
+    check(docker("stdout", &text, 16 << 10).concat(), &["1: n/a"]);
+    // Other programs write whole lines without a line feed.
+    let whole = |name: &str| json!({"log": line(name), "stream": "stdout"}).to_string();
+    check(
+        format!("{}\n{}", whole("a"), whole("b")),
+        &["1: n/a", "2: n/b"],
+    );
+    // What has other fields is no line of Docker.
+    check(
+        json!({"log": "text\n", "more": value("a")}).to_string(),
+        &["1: n/a"],
+    );
+}
+
+/// A joined line may be longer than what is held in memory.
+#[test]
+fn a_joined_line_is_not_bounded_but_what_is_held_back_is() {
+    let filler = "x".repeat(RECORD_BYTES_MAX / 8);
+    let mut item = value("a");
+    item["message"] = filler.clone().into();
+    let list = json!({"items": vec![item; 20]}).to_string();
+    let found = summary(cri("stdout", &list, 16 << 10).concat().as_bytes());
+    assert_eq!((found.len(), &*found[19]), (20, "1 event 20: n/a"));
+
+    // While the line of one stream is open, the other one writes more than is held back.
+    let open = cri("stdout", &line("open"), 200);
+    let other = cri("stderr", &filler, 1 << 30).concat().repeat(9);
+    let behind = open[1..].concat() + &cri("stderr", &line("b"), 1 << 20).concat();
+    let found = summary((open[0].clone() + &other + &behind).as_bytes());
+    let last = format!("{}: n/b", open.len() + 10);
+    assert!(
+        found.len() == 2 && found[0].starts_with("1! not JSON: ") && found[1] == last,
+        "{found:?}"
+    );
+}
+
+/// A text with a prefix before each line.
+fn prefixed(text: &str, prefix: &str) -> String {
+    let lines = text.lines().map(|line| format!("{prefix}{line}\n"));
+    lines.collect::<Vec<_>>().concat()
+}
+
+/// As kubectl, runtimes and Docker Compose put them before each line.
+#[test]
+fn prefixes_of_all_lines_are_seen_through() {
+    let events = list(&["a", "b"]);
+    let prefixes = [
+        "[pod/router-0/app] ",
+        "[pod/router-0/app] 2026-01-01T00:00:00.1Z ",
+        "2026-01-01T00:00:00.123456789Z ",
+        "2026-01-01T00:00:00+01:00 ",
+        "2026-01-01T00:00:00.1Z stdout F ",
+        "router-1  | ",
+    ];
+    for text in [
+        pretty(&events),
+        yaml(&events),
+        events.to_string(),
+        line("a") + "\n" + &line("b"),
+    ] {
+        let expected = summary(text.as_bytes());
+        assert_eq!(expected.len(), 2);
+        for prefix in prefixes {
+            let lines = prefixed(&text, prefix);
+            assert_eq!(summary(lines.as_bytes()), expected, "from {lines}");
+        }
+        let lines = text
+            .lines()
+            .map(|line| docker("stdout", line, 1 << 20).concat());
+        let lines: String = lines.collect();
+        assert_eq!(summary(lines.as_bytes()), expected, "from {lines}");
+        // The events of several containers, one after the other.
+        let both = prefixed(&text, "[pod/a/x] ") + &prefixed(&text, "[pod/b/y] ");
+        assert_eq!(summary(both.as_bytes()).len(), 4, "from {both}");
+    }
+    // Events behind an unknown prefix are not read, which is said; those beside them are.
+    for text in [pretty(&events), yaml(&events)] {
+        let lines = prefixed(&text, "router ");
+        let found = summary(format!("{lines}{}\n", line("c")).as_bytes());
+        let why = "! its lines begin with other text";
+        assert!(
+            found.len() == 3
+                && found[..2].iter().all(|it| it.ends_with(why))
+                && found[2].ends_with(": n/c"),
+            "{found:?} from {lines}"
+        );
+    }
+}
