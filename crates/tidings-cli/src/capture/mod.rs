@@ -18,6 +18,7 @@
 //!   is, and by [`YAML_DOCUMENT_BYTES_MAX`] for YAML, whose documents are read as a whole;
 //! - time is linear in the decompressed bytes, which are bounded, too.
 
+mod attributes;
 mod bundle;
 mod escaped;
 mod event;

@@ -8,6 +8,7 @@
 //! Invariants: at most [`RECORD_BYTES_MAX`] bytes of an open object are kept in memory, and each
 //! byte is read a bounded number of times.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 
 use serde::de::IgnoredAny;
@@ -363,7 +364,8 @@ impl<R: Read> Scanner<'_, '_, R> {
             return Ok(());
         };
         open.held = open.held.min(open.frames.len());
-        let is_event = frame.is_object && self.take(&frame, open);
+        let is_event =
+            frame.is_object && (self.take(&frame, open) || self.take_attributes(&frame, open)?);
         if is_event {
             let around = open.frames.iter_mut().rev();
             for frame in around.take_while(|frame| !frame.has_event) {
@@ -392,21 +394,35 @@ impl<R: Read> Scanner<'_, '_, R> {
             self.sink.lost(place, Unreadable::TooLarge { limit });
             return true;
         }
-        let (start, end) = (frame.start.at, self.at.at);
-        let mut cuts = open.between.iter().filter(|cut| cut.0 > start).peekable();
-        if cuts.peek().is_none() {
-            return self
-                .sink
-                .object(place, self.window.between(start, end), false);
+        let bytes = bytes_of(&self.window, frame.start.at, self.at.at, &open.between);
+        let is_mended = matches!(bytes, Cow::Owned(_));
+        self.sink.object(place, &bytes, is_mended)
+    }
+
+    /// Passes the object that a closed list of attributes stands for to the sink. Returns whether
+    /// it was or had an event.
+    fn take_attributes(&mut self, frame: &Frame, open: &Open) -> io::Result<bool> {
+        let is_inner = || {
+            open.frames
+                .iter()
+                .any(|around| around.shape.is_attributes())
+        };
+        if !frame.shape.is_attributes() || frame.is_passed_over || self.is_nested || is_inner() {
+            return Ok(false);
         }
-        let mut bytes = Vec::new();
-        let mut from = start;
-        for cut in cuts {
-            bytes.extend_from_slice(self.window.between(from, cut.0));
-            from = cut.1;
+        let place = frame.start.line;
+        if frame.is_too_large {
+            let limit = RECORD_BYTES_MAX;
+            let why = Unreadable::TooLarge { limit };
+            self.sink.perhaps_lost(place, why, false);
+            return Ok(false);
         }
-        bytes.extend_from_slice(self.window.between(from, end));
-        self.sink.object(place, &bytes, true)
+        let bytes = bytes_of(&self.window, frame.start.at, self.at.at, &open.between);
+        if !has_word_of_event(&bytes) {
+            return Ok(false);
+        }
+        let is_mended = matches!(bytes, Cow::Owned(_));
+        self.sink.attributes(place, &bytes, is_mended)
     }
 
     /// Searches the strings of an object on one line for events, because loggers put lines of other
@@ -542,6 +558,27 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
     }
+}
+
+/// The bytes between two positions without the lines of other programs.
+fn bytes_of<'w, R: Read>(
+    window: &'w Window<R>,
+    start: u64,
+    end: u64,
+    between: &[(u64, u64)],
+) -> Cow<'w, [u8]> {
+    let mut cuts = between.iter().filter(|cut| cut.0 > start).peekable();
+    if cuts.peek().is_none() {
+        return window.between(start, end).into();
+    }
+    let mut bytes = Vec::new();
+    let mut from = start;
+    for cut in cuts {
+        bytes.extend_from_slice(window.between(from, cut.0));
+        from = cut.1;
+    }
+    bytes.extend_from_slice(window.between(from, end));
+    bytes.into()
 }
 
 /// Whether a line has a brace and the quote of a key behind it.

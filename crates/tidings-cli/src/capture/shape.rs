@@ -31,6 +31,8 @@ pub(super) struct Shape {
     has_metadata: bool,
     /// Whether it has a time that only events have.
     has_time: bool,
+    /// Whether it is a list of attributes in OpenTelemetry's JSON, which may stand for an event.
+    is_attributes: bool,
     /// Whether it has a key that neither events nor objects around them have.
     is_foreign: bool,
 }
@@ -48,6 +50,7 @@ impl Shape {
             b"firstTimestamp" | b"lastTimestamp" | b"eventTime" | b"FirstTimestamp" => {
                 self.has_time = true;
             }
+            b"kvlistValue" => self.is_attributes = true,
             b"type" | b"object" | b"verb" | b"event" | b"events" | b"reason" | b"message"
             | b"note" | b"source" | b"count" | b"series" | b"action" | b"related" | b"name"
             | b"namespace" => {}
@@ -104,6 +107,11 @@ impl Shape {
         self.is_about
     }
 
+    /// Whether it is a list of attributes in OpenTelemetry's JSON.
+    pub(super) fn is_attributes(&self) -> bool {
+        self.is_attributes
+    }
+
     /// Whether nothing within it can be an event that happened.
     pub(super) fn is_closed(&self) -> bool {
         let is_other_event = self.kind() == Some("Event") && !self.is_event();
@@ -135,7 +143,7 @@ impl Shape {
             Loss::Unknown
         } else if self.is_event() || self.has_metadata || self.has_time {
             Loss::Event
-        } else if self.is_foreign {
+        } else if self.is_foreign && !self.is_attributes {
             Loss::Unknown
         } else {
             Loss::PerhapsEvent

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::attributes;
 use super::event::{self, Judged};
 use super::mend;
 use super::note::Note;
@@ -89,6 +90,23 @@ impl<'t> Sink<'t> {
         }
     }
 
+    /// Takes a list of attributes that may stand for an event; returns whether it does.
+    pub(super) fn attributes(
+        &mut self,
+        line: u64,
+        bytes: &[u8],
+        is_mended: bool,
+    ) -> io::Result<bool> {
+        let events = self.seen.events;
+        let whole = serde_json::from_slice(bytes).map(|value| (value, is_mended));
+        let whole = whole.or_else(|_| Ok((serde_json::from_str(&mend::json(bytes))?, true)));
+        match whole {
+            Ok((value, is_mended)) => self.value(line, &attributes::plain(value), is_mended)?,
+            Err(error) => self.lost(line, Unreadable::Syntax(describe(&error))),
+        }
+        Ok(self.seen.events > events)
+    }
+
     /// Takes an event that cannot be read.
     pub(super) fn lost(&mut self, line: u64, why: Unreadable) {
         self.event(line, 0, Err(why), Vec::new());
@@ -100,6 +118,7 @@ impl<'t> Sink<'t> {
         if self.seen.events > 0 {
             self.lost(line, why);
         } else if self.perhaps.len() < PERHAPS_MAX {
+            let line = self.outer_line.unwrap_or(line);
             self.perhaps.insert(line, (why, is_likely));
         }
     }
@@ -199,11 +218,13 @@ impl<'t> Sink<'t> {
 
     /// Takes the events within a text that was found within another one.
     pub(super) fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
-        self.outer_line = Some(line);
-        self.is_mended = is_mended;
+        let line = self.outer_line.unwrap_or(line);
+        let outer_line = self.outer_line.replace(line);
+        let was_mended = self.is_mended;
+        self.is_mended |= is_mended;
         let result = (self.read_nested)(text, self);
-        self.outer_line = None;
-        self.is_mended = false;
+        self.outer_line = outer_line;
+        self.is_mended = was_mended;
         result
     }
 }

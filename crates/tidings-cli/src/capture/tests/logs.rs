@@ -1,9 +1,9 @@
 //! Lines of container logs and of collectors, and lines that were cut at their front.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::RECORD_BYTES_MAX;
-use super::{check, line, list, pretty, summary, value, yaml};
+use super::{check, event, line, list, pretty, summary, value, yaml};
 
 /// A container's line in a log of CRI, split into parts of a length.
 fn cri(stream: &str, text: &str, part: usize) -> Vec<String> {
@@ -173,6 +173,76 @@ fn prefixes_of_all_lines_are_seen_through() {
                 && found[..2].iter().all(|it| it.ends_with(why))
                 && found[2].ends_with(": n/c"),
             "{found:?} from {lines}"
+        );
+    }
+}
+
+/// An object as a collector of OpenTelemetry writes it.
+fn attributes(value: &Value) -> Value {
+    match value {
+        Value::Null => json!({}),
+        Value::Bool(value) => json!({"boolValue": value}),
+        Value::Number(number) => json!({"intValue": number.to_string()}),
+        Value::String(text) => json!({"stringValue": text}),
+        Value::Array(items) => {
+            let values: Vec<_> = items.iter().map(attributes).collect();
+            json!({"arrayValue": {"values": values}})
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let values = fields.map(|(key, value)| json!({"key": key, "value": attributes(value)}));
+            json!({"kvlistValue": {"values": values.collect::<Vec<_>>()}})
+        }
+    }
+}
+
+/// The k8sobjects receiver of OpenTelemetry's collector, by its exporter of files.
+#[test]
+fn events_in_attributes_of_open_telemetry_are_read() {
+    let logs = |bodies: &[Value]| {
+        let records: Vec<_> = bodies
+            .iter()
+            .map(|body| json!({"observedTimeUnixNano": "1", "body": attributes(body)}))
+            .collect();
+        let scopes = json!([{"scope": {}, "logRecords": records}]);
+        json!({"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": scopes}]})
+    };
+    let mut a = value("a");
+    a["count"] = 7.into();
+    a["eventTime"] = Value::Null;
+    a["metadata"]["labels"] = json!({"list": "[1]"});
+    let watched = json!({"type": "ADDED", "object": a});
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "involvedObject"}});
+    for text in [
+        logs(std::slice::from_ref(&watched)).to_string(),
+        logs(std::slice::from_ref(&a)).to_string(),
+        pretty(&logs(std::slice::from_ref(&a))),
+    ] {
+        assert_eq!(event(text.as_bytes()), a, "from {text}");
+    }
+    let two = logs(&[watched, pod, value("b")]).to_string();
+    let both = ["1: n/a", "1 event 2: n/b"];
+    check(&two, &both);
+    check(
+        format!("{two}\n{}", line("c")),
+        &["1: n/a", "1 event 2: n/b", "2: n/c"],
+    );
+    let cut = two.find("stringValue\":\"b\"").expect("the second name");
+    check(
+        &two[..cut],
+        &["1: n/a", "1 event 2! not JSON: it ends within the event"],
+    );
+    // As deep as JSON is read, and deeper.
+    for (depth, is_read) in [(20, true), (40, false)] {
+        let mut deep = value("a");
+        for _ in 0..depth {
+            deep["more"] = json!({"a": deep["more"]});
+        }
+        let found = summary(logs(&[deep]).to_string().as_bytes());
+        assert_eq!(
+            (found.len(), found[0] == "1: n/a"),
+            (1, is_read),
+            "{found:?}"
         );
     }
 }
