@@ -28,6 +28,7 @@ mod mend;
 mod note;
 mod object;
 mod record;
+mod remainder;
 pub mod report;
 mod scan;
 mod seen;

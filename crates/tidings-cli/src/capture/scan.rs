@@ -54,7 +54,7 @@ pub(super) struct Scanner<'s, 't, R> {
     pub(super) is_nested: bool,
     /// Whether the lines of an event that are in no document are the rest of one whose beginning is
     /// missing, and not of a damaged document.
-    is_rest_missed: bool,
+    pub(super) is_rest_missed: bool,
 }
 
 impl<'s, 't, R: Read> Scanner<'s, 't, R> {
@@ -71,8 +71,15 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
     pub(super) fn run(&mut self) -> io::Result<()> {
         while !self.sink.is_stopped() {
             self.window.release(self.at.at);
-            if self.window.byte(self.at.at)?.is_none() {
+            let Some(first) = self.window.byte(self.at.at)? else {
                 break;
+            };
+            if self.at.at == 0
+                && !(first == b'{' && self.begins_object(0, true)?)
+                && self.remainder()?
+            {
+                self.rest_of_line()?;
+                continue;
             }
             if self.at.is_line_start() {
                 let look = self
@@ -106,7 +113,7 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
     }
 
     /// Reads the objects that begin on this line, or skips the line.
-    fn rest_of_line(&mut self) -> io::Result<()> {
+    pub(super) fn rest_of_line(&mut self) -> io::Result<()> {
         loop {
             let rest = self.window.rest(self.at.at)?;
             let passed = rest
@@ -126,7 +133,13 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                 Some(_) => {
                     let is_first = !self.at.has_text;
                     if self.begins_object(self.at.at, is_first)? {
+                        let (start, events) = (self.at.at, self.sink.seen.events);
                         let is_whole = self.document()?;
+                        let is_inner = start == 0 && is_whole && self.sink.seen.events == events;
+                        let behind = self.window.byte(self.at.at)?;
+                        if is_inner && matches!(behind, Some(b',' | b'}')) && self.remainder()? {
+                            return Ok(());
+                        }
                         // An object behind a key may be part of an event whose beginning is
                         // missing.
                         self.is_rest_missed = is_whole && (is_first || self.is_rest_missed);

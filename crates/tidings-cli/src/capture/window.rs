@@ -61,6 +61,8 @@ pub(super) struct Window<R> {
     /// Bytes before this position are no longer needed.
     released: u64,
     is_end: bool,
+    /// The error with which the input ended, until it is returned.
+    error: Option<io::Error>,
 }
 
 impl<R: Read> Window<R> {
@@ -71,6 +73,7 @@ impl<R: Read> Window<R> {
             base: 0,
             released: 0,
             is_end: false,
+            error: None,
         }
     }
 
@@ -130,12 +133,21 @@ impl<R: Read> Window<R> {
         self.released = self.released.max(to);
     }
 
+    /// Ends the input with an error that a look ahead met. It is returned when more bytes are
+    /// needed.
+    pub(super) fn end_with(&mut self, error: io::Error) {
+        self.error = Some(error);
+    }
+
     fn index(&self, at: u64) -> usize {
         at.saturating_sub(self.base) as usize
     }
 
     /// Reads more bytes; false at the end of the input.
     fn fill(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
         if self.is_end {
             return Ok(false);
         }

@@ -246,3 +246,65 @@ fn events_in_attributes_of_open_telemetry_are_read() {
         );
     }
 }
+
+/// The front of a file is missing, as in the last bytes of a log.
+#[test]
+fn a_line_whose_beginning_is_missing_is_said() {
+    let headless = "1! its beginning is missing";
+    let next = format!("{}\n{}\n", line("b"), line("c"));
+    let nested = json!({"type": "ADDED", "object": value("a")}).to_string();
+    for text in [line("a"), nested.clone()] {
+        for from in 1..text.len() {
+            let rest = &text[from..];
+            // The event itself may be whole.
+            let first = if rest.contains("{\"apiVersion\":\"v1\",\"involved") {
+                "1: n/a"
+            } else {
+                headless
+            };
+            check(format!("{rest}\n{next}"), &[first, "2: n/b", "3: n/c"]);
+        }
+    }
+    // In a list, behind a prefix, and in lines that are not the event's.
+    let all = list(&["a", "b", "c"]).to_string();
+    let (begin, end) = (all.find("volvedObject"), all.find("},{"));
+    for from in begin.expect("a reference")..end.expect("two events") {
+        check(
+            &all[from..],
+            &[headless, "1 event 2: n/b", "1 event 3: n/c"],
+        );
+    }
+    let cri = "2026-01-01T00:00:00.1Z stdout F ";
+    check(
+        format!("{cri}{}\n{cri}{}\n", &line("a")[70..], line("b")),
+        &[headless, "2: n/b"],
+    );
+    let docker = docker("stdout", &line("a"), 1 << 20).concat();
+    check(
+        format!("{}{}", &docker[70..], line("b")),
+        &[headless, "2: n/b"],
+    );
+    // Alone, it is an event if it has what only events have.
+    let (reference, reason) = (line("a").find("lastTime"), line("a").find("Pulled"));
+    check(&line("a")[reference.expect("a time")..], &[headless]);
+    check(
+        &line("a")[reason.expect("a reason")..],
+        &["= text of something else"],
+    );
+    // Other text costs nothing.
+    for other in [
+        "a \"quoted\" {text}",
+        "\"a\",1",
+        "}{",
+        "]",
+        "W0101 x.go:1] \"y\" {}",
+    ] {
+        let found = summary(format!("{other}\n{next}").as_bytes());
+        let is_rest = other == "]";
+        assert_eq!(
+            found.len(),
+            2 + usize::from(is_rest),
+            "{found:?} from {other}"
+        );
+    }
+}
