@@ -489,9 +489,23 @@ fn captures_are_read_without_a_server() {
         "cut",
         &format!("{}\n{{\"kind\":\"Event\",\"reason\":", event("a")),
     );
-    let ran = run(&["events", "--file", &path("cut"), "--file", &bundle]);
-    let said = "not everything is shown: 4 read: 2 shown, 1 further versions of these, 0 refused, 1 unreadable";
-    assert!(ran.stderr.contains(said), "{ran:?}");
+    let (cut, said) = (
+        path("cut"),
+        "not everything is shown: 4 read: 2 shown, 1 further versions of these, 0 refused, 1 unreadable",
+    );
+    for verb in [&["events"][..], &["top"], &["describe", "pod/web"]] {
+        let ran = run(&[verb, &["--file", &cut, "--file", &bundle]].concat());
+        assert!(
+            ran.stderr.contains(said)
+                && ran
+                    .stderr
+                    .contains("cut:2 unreadable: not JSON: it ends within the event")
+                && ran.stdout.contains("BackOff"),
+            "{ran:?}"
+        );
+        // What was read is shown, and the exit code says that something was not.
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+    }
 
     // The whole capture is counted, whatever its times.
     let ran = run(&["top", "--file", &bundle, "--file", &more]);

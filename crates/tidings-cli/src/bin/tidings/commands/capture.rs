@@ -20,7 +20,7 @@ use tidings_server::{ApiOptions, ApiServer, Authenticator, Token, User, router};
 use tidings_store::memory::MemoryStore;
 use tower::ServiceExt;
 
-use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, tell};
+use super::cluster::{ClusterFlags, CommandError, DONE, FAILED, NamespaceFlags, tell};
 use crate::clock;
 
 /// The server's token; only this process can reach the server.
@@ -45,23 +45,28 @@ impl CaptureFlags {
         !self.files.is_empty()
     }
 
-    /// Loads the captures, if there are any, and makes the flags point to them. Returns the time
-    /// from which ages count: now or, in captures, when their newest event was seen.
+    /// Loads the captures, if there are any, and makes the flags point to them.
     pub(crate) async fn load(
         &self,
         cluster: &mut ClusterFlags,
         namespaces: &mut NamespaceFlags,
-    ) -> Result<Timestamp, CommandError> {
+    ) -> Result<Loaded, CommandError> {
         let now = clock::now();
         if !self.is_some() {
-            return Ok(now);
+            return Ok(Loaded {
+                now,
+                is_complete: true,
+            });
         }
         let capture = Capture::load(&self.files).await?;
         let newest = capture.newest().await;
         cluster.direct_to(capture.client);
         namespaces.all_namespaces |= namespaces.name().is_none();
-        // The clock of an event's reporter may be ahead.
-        Ok(newest.unwrap_or(now).min(now))
+        Ok(Loaded {
+            // The clock of an event's reporter may be ahead.
+            now: newest.unwrap_or(now).min(now),
+            is_complete: capture.is_complete,
+        })
     }
 
     /// Says from which time the ages of captures count, if they are shown.
@@ -74,12 +79,30 @@ impl CaptureFlags {
     }
 }
 
+/// What a verb shows: loaded captures or a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loaded {
+    /// The time from which ages count: now or, in captures, when their newest event was seen.
+    pub(crate) now: Timestamp,
+    /// Whether everything in the captures was read.
+    is_complete: bool,
+}
+
+impl Loaded {
+    /// The exit code of a verb that has shown what was loaded.
+    pub(crate) fn exit_code(self) -> u8 {
+        if self.is_complete { DONE } else { FAILED }
+    }
+}
+
 /// A server with the events of loaded captures.
 #[derive(Clone)]
 pub(crate) struct Capture {
     store: Arc<MemoryStore>,
     server: Arc<ApiServer>,
     pub(crate) client: Client,
+    /// Whether everything in the captures was read.
+    is_complete: bool,
 }
 
 impl fmt::Debug for Capture {
@@ -103,11 +126,12 @@ impl Capture {
             request
         });
         let client = Client::new(service, "default");
-        super::import::load(files, client.clone()).await?;
+        let is_complete = super::import::load(files, client.clone()).await?;
         Ok(Self {
             store,
             server,
             client,
+            is_complete,
         })
     }
 

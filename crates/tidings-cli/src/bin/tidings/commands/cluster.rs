@@ -43,6 +43,15 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   3    the server cannot be reached or rejects the credentials
   130  interrupted";
 
+/// The exit codes of every verb that also reads captures.
+pub(crate) const EXIT_CODES_WITH_CAPTURES: &str = "Exit codes:
+  0    done
+  1    the server refused, or the request could not be fulfilled; with --file also if an event was
+       refused or unreadable, or a capture is not whole or has no events in it
+  2    a wrong command line, kubeconfig or file name
+  3    the server cannot be reached or rejects the credentials
+  130  interrupted";
+
 /// The cluster and its credentials, by kubectl's flags. As in kubectl, an empty value counts as
 /// absent, because scripts pass variables that may be empty.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -11,7 +11,7 @@ use tidings_cli::time_form::TimeForm;
 
 use super::capture::CaptureFlags;
 use super::cluster::{
-    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line,
+    ClusterFlags, CommandError, EXIT_CODES_WITH_CAPTURES, NamespaceFlags, finish, one_line,
 };
 use super::past::{self, PastFlags};
 use super::selection::SelectionFlags;
@@ -27,7 +27,7 @@ use super::timestamps::TimestampsFlag;
   tidings describe node/worker-1
   tidings describe pod/web-0 --file support-bundle.tar.gz
 
-{EXIT_CODES}"))]
+{EXIT_CODES_WITH_CAPTURES}"))]
 pub(crate) struct Args {
     /// Objects, such as pod/web-0 or deployments.apps/web; also as pod web-0
     #[arg(value_name = "KIND/NAME", required = true)]
@@ -57,7 +57,8 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let named = Named::all(&args.objects).map_err(|why| CommandError::of_words(&why))?;
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    let now = loaded.await?;
+    let loaded = loaded.await?;
+    let now = loaded.now;
     let mut described = Vec::new();
     for object in named {
         let name = object.to_string();
@@ -94,7 +95,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         describe(events, args.tree, (&form, now), screen, &mut out)?;
     }
     out.flush()?;
-    Ok(DONE)
+    Ok(loaded.exit_code())
 }
 
 /// Groups the events of a name by object. Each group has the object's distinguishing parts: its

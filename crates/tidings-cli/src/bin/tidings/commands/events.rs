@@ -22,7 +22,9 @@ use tidings_history::{ENDED_AFTER, ENDED_AT};
 
 use super::archived;
 use super::capture::CaptureFlags;
-use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
+use super::cluster::{
+    ClusterFlags, CommandError, DONE, EXIT_CODES_WITH_CAPTURES, NamespaceFlags, finish, tell,
+};
 use super::gaps;
 use super::past::{self, PastFlags};
 use super::reader::{EVENTS_MAX, Listed, Notice, Reader, Watched};
@@ -37,7 +39,7 @@ use crate::clock;
 /// kubectl-tidings, also as the plugin "kubectl tidings". Objects are found through their events,
 /// so that deleted ones are found, too.
 #[derive(Debug, clap::Args)]
-#[command(visible_alias = "ev", after_help = EXIT_CODES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(visible_alias = "ev", after_help = EXIT_CODES_WITH_CAPTURES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES_WITH_CAPTURES}"))]
 #[command(group = ArgGroup::new("watching").args(["watch", "watch_only"]).multiple(true))]
 #[expect(
     clippy::struct_excessive_bools,
@@ -159,11 +161,12 @@ pub(crate) async fn run(args: Args) -> ExitCode {
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    let now = loaded.await?;
+    let loaded = loaded.await?;
     let is_watching = Cell::new(false);
-    let shown = Box::pin(show_all(&args, now, &is_watching));
+    let shown = Box::pin(show_all(&args, loaded.now, &is_watching));
     let Some(timeout) = args.timeout else {
-        return shown.await;
+        shown.await?;
+        return Ok(loaded.exit_code());
     };
     let shown = tokio::time::timeout(timeout, shown).await;
     shown.unwrap_or_else(|_| timed_out(timeout, args.until_count, is_watching.get()))

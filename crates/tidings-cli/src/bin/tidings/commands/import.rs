@@ -171,15 +171,16 @@ fn tell_report(report: &Report, is_told: bool) {
     }
 }
 
-/// Creates the events of captures with a client, and prints which could not be read. Existing
-/// events are not mentioned, because a bundle may have an event more than once.
+/// Creates the events of captures with a client, and prints which could not be read. Returns
+/// whether all of them were. Existing events are not mentioned: a bundle may have an event more
+/// than once.
 ///
 /// Events are created one after the other, in the order of their resourceVersions in the capture:
 /// so the new resourceVersions tell them apart like the former ones.
 ///
 /// # Errors
 /// [`CommandError`] says which capture cannot be opened, or that none has an event.
-pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), CommandError> {
+pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<bool, CommandError> {
     let failed = |error: StartError| match error {
         StartError::Cluster(error) => error,
         error @ (StartError::File { .. } | StartError::StandardInputTwice) => {
@@ -197,14 +198,15 @@ pub(crate) async fn load(files: &[PathBuf], client: Client) -> Result<(), Comman
     let report = create_all(&creator, found, 1, &progress, (false, Report::shown)).await;
     progress.finish_and_clear();
     tell_report(&report, false);
-    if report.created == 0 && !report.is_complete() {
+    let is_complete = report.is_complete();
+    if report.created == 0 && !is_complete {
         let why = "show the captures: no event of them can be shown";
         return Err(CommandError::Failed(why.to_owned()));
     }
-    if !report.is_complete() {
+    if !is_complete {
         tell(&format!("not everything is shown: {}", report.shown()));
     }
-    Ok(())
+    Ok(is_complete)
 }
 
 /// On Ctrl-C stops sending; the report is still printed.

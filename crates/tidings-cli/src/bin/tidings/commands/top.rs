@@ -19,7 +19,7 @@ use tidings_history::{Counted, timestamp};
 use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{
-    ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, one_line, tell,
+    ClusterFlags, CommandError, EXIT_CODES_WITH_CAPTURES, NamespaceFlags, finish, one_line, tell,
 };
 use super::past::{self, PastFlags};
 use super::reader::Reader;
@@ -62,7 +62,7 @@ const OBJECTS_MAX: usize = 5000;
   tidings top --file must-gather.tar.gz
   tidings top -A --cluster all --since 30d --kubeconfig ./archive/kubeconfig
 
-{EXIT_CODES}"))]
+{EXIT_CODES_WITH_CAPTURES}"))]
 pub(crate) struct Args {
     /// How far to look back from --until, or from now [default: to --since, or 1h; with --file to
     /// the first event]
@@ -215,7 +215,8 @@ impl Top {
 
 async fn show(mut args: Args) -> Result<u8, CommandError> {
     let loaded = args.capture.load(&mut args.cluster, &mut args.namespaces);
-    let now = loaded.await?;
+    let loaded = loaded.await?;
+    let now = loaded.now;
     let (since, until) = args.selection.times(now)?;
     let span = if args.capture.is_some() && args.window.is_none() && since.is_none() {
         let reader = args.selection.reader(&args.cluster, &args.namespaces);
@@ -296,7 +297,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
     if is_empty {
         tell("no event was seen in this time: --since, --until and --window choose another");
     }
-    Ok(DONE)
+    Ok(loaded.exit_code())
 }
 
 /// Objects of one name are shown with the beginning of their uid.
