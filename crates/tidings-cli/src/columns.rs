@@ -45,20 +45,28 @@ impl Columns {
             .collect()
     }
 
-    /// The cells of one object; a missing value is `<none>`.
+    /// The cells of one object, as kubectl prints them: a missing value is `<none>`, and null is
+    /// `<nil>`.
     ///
     /// # Errors
     /// An index or filter cannot be applied to the value.
     pub fn row(&self, value: &Value) -> Result<Vec<Cell>, EvaluationError> {
         let cell = |path: &Path| {
+            let found = path.find(value, value)?;
+            if found.is_empty() {
+                return Ok(Cell::new("<none>"));
+            }
             let mut text = String::new();
-            for (index, found) in path.find(value, value)?.into_iter().enumerate() {
+            for (index, found) in found.into_iter().enumerate() {
                 if index > 0 {
                     text.push(',');
                 }
-                jsonpath::print(found, &mut text);
+                match found {
+                    Value::Null => text.push_str("<nil>"),
+                    found => jsonpath::print(found, &mut text),
+                }
             }
-            Ok(Cell::new(if text.is_empty() { "<none>" } else { &text }))
+            Ok(Cell::new(&text))
         };
         self.0.iter().map(|(_, path)| cell(path)).collect()
     }
@@ -72,16 +80,17 @@ mod tests {
 
     #[test]
     fn columns() {
-        let columns: Columns = "NAME:metadata.name,NONE:.x,ALL:.list[*]".parse().unwrap();
-        assert_eq!(columns.columns().len(), 3);
-        let object = json!({"metadata": {"name": "web.1"}, "list": [1, "b\u{1b}"]});
+        let columns = "NAME:metadata.name,NONE:.x,NIL:.null,BLANK:.blank,ALL:.list[*]";
+        let columns: Columns = columns.parse().unwrap();
+        assert_eq!(columns.columns().len(), 5);
+        let object = json!({"metadata": {"name": "web.1"}, "null": null, "blank": "", "list": [1, "b\u{1b}", null]});
         let row = columns.row(&object).unwrap().into_iter();
         let texts: Vec<_> = row.map(|cell| cell.text).collect();
-        assert_eq!(texts, ["web.1", "<none>", "1,b^["]);
+        assert_eq!(texts, ["web.1", "<none>", "<nil>", "", "1,b^[,<nil>"]);
         // As in kubectl, an index out of an array's bounds is an error.
         for (columns, is_error) in [
             ("A:.list[1]", false),
-            ("A:.list[2]", true),
+            ("A:.list[3]", true),
             ("A:.x[0]", false),
         ] {
             let columns: Columns = columns.parse().unwrap();

@@ -176,7 +176,7 @@ impl Printer {
         }
     }
 
-    /// Prints some events of a watch.
+    /// Prints some events of a watch. As in kubectl, the headings are printed with the first event.
     ///
     /// # Errors
     /// The output cannot be written, or a template cannot be applied.
@@ -187,6 +187,7 @@ impl Printer {
         out: &mut dyn Write,
     ) -> Result<(), PrintError> {
         match &self.format {
+            Format::Rows(_) if events.is_empty() => Ok(()),
             Format::Rows(_) => self.rows(events, now, out),
             Format::Objects(form) => events
                 .iter()
@@ -589,6 +590,9 @@ mod tests {
         let now = "2026-03-04T05:20:00Z".parse().unwrap();
         let mut printer = Printer::new(Format::default(), Screen::default(), false);
         let mut out = Vec::new();
+        // kubectl prints no headings before the first row (`printTable`).
+        printer.some(&[], now, &mut out).unwrap();
+        assert!(out.is_empty(), "{out:?}");
         for event in events() {
             printer.some(&[event], now, &mut out).unwrap();
         }

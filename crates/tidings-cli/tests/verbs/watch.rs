@@ -161,10 +161,17 @@ async fn a_watch_of_what_comes_counts_only_that() {
     let form = "custom-columns=NAME:.metadata.name";
     let arguments = ["--watch-only", "--until-count=1"];
     let mut watching = Watching::start_as(&cluster, form, &arguments);
-    // The heading is printed when the first event is known.
-    assert_eq!(watching.next(), "NAME");
+    let is_watched = |metrics: String| {
+        let mut lines = metrics.lines();
+        lines
+            .any(|line| line.starts_with("apiserver_longrunning_requests{") && line.ends_with(" 1"))
+    };
+    let begun = async { while !is_watched(cluster.metrics().await) {} };
+    tokio::time::timeout(PATIENCE, begun).await.unwrap();
+    // As in kubectl, the heading is printed with the first event.
+    assert!(watching.lines.try_recv().is_err());
     cluster.import(&[named("after")]);
-    assert_eq!(watching.next(), "after");
+    assert_eq!([watching.next(), watching.next()], ["NAME", "after"]);
     assert_eq!(watching.process.wait().unwrap().code(), Some(0));
 }
 

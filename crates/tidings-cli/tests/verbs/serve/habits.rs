@@ -134,6 +134,13 @@ fn selectors_orders_and_templates_are_those_of_kubectl() {
             "-o",
             "custom-columns=N:.metadata.name,L:.metadata.labels.tier,X:.a[0]",
         ],
+        // Null, an empty text, and nothing.
+        &[
+            "-A",
+            by_name,
+            "-o",
+            "custom-columns=TIME:.eventTime,WHO:.reportingInstance,S:.series,N:.metadata.name",
+        ],
     ] {
         let theirs = server.command(&[&["get", "events"], arguments].concat());
         let (is_well, theirs) = succeeded(&{ theirs }.output().unwrap());
