@@ -5,10 +5,12 @@
 //! crate, so they reach the same servers; the client of etcd does not. It has no credentials but
 //! those of proxies, and knows nothing of Kubernetes.
 
+mod cause;
 mod client;
 mod connector;
 pub mod proxy;
 mod trust;
 
+pub use cause::{is_not_http, rejected_certificate};
 pub use client::{Client, ClientOptions, RequestError};
 pub use trust::{ServerVerifier, TrustError, UnusedAuthority, tls};

@@ -1,5 +1,6 @@
 //! Selects the cluster and makes a client for it, with kubectl's flags, kubeconfig and precedence.
 
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +10,15 @@ use std::time::Duration;
 use clap::builder::{OsStringValueParser, StringValueParser, TypedValueParser};
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
+use rustls::CertificateError;
 use tidings_cli::clusters::check_name;
 use tidings_cli::printer::PrintError;
+use tidings_connect::{is_not_http, rejected_certificate};
 
 use super::connection;
 use super::connection::answer::Stranger;
 use super::kubeconfig;
-use super::kubeconfig::chosen::{Chosen, Names, authorities_in, without_credentials};
-use super::text::UNSUPPORTED;
+use super::kubeconfig::chosen::{Chosen, ConfigError, Names, authorities_in, without_credentials};
 pub(crate) use super::text::{one_line, tell, with_sources};
 
 /// Success.
@@ -343,7 +345,7 @@ impl CommandError {
                     .to_owned(),
             ),
             Self::Unreachable(error) if Stranger::is_in(error) => Some(STRANGER_HINT.to_owned()),
-            Self::Unreachable(error) => Some(unreachable_hint(&with_sources(error)).to_owned()),
+            Self::Unreachable(error) => Some(unreachable_hint(error).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::Refused { rbac, status, .. } if self.is_forbidden() => {
@@ -375,13 +377,21 @@ pub(crate) const UNREACHABLE_HINT: &str =
 pub(crate) const STRANGER_HINT: &str = "what stands in front of the server answered, such as a login or a proxy: sign in there, or check the address and the proxy";
 
 /// Advice if no server was reached, or one with another protocol or certificate.
-fn unreachable_hint(why: &str) -> &'static str {
-    if why.contains("invalid HTTP version") {
-        "the server seems to expect TLS: its address begins with https://"
-    } else if why.ends_with(UNSUPPORTED) {
-        "certificates may be signed with Ed25519, RSA of 2048 bits or more, or ECDSA on the curve P-256 or P-384 with SHA-256 or SHA-384"
-    } else if why.contains("invalid peer certificate") {
-        "name the authority of the server's certificate with --certificate-authority, and the name in it with --tls-server-name if it is another"
+fn unreachable_hint(error: &(dyn Error + 'static)) -> &'static str {
+    let mut causes = std::iter::successors(Some(error), |error| (**error).source());
+    if let Some(error) = causes.clone().find_map(rejected_certificate) {
+        return match error {
+            CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+            | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+                "certificates may be signed with Ed25519, RSA of 2048 bits or more, or ECDSA on the curve P-256 or P-384 with SHA-256 or SHA-384"
+            }
+            _ => {
+                "name the authority of the server's certificate with --certificate-authority, and the name in it with --tls-server-name if it is another"
+            }
+        };
+    }
+    if causes.any(is_not_http) {
+        "its answer is not HTTP: if the server expects TLS, its address begins with https://"
     } else {
         UNREACHABLE_HINT
     }
@@ -664,11 +674,11 @@ impl ClusterFlags {
             chosen.user.impersonate_user_extra = None;
         }
         let configured = chosen.config(|name| std::env::var(name).ok());
-        let configured = configured.map_err(|why| match &self.server {
-            Some(server) if why.starts_with("its server is no address") => {
-                CommandError::Usage(format!("use --server {server}: {why}"))
+        let configured = configured.map_err(|error| match (&self.server, error) {
+            (Some(server), error @ ConfigError::Address(_)) => {
+                CommandError::Usage(format!("use --server {server}: {error}"))
             }
-            _ => CommandError::Config(why),
+            (_, error) => CommandError::Config(error.to_string()),
         })?;
         if configured.is_without_credentials {
             tell_left_out(&configured.config);

@@ -1,9 +1,10 @@
 //! Formats errors and untrusted texts on one line.
 
 use std::error::Error;
-use std::io::{self, Write};
+use std::io::Write;
 
 use rustls::CertificateError;
+use tidings_connect::rejected_certificate;
 
 use super::terminal::errors;
 
@@ -34,11 +35,7 @@ pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
 /// What is said of a certificate with an algorithm that is not supported, in place of the TLS
 /// library's bytes.
 fn of_certificate(error: &(dyn Error + 'static)) -> Option<String> {
-    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-    let rustls::Error::InvalidCertificate(why) = inner.downcast_ref()? else {
-        return None;
-    };
-    let (signature, key) = match why {
+    let (signature, key) = match rejected_certificate(error)? {
         CertificateError::UnsupportedSignatureAlgorithmContext {
             signature_algorithm_id,
             ..
@@ -57,12 +54,9 @@ fn of_certificate(error: &(dyn Error + 'static)) -> Option<String> {
         ""
     };
     Some(format!(
-        "invalid peer certificate: its signature is {name}{key}, {UNSUPPORTED}"
+        "invalid peer certificate: its signature is {name}{key}, which is not supported"
     ))
 }
-
-/// The end of the message about a certificate's algorithm.
-pub(crate) const UNSUPPORTED: &str = "which is not supported";
 
 /// Signature algorithms of certificates, by the end of their object identifier in DER.
 const SIGNATURES: [(&[u8], &str); 7] = [
@@ -88,6 +82,8 @@ pub(crate) use tidings_cli::text::message as one_line;
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use clap::Parser;
+use rustls::CertificateError;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::*;
 
@@ -271,19 +274,42 @@ fn a_failure_is_told_without_the_clients_word_for_it() {
 }
 
 #[test]
-fn advice_is_about_what_the_server_answered() {
+fn the_advice_about_a_certificate_depends_on_its_fault() {
+    let unsupported = CertificateError::UnsupportedSignatureAlgorithmContext {
+        signature_algorithm_id: Vec::new(),
+        supported_algorithms: Vec::new(),
+    };
     for (why, said) in [
-        (
-            "client error (SendRequest): invalid HTTP version parsed",
-            "https://",
-        ),
-        (
-            "client error (Connect): invalid peer certificate: UnknownIssuer",
-            "--certificate-authority",
-        ),
-        ("tcp connect error: Connection refused", "is it running"),
+        (CertificateError::UnknownIssuer, "--certificate-authority"),
+        (unsupported, "Ed25519"),
     ] {
-        assert!(unreachable_hint(why).contains(said), "{why}");
+        let error = std::io::Error::other(rustls::Error::InvalidCertificate(why));
+        let error = kube::Error::Service(Box::new(error));
+        assert!(unreachable_hint(&error).contains(said), "{error}");
+    }
+}
+
+/// A server that expects TLS answers a request without TLS with an alert.
+#[tokio::test]
+async fn the_advice_depends_on_what_the_server_answers() {
+    for (answer, said) in [
+        (&b"\x15\x03\x01\x00\x02\x02\x46"[..], "https://"),
+        (b"", "is it running"),
+    ] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(answer).await.unwrap();
+        });
+        let flags = flags(&["--server", &address]);
+        let config = flags.config_of(&[], || None).unwrap();
+        let client = flags.client(config).await.unwrap();
+        let error = client.apiserver_version().await.unwrap_err();
+        let hint = CommandError::Unreachable(error).hint().unwrap();
+        assert!(hint.contains(said), "{hint}");
     }
 }
 

@@ -49,6 +49,22 @@ pub(crate) struct Chosen {
     pub(crate) namespace: String,
 }
 
+/// Why no client can be configured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("its server is no address: {0}; expected one such as https://host:6443")]
+    Address(&'static str),
+    /// Another field is invalid, or its file cannot be read.
+    #[error("{0}")]
+    Field(String),
+}
+
+impl From<String> for ConfigError {
+    fn from(why: String) -> Self {
+        Self::Field(why)
+    }
+}
+
 /// A client configuration, and whether it lacks the user's credentials.
 pub(crate) struct Configured {
     pub(crate) config: Config,
@@ -119,7 +135,7 @@ impl Chosen {
     pub(crate) fn config(
         mut self,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Configured, String> {
+    ) -> Result<Configured, ConfigError> {
         check_cluster(&self.cluster)?;
         check_user(&self.user)?;
         let server = self.cluster.server.as_deref().unwrap_or_default();
@@ -144,7 +160,7 @@ impl Chosen {
             config.root_cert = authorities_of(&self.cluster)?;
             if config.accept_invalid_certs && config.root_cert.is_some() {
                 let why = "it names a certificate-authority and says insecure-skip-tls-verify: leave out one of them";
-                return Err(why.to_owned());
+                return Err(why.to_owned().into());
             }
             if let Some((name, password)) = address.login {
                 self.user = without_credentials(self.user);
@@ -366,10 +382,8 @@ struct Address {
 
 impl Address {
     /// Parses an address by client-go's `DefaultServerURL`. Without a scheme it means plain HTTP.
-    fn of(text: &str) -> Result<Self, String> {
-        let invalid = |why: &str| {
-            format!("its server is no address: {why}; expected one such as https://host:6443")
-        };
+    fn of(text: &str) -> Result<Self, ConfigError> {
+        let invalid = ConfigError::Address;
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
         if !text.contains("://") && text.trim_end_matches('/').contains('/') {
@@ -516,6 +530,7 @@ mod tests {
                 }
                 Err(said) => {
                     let why = found.err().unwrap_or_else(|| panic!("{text} is accepted"));
+                    let why = why.to_string();
                     assert!(
                         why.contains(said) && !why.contains("secret"),
                         "{text}: {why}"
