@@ -11,7 +11,7 @@ pub(crate) mod program;
 mod tokens;
 mod transport;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,6 +19,7 @@ use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use tower::BoxError;
 
 use self::answer::judged;
@@ -96,7 +97,7 @@ impl Connection {
     /// The client with the certificate of these credentials. Connections with another certificate
     /// are dropped.
     fn client_with(&self, sent: Sent) -> Result<Client, TransportError> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let (client, before) = &mut *last;
         if !sent.has_certificate_of(before) {
             let mut config = self.config.clone();

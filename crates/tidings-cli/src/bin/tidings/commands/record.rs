@@ -2,11 +2,12 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tidings::advanced::{DeliveryOptions, RetryPolicy};
 use tidings::{
@@ -180,10 +181,7 @@ async fn write(mut server: Server, args: &Args) -> Result<u8, CommandError> {
     event.send();
     let left = over.saturating_duration_since(clock::moment());
     let report = broadcaster.shutdown(left).await;
-    let failure = failure
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let failure = failure.lock().take();
     Ok(outcome(&report, failure, args, &object))
 }
 
@@ -387,8 +385,7 @@ struct Remembering {
 
 impl Remembering {
     fn note(&self, result: Result<(), WriteError>) -> Result<(), WriteError> {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        *failure = result.as_ref().err().map(|error| error.message.clone());
+        *self.failure.lock() = result.as_ref().err().map(|error| error.message.clone());
         result
     }
 }

@@ -1,11 +1,12 @@
 //! The clusters to follow and their settings, from the command line or from a file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::config::Context;
+use parking_lot::{RwLock, RwLockReadGuard};
 use tidings_archive::{
     Clocks, Cluster, ClusterOptions, EVENT_TTL, Lives, RetentionPolicy, Selection, SharedQuota,
 };
@@ -369,13 +370,11 @@ impl Defaults {
 
     /// The rules of retention in use.
     pub(super) fn retention(&self) -> RwLockReadGuard<'_, Retention> {
-        let retention = self.retention.read();
-        retention.unwrap_or_else(PoisonError::into_inner)
+        self.retention.read()
     }
 
     pub(super) fn set_retention(&self, retention: Retention) {
-        let used = self.retention.write();
-        *used.unwrap_or_else(PoisonError::into_inner) = retention;
+        *self.retention.write() = retention;
     }
 
     /// How long events of a cluster are kept.

@@ -1,13 +1,14 @@
 //! The credentials of a kubeconfig's user, as client-go chooses and sends them (`transport`).
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::header::InvalidHeaderValue;
 use kube::config::AuthInfo;
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use tidings_store::clock::{Clock, SystemClock};
 
@@ -156,7 +157,7 @@ impl TokenFile {
     /// The token as a header.
     fn header(&self) -> HeaderValue {
         let now = self.clock.now().0;
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         let (header, at) = &mut *read;
         if !(*at..at.saturating_add(READ_AGAIN_MILLIS)).contains(&now) {
             if let Ok(new) = token_in(&self.path) {

@@ -5,7 +5,7 @@
 //! program and arguments. While credentials are valid, no request waits for new ones, and they are
 //! used even if the program fails. Requests do not start the program again and again.
 
-use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_store::clock::Clock;
@@ -31,7 +31,7 @@ const WAIT: Duration = Duration::from_secs(20);
 const CALLS_MAX: usize = 256;
 
 /// Shared credentials by program and arguments, the latest last.
-static CALLS: StdMutex<Vec<(String, Shared)>> = StdMutex::new(Vec::new());
+static CALLS: parking_lot::Mutex<Vec<(String, Shared)>> = parking_lot::Mutex::new(Vec::new());
 
 type Shared = Arc<OnceCell<Arc<Tokens>>>;
 
@@ -155,7 +155,7 @@ impl Tokens {
 
 /// The shared slot of a program's credentials. Beyond the maximum, the oldest is removed.
 fn shared(call: String) -> Shared {
-    let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut calls = CALLS.lock();
     if let Some((_, found)) = calls.iter().find(|(known, _)| *known == call) {
         return Arc::clone(found);
     }

@@ -25,12 +25,12 @@ async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option
             let is_write = request.method() == http::Method::POST;
             let mut body = request.into_body().collect_bytes().await?.to_vec();
             let code = if is_write {
-                refusals.lock().unwrap().pop().unwrap_or(201)
+                refusals.lock().pop().unwrap_or(201)
             } else {
                 look_up
             };
             if code == 201 {
-                *kept.lock().unwrap() = Some(serde_json::from_slice(&body)?);
+                *kept.lock() = Some(serde_json::from_slice(&body)?);
             } else {
                 let status = json!({"kind": "Status", "status": "Failure", "code": code, "message": "said so"});
                 body = status.to_string().into_bytes();
@@ -49,7 +49,7 @@ async fn recorded(words: &[&str], look_up: u16, refusals: &[u16]) -> (u8, Option
         Ok(code) => code,
         Err(error) => error.exit_code(),
     };
-    let taken = taken.lock().unwrap().take();
+    let taken = taken.lock().take();
     (code, taken)
 }
 

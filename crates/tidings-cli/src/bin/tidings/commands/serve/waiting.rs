@@ -1,12 +1,12 @@
 //! Requests pending versions from the archive that follows the clusters.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures::AsyncReadExt;
 use http::Request;
 use kube::Client;
+use parking_lot::Mutex;
 use tidings_objects::WaitingSource;
 use tidings_store::BoxFuture;
 
@@ -36,16 +36,16 @@ impl Source {
     }
 
     async fn client(&self) -> Result<Client, String> {
-        if let Some(client) = &*lock(&self.client) {
+        if let Some(client) = &*self.client.lock() {
             return Ok(client.clone());
         }
         let context = Some(self.cluster.clone());
         let flags = ClusterFlags::of_context(Some(self.kubeconfig.clone()), context);
         let config = flags.config().map_err(|error| error.to_string())?;
-        *lock(&self.address) = Some(config.cluster_url.to_string());
+        *self.address.lock() = Some(config.cluster_url.to_string());
         let client = connection::client(&self.cluster, config).await;
         let client = client.map_err(|error| with_sources(&error))?;
-        *lock(&self.client) = Some(client.clone());
+        *self.client.lock() = Some(client.clone());
         Ok(client)
     }
 
@@ -78,7 +78,7 @@ impl WaitingSource for Source {
             let answer = self.ask(from, to).await;
             if answer.is_err() {
                 // The kubeconfig may have changed.
-                lock(&self.client).take();
+                self.client.lock().take();
             }
             answer
         })
@@ -86,10 +86,6 @@ impl WaitingSource for Source {
 
     /// The archive's address in the kubeconfig, as of the last request.
     fn address(&self) -> Option<String> {
-        lock(&self.address).clone()
+        self.address.lock().clone()
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
