@@ -91,5 +91,6 @@ pub use keep::served::REVISION_BITS;
 pub use keep::transfer::{ImportError, Imported};
 pub use source::api_server::Selection;
 pub use supervisor::{
-    Connector, Ended, FormerNameError, Host, Refusal, Setting, Supervisor, check_former_names,
+    Connector, Ended, FormerNameError, Host, OPENED_AT_ONCE, Refusal, Setting, Supervisor,
+    check_former_names,
 };

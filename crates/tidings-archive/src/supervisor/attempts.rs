@@ -14,7 +14,7 @@ use tokio::task::{Id, JoinSet};
 use super::connector::{Connector, Refusal, Setting, Target};
 
 /// Maximum clusters that are opened at the same time, because opening takes memory.
-const OPENED_AT_ONCE: usize = 8;
+pub const OPENED_AT_ONCE: usize = 8;
 
 /// The result of an attempt.
 pub(super) enum Outcome<C: Connector> {

@@ -32,7 +32,7 @@ use attempts::{Attempts, Outcome};
 use connector::Target;
 use refusals::Refusals;
 
-pub use attempts::Ended;
+pub use attempts::{Ended, OPENED_AT_ONCE};
 pub use connector::{Connector, Host, Refusal, Setting};
 pub use former_names::{FormerNameError, check_former_names};
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use tidings_archive::{Cluster, Connector, FormerNameError, Refusal, Setting, check_former_names};
+use tidings_archive::{
+    Cluster, Connector, FormerNameError, OPENED_AT_ONCE, Refusal, Setting, check_former_names,
+};
 use tidings_cli::clusters::ClusterSetting;
 use tidings_history::timestamp;
 use tidings_server::FollowedCluster;
@@ -15,9 +17,6 @@ use super::kubeconfigs;
 #[cfg(feature = "objects")]
 use super::sealing;
 use super::source::Source;
-
-/// Maximum clusters that are opened at the same time.
-const OPENED_AT_ONCE: usize = 8;
 
 /// Connects to the clusters of kubeconfigs, and opens them in a data folder.
 pub(super) struct Kubeconfigs {
