@@ -192,24 +192,32 @@ impl SelectionFlags {
 
     /// The selection as words of a command line. Equal words select the same events.
     pub(crate) fn words(&self, namespace: &str) -> String {
+        // Each field is named, so that no flag is forgotten.
+        let Self {
+            objects,
+            tree,
+            types,
+            filter,
+            since,
+            until,
+            selector,
+            field_selector,
+        } = self;
         let mut words = match namespace {
             "" => vec!["--all-namespaces".to_owned()],
             namespace => vec![format!("--namespace={namespace}")],
         };
-        words.extend(self.objects.iter().map(|named| format!("--for={named}")));
-        words.extend(self.tree.then(|| "--tree".to_owned()));
-        if !self.types.is_empty() {
-            words.push(format!("--types={}", self.types.join(",")));
+        words.extend(objects.iter().map(|named| format!("--for={named}")));
+        words.extend(tree.then(|| "--tree".to_owned()));
+        if !types.is_empty() {
+            words.push(format!("--types={}", types.join(",")));
         }
-        let filters = self.filter.iter().map(Terms::to_string);
+        let filters = filter.iter().map(Terms::to_string);
         words.extend(filters.map(|filter| format!("--filter={filter:?}")));
-        for (flag, when) in [("since", &self.since), ("until", &self.until)] {
+        for (flag, when) in [("since", since), ("until", until)] {
             words.extend(when.iter().map(|when| format!("--{flag}={when}")));
         }
-        for (flag, selector) in [
-            ("selector", &self.selector),
-            ("field-selector", &self.field_selector),
-        ] {
+        for (flag, selector) in [("selector", selector), ("field-selector", field_selector)] {
             words.extend(selector.iter().map(|text| format!("--{flag}={text:?}")));
         }
         words.join(" ")
