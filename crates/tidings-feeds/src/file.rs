@@ -50,7 +50,7 @@ impl LineFile {
         }
         let (mut file, is_new) = open(path)?;
         if !self.is_checked {
-            if !is_ours(&mut file)? {
+            if !check_end(&mut file)? {
                 let why = format!(
                     "the last line of {shown} is not a feed's: a feed continues only its own file"
                 );
@@ -112,8 +112,9 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Whether a file is empty, or its last complete line is a feed's.
-fn is_ours(file: &mut File) -> io::Result<bool> {
+/// Reads the end of a file. Returns whether the file is empty, or its last complete line is a
+/// feed's.
+fn check_end(file: &mut File) -> io::Result<bool> {
     let len = file.metadata()?.len();
     let from = len.saturating_sub(LINE_LEN_MAX);
     let mut end = Vec::new();

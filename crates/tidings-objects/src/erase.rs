@@ -201,7 +201,7 @@ impl Erasing {
     }
 
     /// Notes that a file has no version of these events.
-    pub(crate) fn has_none(&mut self, file: &File) {
+    pub(crate) fn note_none(&mut self, file: &File) {
         self.without.insert(file.path.clone());
         self.looked += 1;
     }
@@ -455,7 +455,7 @@ mod tests {
 
     /// The name of a deleted event may have been used again by another event.
     #[test]
-    fn an_event_is_known_by_its_uid_or_by_its_name_if_it_has_none() {
+    fn an_event_is_known_by_its_uid_or_by_its_name_if_it_note_none() {
         let events = [("a/elder.uid-1", "uid-1"), ("c/none", "")];
         let deleted = Deleted::new(events.into_iter());
         for (namespace, name, uid, expected) in [
@@ -502,7 +502,7 @@ mod tests {
             erasing.resume();
             for looked in 0..LOOKED_AT_ONCE {
                 assert!(!erasing.is_to_pause(), "{looked} at time {time}");
-                erasing.has_none(&file);
+                erasing.note_none(&file);
             }
             assert!(erasing.is_to_pause());
         }

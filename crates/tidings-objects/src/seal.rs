@@ -553,7 +553,7 @@ impl Sealer {
             let deleted = erasing.deleted();
             match self.has(erasing, &file, &deleted).await {
                 Ok(false) => {
-                    erasing.has_none(&file);
+                    erasing.note_none(&file);
                     continue;
                 }
                 // Other files would be as slow. Any other fault shows when the whole file is read.
@@ -563,7 +563,7 @@ impl Sealer {
             let group = std::slice::from_ref(&file);
             match self.rewrite(group, file.level, deleted).await {
                 // The new files are not in any manifest.
-                Ok((_, 0)) => erasing.has_none(&file),
+                Ok((_, 0)) => erasing.note_none(&file),
                 Ok((files, taken)) => rewritten.push(Rewritten { file, files, taken }),
                 Err(MergeError::Damaged { paths, why }) => {
                     let files = paths.join(" ");

@@ -442,11 +442,11 @@ impl Follower {
             token: None,
             begun: None,
         };
-        self.is(State::Listing);
+        self.enter(State::Listing);
     }
 
-    /// Ends every other error, unless commits fail.
-    fn is(&mut self, state: State) {
+    /// Enters a state, which ends every other error, unless commits fail.
+    fn enter(&mut self, state: State) {
         if !self.unwritten {
             self.state = state;
             self.why = None;
@@ -523,14 +523,14 @@ impl Follower {
     /// Notes that a watch is open. Its first message may still be an error, for example that the
     /// source has forgotten the version.
     pub(crate) fn opened(&mut self) {
-        self.is(State::Watching);
+        self.enter(State::Watching);
     }
 
     /// Notes that a watch has sent something, or was open for a while, so that there is no error.
     pub(crate) fn alive(&mut self) {
         self.retry.reset();
         self.page = self.rules.page;
-        self.is(State::Watching);
+        self.enter(State::Watching);
         self.trouble = None;
     }
 
@@ -696,7 +696,7 @@ impl Follower {
         self.went_back = false;
         self.position = Some(position);
         if std::mem::take(&mut self.unwritten) {
-            self.is(match self.phase {
+            self.enter(match self.phase {
                 Phase::Watching => State::Watching,
                 _ => State::Listing,
             });

@@ -171,7 +171,7 @@ impl<R: Read> Scanner<'_, '_, R> {
             if let Err(broken) = self.step(&mut open)?
                 && !self.pass_line_between(&mut open, broken)?
             {
-                let is_cut = self.is_cut_by_kubectl()?;
+                let is_cut = self.look_for_cut_of_kubectl()?;
                 self.give_up(&open, (broken, is_cut));
                 self.go_back(&open, broken);
                 return Ok(false);
@@ -523,9 +523,9 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
     }
 
-    /// Whether kubectl cut the text at the current position, as it does at `-v=8` and `-v=9`: the
-    /// line ends with ` [truncated 12 chars]`.
-    fn is_cut_by_kubectl(&mut self) -> io::Result<bool> {
+    /// Reads the end of the line. Returns whether kubectl cut the text at the current position, as
+    /// it does at `-v=8` and `-v=9`: the line ends with ` [truncated 12 chars]`.
+    fn look_for_cut_of_kubectl(&mut self) -> io::Result<bool> {
         const MARK_BYTES_MAX: u64 = 64;
         let from = self.at.at.saturating_sub(MARK_BYTES_MAX);
         let from = from.max(self.at.line_start);

@@ -54,7 +54,7 @@ impl Aggregator {
 
     /// Records `text` in the group at `key`; returns whether the event is to be combined with
     /// others of the group.
-    pub(super) fn is_similar(&mut self, now: Monotonic, key: &Key, text: &str) -> bool {
+    pub(super) fn note(&mut self, now: Monotonic, key: &Key, text: &str) -> bool {
         let Some(group) = self.groups.get(key) else {
             let mut group = Group {
                 members: Vec::new(),
@@ -185,11 +185,11 @@ mod tests {
         let mut theirs = Aggregator::new(bounds, 2, second, true);
         let mut empty = None;
         for (text, now, combined, size, combined_there, size_there) in rows {
-            assert_eq!(ours.is_similar(now, &key, text), combined, "{text}");
+            assert_eq!(ours.note(now, &key, text), combined, "{text}");
             let bytes = ours.stats().bytes;
             let empty = *empty.get_or_insert(bytes - size);
             assert_eq!(bytes, empty + size, "{text}");
-            assert_eq!(theirs.is_similar(now, &key, text), combined_there, "{text}");
+            assert_eq!(theirs.note(now, &key, text), combined_there, "{text}");
             assert_eq!(theirs.stats().bytes, empty + size_there, "{text}");
         }
     }

@@ -227,7 +227,7 @@ impl Correlator {
                 }
             };
             let member = custom_member.as_deref().unwrap_or(event.message());
-            if self.aggregator.is_similar(now.monotonic, &group, member) {
+            if self.aggregator.note(now.monotonic, &group, member) {
                 return (self.combined(now, event), group, true);
             }
         }

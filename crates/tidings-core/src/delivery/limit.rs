@@ -429,7 +429,7 @@ impl Limits {
         };
         // While everything is paced, a few refusals in a row are normal.
         let enough = if is_paced { self.after * 3 } else { self.after };
-        if self.has(enough, of_namespace) && self.has_place() {
+        if self.has(enough, of_namespace) && self.make_place() {
             self.namespaces.push(Namespace {
                 hash: namespace,
                 pacer: Pacer::new(now, first, longest),
@@ -532,7 +532,7 @@ impl Limits {
     }
 
     /// Makes room for one more namespace by removing an idle one; returns whether there is room.
-    fn has_place(&mut self) -> bool {
+    fn make_place(&mut self) -> bool {
         if self.namespaces.len() < NAMESPACES_MAX {
             return true;
         }

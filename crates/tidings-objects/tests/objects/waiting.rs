@@ -52,11 +52,11 @@ impl Hot {
         cluster.close().await;
     }
 
-    fn is_down(&self, is_down: bool) {
+    fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    fn is_at(&self, folder: &Path) {
+    fn set_folder(&self, folder: &Path) {
         folder.clone_into(&mut self.folder.lock());
     }
 }
@@ -172,13 +172,13 @@ async fn what_is_shown_of_what_waits_is_parted_where_it_is_sealed() {
         sealed.hear().await.unwrap();
         // This copy of the data folder is from before the last entries.
         seal(&before, &place).await;
-        hot.is_down(is_down);
+        hot.set_down(is_down);
         sealed.look().await.unwrap();
         compare(&world, &sealed).await;
         let shown = newest(&place, "prod").await.unwrap().number;
         let is_shown = sealed.store().revision() >> 24 == shown;
         assert_eq!(is_shown, !is_down, "what waits was shown before");
-        hot.is_down(false);
+        hot.set_down(false);
         sealed.look().await.unwrap();
         sealed.hear().await.unwrap();
         assert_eq!(sealed.store().revision() >> 24, shown);
@@ -192,18 +192,18 @@ async fn an_archive_that_does_not_answer_is_said_and_waited_for() {
     let hot = Hot::of(&world);
     let sealed = read(&place, &hot).await;
     observe(&mut world, &mut history, 50).await;
-    hot.is_down(true);
+    hot.set_down(true);
     let error = sealed.hear().await.unwrap_err().to_string();
     assert_eq!(error, "connection refused");
     assert_eq!(sealed.heard().unwrap().failure, Some(error));
     // The sealed versions are still served.
     assert_eq!(versions(&sealed).await, 50);
-    hot.is_down(false);
+    hot.set_down(false);
     sealed.hear().await.unwrap();
     assert_eq!(sealed.heard().unwrap().failure, None);
     compare(&world, &sealed).await;
     // The versions that waited are still shown, and will be sealed at some time.
-    hot.is_down(true);
+    hot.set_down(true);
     observe(&mut world, &mut history, 50).await;
     assert!(sealed.hear().await.is_err());
     assert_eq!(versions(&sealed).await, 100);
@@ -239,11 +239,11 @@ async fn what_waits_elsewhere_is_not_shown() {
     // A third folder still has all entries of its journal.
     let mut other = World::new();
     observe(&mut other, &mut history, 10).await;
-    hot.is_at(other.path());
+    hot.set_folder(other.path());
     let error = sealed.hear().await.unwrap_err();
     assert!(matches!(error, HearError::Foreign { .. }), "{error}");
     assert_eq!(versions(&sealed).await, 60);
-    hot.is_at(new.path());
+    hot.set_folder(new.path());
     observe(&mut new, &mut history, 20).await;
     sealed.hear().await.unwrap();
     assert_eq!(versions(&sealed).await, 80);
@@ -254,7 +254,7 @@ async fn what_waits_elsewhere_is_not_shown() {
 
     // A folder restored from an old copy has fewer versions than are sealed.
     let old = World::new();
-    hot.is_at(old.path());
+    hot.set_folder(old.path());
     assert!(sealed.hear().await.is_err());
     assert_eq!(versions(&sealed).await, 100);
 }
@@ -398,10 +398,10 @@ async fn a_watch_goes_on_at_any_reader_that_can_say_what_is_new() {
 
     // The watch continues when everything that was shown is sealed, also at a reader that did not
     // show it.
-    hot.is_down(true);
+    hot.set_down(true);
     let third = read(&place, &hot).await;
     assert!(watch(&third, begun).await.is_err());
-    hot.is_down(false);
+    hot.set_down(false);
     let last = other.store().revision();
     seal(&world, &place).await;
     other.look().await.unwrap();
@@ -586,9 +586,9 @@ async fn a_watch_ends_when_what_was_sealed_before_it_was_asked_for_is_not_known_
             cluster.store().delete(key, None).await.unwrap();
         };
         if hindrance == Hindrance::NoAnswerBefore {
-            hot.is_down(true);
+            hot.set_down(true);
             assert!(sealed.hear().await.is_err());
-            hot.is_down(false);
+            hot.set_down(false);
         }
         if hindrance == Hindrance::DeletedBefore {
             delete(&cluster).await;
@@ -601,7 +601,7 @@ async fn a_watch_ends_when_what_was_sealed_before_it_was_asked_for_is_not_known_
             hot.end(cluster).await;
             cluster = hot.start(&world).await;
         }
-        hot.is_down(hindrance == Hindrance::NoAnswer);
+        hot.set_down(hindrance == Hindrance::NoAnswer);
         sealed.look().await.unwrap();
         hot.end(cluster).await;
         // A list shows the sealed versions, whether or not the watch reports them.

@@ -188,7 +188,7 @@ impl Open {
     }
 
     /// Allows the server to end the request's HTTP/2 stream without its connection, by `reset`.
-    pub(crate) fn has_stream(&self, reset: Arc<Notify>) {
+    pub(crate) fn allow_reset(&self, reset: Arc<Notify>) {
         if let Some(request) = self.activity.open.lock().get_mut(&self.number) {
             request.reset = Some(reset);
         }
@@ -285,7 +285,7 @@ mod tests {
         let stream = || {
             let open = Open::new(&activity, longest, true);
             let reset = Arc::new(Notify::new());
-            open.has_stream(Arc::clone(&reset));
+            open.allow_reset(Arc::clone(&reset));
             (open, reset)
         };
         let ((watch, goes_on), (unread, ends)) = (stream(), stream());

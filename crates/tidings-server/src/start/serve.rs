@@ -447,7 +447,7 @@ impl Service<Request<Incoming>> for Connected {
             .call(request.map(|body| Received::new(body, &self.intake)));
         Box::pin(async move {
             if let Ok(reset) = RESET.try_with(Arc::clone) {
-                open.has_stream(reset);
+                open.allow_reset(reset);
             }
             let response = answered.await?;
             let lasting = response.extensions().get().copied();

@@ -564,7 +564,7 @@ async fn until_indexed(shared: &Shared) {
 
 /// Lets time pass until the clock is believed. Checks that another program's record stays live for
 /// about as long as its lease.
-async fn is_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64) {
+async fn expect_left_alone(shared: &Arc<Shared>, clock: &ManualClock, lead: &mut i64) {
     for _ in 0..20 {
         shared.look_at_clock(lead);
         clock.advance(5000);
@@ -602,7 +602,7 @@ async fn a_clock_that_is_put_right_does_not_end_what_others_wrote() {
         shared.look_at_clock(&mut lead);
         assert!(shared.index.revision().is_some());
     }
-    is_left_alone(shared, &clock, &mut lead).await;
+    expect_left_alone(shared, &clock, &mut lead).await;
 }
 
 /// The clock is wrong between two readings, during a request for a lease.
@@ -628,7 +628,7 @@ async fn a_lease_that_was_learned_by_a_wrong_clock_ends_when_it_does() {
             write_as_another(shared, "theirs").await;
             until_indexed(shared).await;
             clock.set_by(0, 0);
-            is_left_alone(shared, &clock.clock, &mut lead).await;
+            expect_left_alone(shared, &clock.clock, &mut lead).await;
         }
     }
 }

@@ -21,7 +21,7 @@ impl Keeper {
     ) -> Result<Option<String>, ReadError> {
         for elder in keys::elder_names(name, uid) {
             let key = keys::event(namespace, &elder);
-            if self.is_at(&key, uid, batch).await? {
+            if self.uid_at(&key, batch).await? == Some(uid) {
                 return Ok(Some(elder));
             }
             batch.leave_out_absent(&key);
@@ -55,7 +55,7 @@ impl Keeper {
         uid: &str,
         batch: &mut Batch,
     ) -> Result<Option<Bytes>, ReadError> {
-        if self.is_at(key, uid, batch).await? {
+        if self.uid_at(key, batch).await? == Some(uid) {
             return Ok(Some(key.clone()));
         }
         // An event without a uid is identified by its key.
@@ -68,16 +68,21 @@ impl Keeper {
             return Ok(Some(keys::event(namespace, &elder)));
         }
         if let Some(before) = keys::before_elder(key, uid)
-            && self.is_at(&before, uid, batch).await?
+            && self.uid_at(&before, batch).await? == Some(uid)
         {
             return Ok(Some(before));
         }
         Ok(None)
     }
 
-    async fn is_at(&self, key: &Bytes, uid: &str, batch: &mut Batch) -> Result<bool, ReadError> {
+    /// The uid of the event under a key.
+    async fn uid_at<'a>(
+        &self,
+        key: &Bytes,
+        batch: &'a mut Batch,
+    ) -> Result<Option<&'a str>, ReadError> {
         let record = self.slot(key, batch).await?.record.as_ref();
-        Ok(record.is_some_and(|record| *record.newest.uid == *uid))
+        Ok(record.map(|record| &*record.newest.uid))
     }
 
     /// Gives the event with a name another one, so that a younger event can have it. Returns

@@ -111,9 +111,9 @@ impl Listening {
         }
     }
 
-    /// Returns whether there were so many requests after a manifest that the known versions are
-    /// requested again.
-    pub(in crate::reader) fn is_to_ask_anew(&self, manifest: u64) -> bool {
+    /// Counts a request after a manifest. Returns whether there were so many that the known
+    /// versions are requested again.
+    pub(in crate::reader) fn count_request(&self, manifest: u64) -> bool {
         let mut asked = self.asked.lock();
         let (before, times) = *asked;
         let times = if before == manifest { times + 1 } else { 1 };

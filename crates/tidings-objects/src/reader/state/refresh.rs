@@ -53,7 +53,7 @@ impl Sealed {
             return Ok(());
         };
         let mut heard = self.hear_from(listening).await;
-        if listening.is_to_ask_anew(self.newest().manifest().number)
+        if listening.count_request(self.newest().manifest().number)
             && let Err(error) = self.hear_anew(listening).await
         {
             heard = Err(error);

@@ -142,7 +142,7 @@ impl Newest {
     /// Finds the events of the page, all at one revision.
     async fn find(&mut self) -> Result<(), Status> {
         let Wanted { request, from } = &self.wanted;
-        let is_sealed = matches!(self.server.capabilities().numbers, Numbers::Source);
+        let has_source_numbers = matches!(self.server.capabilities().numbers, Numbers::Source);
         let taken = from.within.as_ref().map_or(0, |within| within.taken);
         let wanted = request.limit + taken;
         if let Some(revision) = from.within.as_ref().map(Within::revision)
@@ -155,7 +155,11 @@ impl Newest {
         }
         let mut more = MORE.into_iter();
         let (mut seconds, revision, stopped) = loop {
-            let more = if is_sealed { Some(0) } else { more.next() };
+            let more = if has_source_numbers {
+                Some(0)
+            } else {
+                more.next()
+            };
             let limit = wanted + more.unwrap_or(SECOND_MAX);
             let request = NewestRequest {
                 limit,
@@ -168,7 +172,11 @@ impl Newest {
             let is_all = !page.more || all.len() < limit;
             let seconds = Seconds::of(all, from);
             let stopped = page.place.filter(|_| page.more);
-            if is_all || is_sealed || limit >= wanted + SECOND_MAX || seconds.are_whole(wanted) {
+            if is_all
+                || has_source_numbers
+                || limit >= wanted + SECOND_MAX
+                || seconds.are_whole(wanted)
+            {
                 break (seconds, page.revision, stopped);
             }
         };
@@ -178,7 +186,11 @@ impl Newest {
                 event.seen = seen(&record)?;
             }
         }
-        let limit = if is_sealed { usize::MAX } else { request.limit };
+        let limit = if has_source_numbers {
+            usize::MAX
+        } else {
+            request.limit
+        };
         let (events, next) = seconds.page(limit, stopped);
         self.left = events.into_iter();
         self.next = next.map(|next| next.token());

@@ -94,7 +94,7 @@ fn flush_one(index: &Index, buckets: &Buckets, memtable: &Memtable) -> lsm_tree:
         }
     }
     names.finish()?;
-    index.names.was_flushed(before);
+    index.names.count_flushed(before);
     Ok(())
 }
 
@@ -149,6 +149,6 @@ fn write_entries(
         table.write(&keys::ended_key(version)[..], keys::revision_key(by))?;
     }
     table.finish()?;
-    tree.was_flushed(before);
+    tree.count_flushed(before);
     Ok(())
 }

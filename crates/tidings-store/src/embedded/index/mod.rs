@@ -129,7 +129,7 @@ impl Tree {
     }
 
     /// Counts a flushed table; the tree had `before` bytes without it.
-    pub(super) fn was_flushed(&self, before: u64) {
+    pub(super) fn count_flushed(&self, before: u64) {
         let flushed = self.inner.disk_space().saturating_sub(before);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
     }

@@ -78,7 +78,7 @@ impl Order {
     }
 
     /// Takes the next event's key; returns whether the event was not returned before.
-    fn is_new(&mut self, key: String) -> bool {
+    fn advance(&mut self, key: String) -> bool {
         self.is_by_key &= self.last.as_ref().is_none_or(|last| *last < key);
         let is_new = self.behind.as_ref().is_none_or(|behind| *behind < key);
         self.last = Some(key);
@@ -149,7 +149,11 @@ impl Reader {
             }
             let is_enough = last.is_some_and(|last| {
                 let is_rest = std::mem::replace(&mut is_rest, events.len() >= last);
-                events.len() >= last && (is_rest || !is_within_second(&mut events, last, reached))
+                if events.len() < last {
+                    return false;
+                }
+                event::sort(&mut events);
+                is_rest || !is_within_second(&events, last, reached)
             });
             if let Some(token) = page.next.filter(|_| !is_enough) {
                 next = self.newest_from(&since, Some(&token)).await?;
@@ -262,7 +266,10 @@ impl Reader {
                 let wanted = page.events.into_iter();
                 events.extend(wanted.filter(|event| self.filter.selects(event)));
                 let is_enough = events.len() >= last;
-                if is_enough && !is_rest && is_within_second(&mut events, last, reached) {
+                if is_enough {
+                    event::sort(&mut events);
+                }
+                if is_enough && !is_rest && is_within_second(&events, last, reached) {
                     // One page of the rest of that second. If the second has more events, they are
                     // cut by the bare times.
                     is_rest = true;
@@ -383,7 +390,7 @@ impl Reader {
             let read = page.events.len();
             let mut events = Vec::with_capacity(read);
             for event in page.events {
-                if !order.is_new(event.key()) {
+                if !order.advance(event.key()) {
                     continue;
                 }
                 expired = 0;
@@ -552,9 +559,8 @@ fn is_expired(error: &kube::Error) -> bool {
 }
 
 /// Whether the earliest of the requested last events was seen in the second that was `reached`.
-/// More events of that second may be unread, and come before it.
-fn is_within_second(events: &mut Vec<Event>, last: usize, reached: Option<Timestamp>) -> bool {
-    event::sort(events);
+/// More events of that second may be unread, and come before it. `events` are sorted.
+fn is_within_second(events: &[Event], last: usize, reached: Option<Timestamp>) -> bool {
     let earliest = events.len().checked_sub(last).and_then(|at| events.get(at));
     let second = |time: Timestamp| time.as_nanosecond().div_euclid(1_000_000_000);
     let earliest = earliest.and_then(Event::last_seen).map(second);

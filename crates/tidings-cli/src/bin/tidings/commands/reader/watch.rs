@@ -101,10 +101,13 @@ impl Reader {
                 Err(Ended::Enough) => return Ok(()),
                 Err(Ended::Output(error)) => return Err(error),
                 Err(Ended::Expired) => is_expired = true,
-                Err(Ended::Failed(error)) if is_final(&error, &mut forbidden_left) => {
+                Err(Ended::Failed(error)) if is_final(&error, forbidden_left) => {
                     return Err(self.failed(error.into()));
                 }
                 Err(Ended::Failed(error)) => {
+                    if is_forbidden(&error) {
+                        forbidden_left -= 1;
+                    }
                     if !std::mem::replace(&mut is_interrupted, true) {
                         let why = with_sources(&error);
                         if take(Watched::Notice(Notice::Interrupted(why)))?.is_break() {
@@ -252,14 +255,14 @@ fn is_from_the_future(status: &Status) -> bool {
 
 /// Whether a retry will not help. Credentials may be renewed, and a starting server may not know
 /// its objects. For the remaining number of answers, it may not know its roles either.
-fn is_final(error: &kube::Error, forbidden_left: &mut u32) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    if status.code != 403 {
-        return matches!(status.code, 400 | 405 | 406 | 415 | 422);
+fn is_final(error: &kube::Error, forbidden_left: u32) -> bool {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => forbidden_left == 0,
+        kube::Error::Api(status) => matches!(status.code, 400 | 405 | 406 | 415 | 422),
+        _ => false,
     }
-    let left = forbidden_left.checked_sub(1);
-    *forbidden_left = left.unwrap_or(0);
-    left.is_none()
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
