@@ -7,13 +7,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use tidings_store::{Index, UnixMillis};
+use tidings_store::UnixMillis;
 
-use crate::storing::encode::encode;
 use crate::storing::events::{NewEvent, Numbers};
 
 pub(crate) const SECOND: i64 = 1000;
@@ -498,22 +496,7 @@ impl Said {
 
     /// The event as a record of a store.
     pub(crate) fn stored(&self) -> NewEvent {
-        let event = self.event();
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let object = &event.involved_object;
-        NewEvent {
-            key: Bytes::from(format!("{}/{}", self.namespace, text(&event.metadata.name))),
-            value: encode(&event).into(),
-            index: Index {
-                object_uid: text(&object.uid),
-                object_kind: text(&object.kind),
-                object_namespace: text(&object.namespace),
-                object_name: text(&object.name),
-                reason: text(&event.reason),
-                event_type: text(&event.type_),
-                last_seen: UnixMillis(self.last / SECOND * SECOND),
-            },
-        }
+        NewEvent::of(&self.event(), UnixMillis(self.last / SECOND * SECOND))
     }
 }
 

@@ -153,6 +153,26 @@ pub(crate) struct NewEvent {
 }
 
 impl NewEvent {
+    /// The event as clients send it.
+    pub(crate) fn of(event: &Event, last_seen: UnixMillis) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (metadata, object) = (&event.metadata, &event.involved_object);
+        let key = format!("{}/{}", text(&metadata.namespace), text(&metadata.name));
+        Self {
+            key: Bytes::from(key),
+            value: encode(event).into(),
+            index: Index {
+                object_uid: text(&object.uid),
+                object_kind: text(&object.kind),
+                object_namespace: text(&object.namespace),
+                object_name: text(&object.name),
+                reason: text(&event.reason),
+                event_type: text(&event.type_),
+                last_seen,
+            },
+        }
+    }
+
     /// The event as a record of our store.
     pub(crate) fn record(self, expires_at: UnixMillis) -> (Bytes, NewRecord) {
         let record = NewRecord {

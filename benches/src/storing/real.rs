@@ -4,13 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tidings_store::{Index, UnixMillis};
+use tidings_store::UnixMillis;
 
-use super::encode::encode;
 use super::events::{NewEvent, Numbers};
 use super::failure::Failure;
 
@@ -75,28 +73,10 @@ impl RealEvents {
         if round > 0 {
             renew(&mut event, number, round, objects);
         }
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let object = &event.involved_object;
         let seen = event.last_timestamp.as_ref().map(|time| time.0);
         let seen = seen.or_else(|| event.event_time.as_ref().map(|time| time.0));
-        let key = format!(
-            "{}/{}",
-            text(&event.metadata.namespace),
-            text(&event.metadata.name)
-        );
-        Ok(NewEvent {
-            key: Bytes::from(key),
-            value: encode(&event).into(),
-            index: Index {
-                object_uid: text(&object.uid),
-                object_kind: text(&object.kind),
-                object_namespace: text(&object.namespace),
-                object_name: text(&object.name),
-                reason: text(&event.reason),
-                event_type: text(&event.type_),
-                last_seen: UnixMillis(seen.map_or(0, Timestamp::as_millisecond)),
-            },
-        })
+        let seen = UnixMillis(seen.map_or(0, Timestamp::as_millisecond));
+        Ok(NewEvent::of(&event, seen))
     }
 }
 

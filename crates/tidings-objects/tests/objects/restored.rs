@@ -168,16 +168,22 @@ async fn a_copy_of_the_latest_step_is_no_older() {
     refused(&world, &place).await;
 }
 
+/// A world that was sealed several times, and has versions that were not.
+async fn sealed_times(times: usize, place: &Place) -> World {
+    let mut world = World::new();
+    for _ in 0..times {
+        world.observe(5).await;
+        world.seal(place, SealOptions::default()).await.unwrap();
+    }
+    world.observe(5).await;
+    world
+}
+
 #[tokio::test]
 async fn manifests_that_the_store_did_not_write_are_not_believed() {
     let storage = Storage::folder();
     let place = storage.place();
-    let mut world = World::new();
-    for _ in 0..3 {
-        world.observe(5).await;
-        world.seal(&place, SealOptions::default()).await.unwrap();
-    }
-    world.observe(5).await;
+    let world = sealed_times(3, &place).await;
     let own = newest(&place, "prod").await.unwrap();
     let file = |number: u64| storage.file(&format!("prod/manifests/{number:020}.json"));
     let text = std::fs::read(file(own.number)).unwrap();
@@ -224,12 +230,7 @@ async fn what_is_kept_is_sealed_again_if_the_archive_lost_its_newest_manifests()
     for lost in [1, 2, 4] {
         let storage = Storage::folder();
         let place = storage.place();
-        let mut world = World::new();
-        for _ in 0..5 {
-            world.observe(5).await;
-            world.seal(&place, SealOptions::default()).await.unwrap();
-        }
-        world.observe(5).await;
+        let mut world = sealed_times(5, &place).await;
         let own = newest(&place, "prod").await.unwrap();
         for number in own.number - lost + 1..=own.number {
             std::fs::remove_file(storage.file(&format!("prod/manifests/{number:020}.json")))
@@ -250,12 +251,7 @@ async fn a_forged_position_keeps_nothing_from_being_sealed() {
     for version in [u64::MAX, 1 << 62] {
         let storage = Storage::folder();
         let place = storage.place();
-        let mut world = World::new();
-        for _ in 0..3 {
-            world.observe(5).await;
-            world.seal(&place, SealOptions::default()).await.unwrap();
-        }
-        world.observe(5).await;
+        let world = sealed_times(3, &place).await;
         let own = newest(&place, "prod").await.unwrap();
         let file = |number: u64| storage.file(&format!("prod/manifests/{number:020}.json"));
         let text = std::fs::read(file(own.number)).unwrap();

@@ -86,20 +86,8 @@ pub(super) struct Found<K = Bytes> {
 
 impl LocalIndex {
     pub(super) fn new(len_max: usize) -> Self {
-        let state = State {
-            phase: Phase::Empty,
-            generation: 0,
-            revision: 0,
-            entries: HashMap::new(),
-            by_object: BTreeSet::new(),
-            by_last_seen: BTreeSet::new(),
-            by_end: BTreeSet::new(),
-            by_lead: BTreeSet::new(),
-            value_bytes: 0,
-            waiting: Vec::new(),
-        };
         Self {
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(Phase::Empty, 0)),
             hasher: RandomState::new(),
             len_max,
         }
@@ -337,10 +325,10 @@ impl LocalIndex {
 }
 
 impl State {
-    fn clear(&mut self, phase: Phase) {
-        *self = Self {
+    fn new(phase: Phase, generation: u64) -> Self {
+        Self {
             phase,
-            generation: self.generation,
+            generation,
             revision: 0,
             entries: HashMap::new(),
             by_object: BTreeSet::new(),
@@ -349,7 +337,11 @@ impl State {
             by_lead: BTreeSet::new(),
             value_bytes: 0,
             waiting: Vec::new(),
-        };
+        }
+    }
+
+    fn clear(&mut self, phase: Phase) {
+        *self = Self::new(phase, self.generation);
     }
 
     fn check_len(&mut self, len_max: usize) {

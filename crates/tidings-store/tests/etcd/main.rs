@@ -471,12 +471,9 @@ fn write_certificates(folder: &Path) {
     }
 }
 
-#[tokio::test]
-async fn tls_with_certificates_of_both_sides() {
-    let folder = tempfile::tempdir().unwrap();
-    write_certificates(folder.path());
-    let file = |name: &str| folder.path().join(name);
-    let path = |name: &str| file(name).to_string_lossy().into_owned();
+/// Starts a member with the certificates of a folder, which clients must have, too.
+fn start_with_tls(folder: &Path) -> Option<Cluster> {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let arguments = [
         "--client-cert-auth",
         "--trusted-ca-file",
@@ -486,7 +483,15 @@ async fn tls_with_certificates_of_both_sides() {
         "--key-file",
         &path("key.pem"),
     ];
-    let Some(cluster) = Cluster::start(1, &arguments) else {
+    Cluster::start(1, &arguments)
+}
+
+#[tokio::test]
+async fn tls_with_certificates_of_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    write_certificates(folder.path());
+    let file = |name: &str| folder.path().join(name);
+    let Some(cluster) = start_with_tls(folder.path()) else {
         return;
     };
     let mut options = options(&cluster);
@@ -525,17 +530,7 @@ async fn tls_files_that_are_replaced_while_they_are_in_use() {
     let folder = tempfile::tempdir().unwrap();
     write_certificates(folder.path());
     let file = |name: &str| folder.path().join(name);
-    let path = |name: &str| file(name).to_string_lossy().into_owned();
-    let arguments = [
-        "--client-cert-auth",
-        "--trusted-ca-file",
-        &path("ca.pem"),
-        "--cert-file",
-        &path("cert.pem"),
-        "--key-file",
-        &path("key.pem"),
-    ];
-    let Some(mut cluster) = Cluster::start(1, &arguments) else {
+    let Some(mut cluster) = start_with_tls(folder.path()) else {
         return;
     };
     let mut options = options(&cluster);

@@ -12,7 +12,7 @@ use tidings::advanced::{
     Backoff, DeliveryOptions, QueueOptions, RetryPolicy, SeriesOptions, WhenFull,
 };
 use tidings::{
-    Broadcaster, BroadcasterOptions, DropCause, EventApi, InvalidSinkOptions, MemorySink,
+    Broadcaster, BroadcasterOptions, DropCause, EventApi, Held, InvalidSinkOptions, MemorySink,
     Occurrence, Recorder, Reference, ReferenceFields, Sink, SinkAnswer, SinkOptions, SpillError,
     SpillOptions, StartSinkError, WriteError,
 };
@@ -390,15 +390,21 @@ async fn a_spill_that_cannot_be_used_is_said_at_start() {
     ));
 }
 
+/// Starts a broadcaster that uses a folder, and has an event there which its sink does not answer.
+async fn occupy(folder: &Path) -> (Broadcaster, Held) {
+    let sink = MemorySink::new();
+    let (broadcaster, recorder) = start(folder, SinkOptions::default(), &sink);
+    let held = sink.hold();
+    recorder.event(&pod("left", ""), Warning, "BackOff", 0);
+    until(|| on_disk(folder, "left") > 0).await;
+    (broadcaster, held)
+}
+
 /// A start that cannot return an error records anyway, and writes to disk once the folder is free.
 #[tokio::test]
 async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     let folder = tempfile::tempdir().unwrap();
-    let first_sink = MemorySink::new();
-    let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
-    let held = first_sink.hold();
-    recorder.event(&pod("left", ""), Warning, "BackOff", 0);
-    until(|| on_disk(folder.path(), "left") > 0).await;
+    let (first, held) = occupy(folder.path()).await;
 
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
     let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
@@ -414,20 +420,10 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
     drop(held);
     hand.advance(Duration::from_secs(5));
     // The events of the earlier process are delivered without a new event.
-    let delivered = async {
-        while sink.events().len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, delivered).await.unwrap();
+    until(|| sink.events().len() >= 2).await;
     let held = sink.hold();
     recorder.event(&pod("web-2", ""), Warning, "BackOff", 2);
-    let kept = async {
-        while on_disk(folder.path(), "web-2") == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, kept).await.unwrap();
+    until(|| on_disk(folder.path(), "web-2") > 0).await;
     drop(held);
     let report = broadcaster.shutdown(LONG).await;
     assert_adds_up(&report);
@@ -440,11 +436,7 @@ async fn a_spill_that_cannot_be_used_does_not_end_recording() {
 #[tokio::test]
 async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let first_sink = MemorySink::new();
-    let (first, recorder) = start(folder.path(), SinkOptions::default(), &first_sink);
-    let _held = first_sink.hold();
-    recorder.event(&pod("left", ""), Warning, "BackOff", 0);
-    until(|| on_disk(folder.path(), "left") > 0).await;
+    let (first, _held) = occupy(folder.path()).await;
 
     let options = SinkOptions::default().spill(SpillOptions::new(folder.path()));
     let (broadcaster, recorder, hand) = manual(BroadcasterOptions::default().sink(options));
@@ -455,14 +447,7 @@ async fn a_folder_that_is_free_near_the_end_is_left_as_it_is() {
     sink.answer_next(std::iter::repeat_with(refused).take(4));
     broadcaster.start_recording_to_sink(sink.clone());
     recorder.event(&pod("web", ""), Warning, "BackOff", 1);
-    let tried = async |times: usize| {
-        let tried = async {
-            while sink.calls().len() < times {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(LONG, tried).await.unwrap();
-    };
+    let tried = async |times: usize| until(|| sink.calls().len() >= times).await;
     tried(1).await;
     let ending = tokio::spawn({
         let broadcaster = broadcaster.clone();

@@ -35,28 +35,24 @@ fn without_room_on_the_disk_no_tables_are_merged() {
     assert!(!names.is_crowded());
 }
 
-/// Pages skip a bounded number of expired records. A clock that is ahead hides records whose ends
-/// are not written yet. Reading them all for one page would take too long.
-#[tokio::test]
-async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
-    const EXPIRED: usize = PASSED_OVER_MAX + 100;
-    let folder = tempfile::tempdir().unwrap();
-    let clock = ManualClock::at(UnixMillis(NOW));
-    let store = open(folder.path(), &clock).unwrap();
+/// Creates a record that was last seen before many others, which end in a minute.
+async fn create_before_short_lived(store: &EmbeddedStore, others: usize) {
     let create = |number: usize| {
         let index = Index {
             last_seen: UnixMillis(NOW + number.cast_signed() as i64),
             ..Index::default()
         };
-        // The one live record was last seen before all others.
         let minutes = if number == 0 { 600 } else { 1 };
         let record = living("1", minutes).index(index);
         store.create(format!("shop/{number}").into(), record)
     };
-    for created in futures::future::join_all((0..=EXPIRED).map(create)).await {
+    for created in futures::future::join_all((0..=others).map(create)).await {
         created.unwrap();
     }
-    clock.advance(10 * MINUTE);
+}
+
+/// Checks that the first page of the newest has no record, and the second one the live record.
+async fn found_on_the_second_page(store: &EmbeddedStore) {
     let mut request = NewestRequest {
         limit: 1,
         ..NewestRequest::default()
@@ -68,6 +64,19 @@ async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
     let page = store.newest(request).await.unwrap();
     assert_eq!((page.found(), page.more), (1, false));
     assert_eq!(&page.records[0].key[..], b"shop/0");
+}
+
+/// Pages skip a bounded number of expired records. A clock that is ahead hides records whose ends
+/// are not written yet. Reading them all for one page would take too long.
+#[tokio::test]
+async fn pages_of_the_newest_pass_over_a_bounded_number_of_expired_records() {
+    const EXPIRED: usize = PASSED_OVER_MAX + 100;
+    let folder = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at(UnixMillis(NOW));
+    let store = open(folder.path(), &clock).unwrap();
+    create_before_short_lived(&store, EXPIRED).await;
+    clock.advance(10 * MINUTE);
+    found_on_the_second_page(&store).await;
     store.close().await;
 }
 
@@ -79,32 +88,10 @@ async fn pages_of_the_newest_skip_a_bounded_number_of_ended_records() {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(UnixMillis(NOW));
     let store = open(folder.path(), &clock).unwrap();
-    let create = |number: usize| {
-        let index = Index {
-            last_seen: UnixMillis(NOW + number.cast_signed() as i64),
-            ..Index::default()
-        };
-        // The one live record was last seen before all others.
-        let minutes = if number == 0 { 600 } else { 1 };
-        let record = living("1", minutes).index(index);
-        store.create(format!("shop/{number}").into(), record)
-    };
-    for created in futures::future::join_all((0..=ENDED).map(create)).await {
-        created.unwrap();
-    }
+    create_before_short_lived(&store, ENDED).await;
     clock.advance(5 * MINUTE);
     assert_eq!(store.expire().await.unwrap(), ENDED as u64);
-    let mut request = NewestRequest {
-        limit: 1,
-        ..NewestRequest::default()
-    };
-    let page = store.newest(request.clone()).await.unwrap();
-    assert_eq!((page.found(), page.more), (0, true));
-    assert!(page.place.is_some());
-    request.after = page.place;
-    let page = store.newest(request).await.unwrap();
-    assert_eq!((page.found(), page.more), (1, false));
-    assert_eq!(&page.records[0].key[..], b"shop/0");
+    found_on_the_second_page(&store).await;
     store.close().await;
 }
 

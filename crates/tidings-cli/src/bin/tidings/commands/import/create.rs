@@ -370,21 +370,28 @@ mod tests {
         (Client::new(service, "default"), count)
     }
 
-    async fn create(answers: &'static [Answer]) -> (Outcome, Option<Stop>, usize) {
-        let (client, count) = scripted(answers);
-        let creator = Creator {
+    fn creator(client: Client) -> Creator {
+        Creator {
             client,
             retries: retries(),
             stop: watch::Sender::new(None),
             has_identities: false,
-        };
-        let event = Event {
+        }
+    }
+
+    fn event() -> Event {
+        Event {
             namespace: "n".to_owned(),
             name: "a".to_owned(),
             body: serde_json::Map::new(),
             identity: serde_json::Map::new(),
             resource_version: None,
-        };
+        }
+    }
+
+    async fn create(answers: &'static [Answer]) -> (Outcome, Option<Stop>, usize) {
+        let (client, count) = scripted(answers);
+        let (creator, event) = (creator(client), event());
         let outcome = creator.create(event.clone()).await;
         let requests = count.load(Ordering::Relaxed);
         if creator.stopped().is_some() {
@@ -476,19 +483,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stop_ends_a_wait() {
         let (client, _) = scripted(&[None]);
-        let creator = Creator {
-            client,
-            retries: retries(),
-            stop: watch::Sender::new(None),
-            has_identities: false,
-        };
-        let event = Event {
-            namespace: "n".to_owned(),
-            name: "a".to_owned(),
-            body: serde_json::Map::new(),
-            identity: serde_json::Map::new(),
-            resource_version: None,
-        };
+        let (creator, event) = (creator(client), event());
         let (outcome, ()) = tokio::join!(creator.create(event), async {
             tokio::task::yield_now().await;
             creator.stop(Stop::Interrupted);
