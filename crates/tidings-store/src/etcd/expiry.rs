@@ -298,6 +298,11 @@ mod tests {
         assert!(expiries.wrote(1, UnixMillis(20)));
         assert!(!expiries.wrote(1, UnixMillis(20)));
         assert_eq!(expiries.of_revision(1), Some(UnixMillis(20)));
-        drop((first, second));
+        assert!(!expiries.is_alone(&key, 9, &value));
+        drop(first);
+        assert!(expiries.is_alone(&key, 9, &value));
+        assert!(!expiries.is_alone(&key, 8, &value));
+        drop(second);
+        assert!(!expiries.is_alone(&key, 9, &value));
     }
 }
