@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use tidings_bench::serving::{self, LoadError, Plan, Stretch, Target};
+use tidings_bench::serving::{self, LoadError, Plan, Reads, Stretch, Target};
 use tidings_bench::{Figure, ended, resident_bytes};
 
 /// Loads an Event API server, and prints figures as lines of JSON.
@@ -133,21 +133,8 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
             print_load(figure("fill"), load);
         }
         Part::Reads { events, rounds } => {
-            let mut reads = serving::reads(&target, events, rounds).await?;
-            for (name, latencies) in [
-                ("one_object", &mut reads.one_object),
-                ("one_object_of_all", &mut reads.one_object_of_all),
-                ("first_page", &mut reads.first_page),
-                ("everything", &mut reads.everything),
-            ] {
-                figure(name)
-                    .with("p50_ms", latencies.percentile_ms(0.5))
-                    .with("p99_ms", latencies.percentile_ms(0.99))
-                    .print();
-            }
-            figure("everything_size")
-                .with("bytes", reads.everything_bytes as f64)
-                .print();
+            let reads = serving::reads(&target, events, rounds).await?;
+            print_reads(figure, reads);
         }
         Part::Lists { rounds, per_second } => {
             let mut lists = serving::lists(&target, &run, rounds, per_second).await?;
@@ -190,34 +177,62 @@ async fn run(arguments: Arguments) -> Result<(), LoadError> {
                 watchers,
                 ttl: Duration::from_secs(ttl),
             };
-            let minute = |mut stretch: Stretch| {
-                figure("soak_minute")
-                    .with("until_s", stretch.until.as_secs_f64())
-                    .with("count", stretch.writes.count() as f64)
-                    .with("p50_ms", stretch.writes.percentile_ms(0.5))
-                    .with("p99_ms", stretch.writes.percentile_ms(0.99))
-                    .with(
-                        "bytes",
-                        process.and_then(resident_bytes).unwrap_or_default() as f64,
-                    )
-                    .print();
-            };
-            let mut account = serving::soak(&target, &run, plan, minute).await?;
-            figure("soak")
-                .with("written", account.written as f64)
-                .with("lost", account.lost as f64)
-                .with("doubled", account.doubled as f64)
-                .with("immortal", account.immortal as f64)
-                .with("early", account.early as f64)
-                .with("late_p50_ms", account.lateness.percentile_ms(0.5))
-                .with("late_max_ms", account.lateness.percentile_ms(1.))
-                .print();
-            if account.lost + account.doubled + account.immortal + account.early > 0 {
-                return Err(LoadError::Answer(
-                    "not every watcher saw every event come once and go once, on time".to_owned(),
-                ));
-            }
+            soak(&target, &run, plan, process, figure).await?;
         }
+    }
+    Ok(())
+}
+
+fn print_reads(figure: impl Fn(&str) -> Figure, mut reads: Reads) {
+    for (name, latencies) in [
+        ("one_object", &mut reads.one_object),
+        ("one_object_of_all", &mut reads.one_object_of_all),
+        ("first_page", &mut reads.first_page),
+        ("everything", &mut reads.everything),
+    ] {
+        figure(name)
+            .with("p50_ms", latencies.percentile_ms(0.5))
+            .with("p99_ms", latencies.percentile_ms(0.99))
+            .print();
+    }
+    figure("everything_size")
+        .with("bytes", reads.everything_bytes as f64)
+        .print();
+}
+
+async fn soak(
+    target: &Target,
+    run: &str,
+    plan: Plan,
+    process: Option<u32>,
+    figure: impl Fn(&str) -> Figure,
+) -> Result<(), LoadError> {
+    let minute = |mut stretch: Stretch| {
+        figure("soak_minute")
+            .with("until_s", stretch.until.as_secs_f64())
+            .with("count", stretch.writes.count() as f64)
+            .with("p50_ms", stretch.writes.percentile_ms(0.5))
+            .with("p99_ms", stretch.writes.percentile_ms(0.99))
+            .with(
+                "bytes",
+                process.and_then(resident_bytes).unwrap_or_default() as f64,
+            )
+            .print();
+    };
+    let mut account = serving::soak(target, run, plan, minute).await?;
+    figure("soak")
+        .with("written", account.written as f64)
+        .with("lost", account.lost as f64)
+        .with("doubled", account.doubled as f64)
+        .with("immortal", account.immortal as f64)
+        .with("early", account.early as f64)
+        .with("late_p50_ms", account.lateness.percentile_ms(0.5))
+        .with("late_max_ms", account.lateness.percentile_ms(1.))
+        .print();
+    if account.lost + account.doubled + account.immortal + account.early > 0 {
+        return Err(LoadError::Answer(
+            "not every watcher saw every event come once and go once, on time".to_owned(),
+        ));
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{ListRequest, UnixMillis};
 use tidings_testing::copy_folder;
 
-use crate::follow::follower::{Answer, Failure, Follower, Page, Rules, State, Step};
+use crate::follow::follower::{Answer, Commit, Failure, Follower, Page, Rules, State, Step};
 use crate::keep::coverage::read_gaps;
 use crate::keep::retention::{Quota, trimmed_of};
 use crate::keep::versions::detect_ends;
@@ -281,6 +281,45 @@ impl Run {
         Some(failure)
     }
 
+    /// Answers a list.
+    fn list(
+        &mut self,
+        follower: &mut Follower,
+        token: Option<&String>,
+        limit: u32,
+    ) -> (Vec<Observation>, Option<Commit>) {
+        let now = self.now();
+        // All pages of a list have the same version.
+        let listed = match (self.listing.take(), token) {
+            (Some(listed), Some(_)) => listed,
+            _ => self.source.clone(),
+        };
+        if listed.version < self.source.compacted || listed.version > self.source.version {
+            (Vec::new(), follower.failed(now, Failure::Expired))
+        } else {
+            let mut rest = listed.live.iter();
+            let rest = rest
+                .by_ref()
+                .filter(|(name, _)| token.is_none_or(|after| *name > after));
+            let page: Vec<_> = rest.take(limit as usize + 1).collect();
+            let token = page
+                .get(limit as usize)
+                .and_then(|_| page.get(limit as usize - 1));
+            let page_info = Page {
+                version: listed.version,
+                token: token.map(|(name, _)| (*name).clone()),
+                oldest: None,
+                has_unnamed: false,
+            };
+            let events = page.iter().take(limit as usize);
+            let events = events
+                .map(|(_, live)| observation(live))
+                .collect::<Vec<_>>();
+            self.listing = Some(listed);
+            (events, follower.listed((now, now), page_info))
+        }
+    }
+
     /// Takes one step of the follower.
     async fn step(&mut self, follower: &mut Follower, keeper: &Keeper, calm: bool) {
         // Each request takes some time.
@@ -314,38 +353,7 @@ impl Run {
                 self.went_back &= !is_noticed;
                 (Vec::new(), commit)
             }
-            Step::List { token, limit } => {
-                // All pages of a list have the same version.
-                let listed = match (self.listing.take(), &token) {
-                    (Some(listed), Some(_)) => listed,
-                    _ => self.source.clone(),
-                };
-                if listed.version < self.source.compacted || listed.version > self.source.version {
-                    (Vec::new(), follower.failed(now, Failure::Expired))
-                } else {
-                    let mut rest = listed.live.iter();
-                    let after = token.as_ref();
-                    let rest = rest
-                        .by_ref()
-                        .filter(|(name, _)| after.is_none_or(|after| *name > after));
-                    let page: Vec<_> = rest.take(limit as usize + 1).collect();
-                    let token = page
-                        .get(limit as usize)
-                        .and_then(|_| page.get(limit as usize - 1));
-                    let page_info = Page {
-                        version: listed.version,
-                        token: token.map(|(name, _)| (*name).clone()),
-                        oldest: None,
-                        has_unnamed: false,
-                    };
-                    let events = page.iter().take(limit as usize);
-                    let events = events
-                        .map(|(_, live)| observation(live))
-                        .collect::<Vec<_>>();
-                    self.listing = Some(listed);
-                    (events, follower.listed((now, now), page_info))
-                }
-            }
+            Step::List { token, limit } => self.list(follower, token.as_ref(), limit),
             Step::Watch { after } => {
                 if self.is_dead {
                     // The source still answers on other connections.

@@ -496,10 +496,17 @@ mod tests {
         );
     }
 
+    /// Checks the errors of feeds. Columns: a feed, its line and the key in the error.
+    fn check_errors(cases: &[(&str, &str, &str)]) {
+        for (feed, line, key) in cases {
+            let why = parsed(&format!("feeds:\n{feed}\n")).unwrap_err();
+            assert!(why.contains(line) && why.contains(key), "{feed}: {why}");
+        }
+    }
+
     #[test]
     fn errors_name_the_line_and_the_key() {
-        let url = "url: 'https://a.example'";
-        for (feed, line, key) in [
+        check_errors(&[
             ("- name: a\n  stdout: {}\n  fliter: x", "line 4", "fliter"),
             (
                 "- name: a\n  stdout: {}\n  every: soon",
@@ -555,6 +562,13 @@ mod tests {
                 "line 4",
                 "another feed with metrics",
             ),
+        ]);
+    }
+
+    #[test]
+    fn errors_about_a_server_name_the_line_and_the_key() {
+        let url = "url: 'https://a.example'";
+        check_errors(&[
             (
                 "- name: a\n  stdout: {}\n  connection: {ca: x}",
                 "line 2",
@@ -616,9 +630,6 @@ mod tests {
                 "line 3",
                 "grafana",
             ),
-        ] {
-            let why = parsed(&format!("feeds:\n{feed}\n")).unwrap_err();
-            assert!(why.contains(line) && why.contains(key), "{feed}: {why}");
-        }
+        ]);
     }
 }

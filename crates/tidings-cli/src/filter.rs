@@ -211,144 +211,61 @@ mod tests {
         let terms = |text: &str| text.parse().unwrap();
         let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
         let all = Filter::default;
+        let of_terms = |text| Filter {
+            terms: terms(text),
+            ..all()
+        };
+        let since = |text| Filter {
+            since: at(text),
+            ..all()
+        };
+        let until = |text| Filter {
+            until: at(text),
+            ..all()
+        };
+        let of_targets = |texts: &[&str]| Filter {
+            targets: texts.iter().map(|text| target(text)).collect(),
+            ..all()
+        };
         for (filter, expected, selector) in [
             (all(), true, ""),
+            (of_terms("type:warning"), true, "type=Warning"),
+            (of_terms("type:Normal"), false, "type=Normal"),
+            (of_terms("type:Normal type:Warning"), true, ""),
+            (of_terms("reason:A=B,c\\d"), false, "reason=A\\=B\\,c\\\\d"),
             (
-                Filter {
-                    terms: terms("type:warning"),
-                    ..all()
-                },
-                true,
-                "type=Warning",
-            ),
-            (
-                Filter {
-                    terms: terms("type:Normal"),
-                    ..all()
-                },
-                false,
-                "type=Normal",
-            ),
-            (
-                Filter {
-                    terms: terms("type:Normal type:Warning"),
-                    ..all()
-                },
-                true,
-                "",
-            ),
-            (
-                Filter {
-                    terms: terms("reason:A=B,c\\d"),
-                    ..all()
-                },
-                false,
-                "reason=A\\=B\\,c\\\\d",
-            ),
-            (
-                Filter {
-                    terms: terms("source:kubelet -reason:Pulled -reason:Failed*"),
-                    ..all()
-                },
+                of_terms("source:kubelet -reason:Pulled -reason:Failed*"),
                 true,
                 "reason!=Pulled,source=kubelet",
             ),
+            (since("2026-03-04T05:06:00Z"), true, ""),
+            (since("2026-03-04T05:06:01Z"), false, ""),
+            (until("2026-03-04T05:00:00Z"), true, ""),
+            (until("2026-03-04T04:59:59Z"), false, ""),
+            (of_terms("back-off pod/web"), true, ""),
+            (of_terms("back-off pod/api"), false, ""),
+            (of_terms("object:pod/web namespace:shop"), true, ""),
             (
-                Filter {
-                    since: at("2026-03-04T05:06:00Z"),
-                    ..all()
-                },
-                true,
-                "",
-            ),
-            (
-                Filter {
-                    since: at("2026-03-04T05:06:01Z"),
-                    ..all()
-                },
-                false,
-                "",
-            ),
-            (
-                Filter {
-                    until: at("2026-03-04T05:00:00Z"),
-                    ..all()
-                },
-                true,
-                "",
-            ),
-            (
-                Filter {
-                    until: at("2026-03-04T04:59:59Z"),
-                    ..all()
-                },
-                false,
-                "",
-            ),
-            (
-                Filter {
-                    terms: terms("back-off pod/web"),
-                    ..all()
-                },
-                true,
-                "",
-            ),
-            (
-                Filter {
-                    terms: terms("back-off pod/api"),
-                    ..all()
-                },
-                false,
-                "",
-            ),
-            (
-                Filter {
-                    terms: terms("object:pod/web namespace:shop"),
-                    ..all()
-                },
-                true,
-                "",
-            ),
-            (
-                Filter {
-                    terms: terms("name:web -name:api"),
-                    ..all()
-                },
+                of_terms("name:web -name:api"),
                 true,
                 "involvedObject.name=web",
             ),
             (
-                Filter {
-                    targets: vec![target("po/web")],
-                    ..all()
-                },
+                of_targets(&["po/web"]),
                 true,
                 "involvedObject.kind=Pod,involvedObject.name=web",
             ),
             (
-                Filter {
-                    targets: vec![target("pods.v1/web")],
-                    ..all()
-                },
+                of_targets(&["pods.v1/web"]),
                 true,
                 "involvedObject.kind=Pod,involvedObject.name=web",
             ),
             (
-                Filter {
-                    targets: vec![target("deploy/web")],
-                    ..all()
-                },
+                of_targets(&["deploy/web"]),
                 false,
                 "involvedObject.kind=Deployment,involvedObject.name=web",
             ),
-            (
-                Filter {
-                    targets: vec![target("deploy/web"), target("pod/web")],
-                    ..all()
-                },
-                true,
-                "",
-            ),
+            (of_targets(&["deploy/web", "pod/web"]), true, ""),
             (
                 Filter {
                     terms: terms("type:warning"),
@@ -362,10 +279,7 @@ mod tests {
                 "type=Warning,involvedObject.uid=1,reportingComponent!=a\\,b",
             ),
             (
-                Filter {
-                    targets: vec![target("widgets.example.com/web")],
-                    ..all()
-                },
+                of_targets(&["widgets.example.com/web"]),
                 false,
                 "involvedObject.name=web",
             ),

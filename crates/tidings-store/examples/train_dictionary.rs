@@ -181,25 +181,17 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
         numbers.below(30),
         numbers.below(10)
     );
-    let mut text = String::new();
-    let mut parts = message.split('%');
-    text.push_str(parts.next().unwrap_or_default());
-    for part in parts {
-        let (placeholder, rest) = part.split_at(1);
-        let value = match placeholder {
-            "o" => name.clone(),
-            "p" => pod.clone(),
-            "c" => container.to_owned(),
-            "i" => image.clone(),
-            "n" => node.clone(),
-            "s" => namespace.to_owned(),
-            "u" => object_uid.clone(),
-            "x" => first.clone(),
-            _ => numbers.below(250).to_string(),
-        };
-        text.push_str(&value);
-        text.push_str(rest);
-    }
+    let text = fill(message, |placeholder| match placeholder {
+        "o" => name.clone(),
+        "p" => pod.clone(),
+        "c" => container.to_owned(),
+        "i" => image.clone(),
+        "n" => node.clone(),
+        "s" => namespace.to_owned(),
+        "u" => object_uid.clone(),
+        "x" => first.clone(),
+        _ => numbers.below(250).to_string(),
+    });
 
     let seconds = 1_700_000_000 + numbers.below(100_000_000).cast_signed();
     let nanos = numbers.below(1_000_000_000);
@@ -208,10 +200,8 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
         nanos: Some(0),
     };
     let is_new_form = component == "default-scheduler";
-    let event_name = format!(
-        "{name}.{:x}",
-        seconds.cast_unsigned() * 1_000_000_000 + nanos
-    );
+    let suffix = seconds.cast_unsigned() * 1_000_000_000 + nanos;
+    let event_name = format!("{name}.{suffix:x}");
     let event = Event {
         metadata: Some(ObjectMeta {
             name: Some(event_name.clone()),
@@ -226,42 +216,25 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
         }),
         involved_object: Some(ObjectReference {
             kind: Some(kind.into()),
-            namespace: Some(if kind == "Node" {
-                String::new()
-            } else {
-                namespace.into()
-            }),
+            namespace: Some(when(kind != "Node", namespace)),
             name: Some(name.clone()),
-            uid: Some(if kind == "Node" {
-                node.clone()
-            } else {
-                object_uid.clone()
-            }),
+            uid: Some(if kind == "Node" { &node } else { &object_uid }.clone()),
             api_version: Some(api_version.into()),
             resource_version: Some(if kind == "Node" {
                 String::new()
             } else {
                 numbers.below(90_000_000).to_string()
             }),
-            field_path: Some(if has_container {
-                format!("spec.containers{{{container}}}")
-            } else {
-                String::new()
-            }),
+            field_path: Some(when(
+                has_container,
+                &format!("spec.containers{{{container}}}"),
+            )),
         }),
         reason: Some(reason.into()),
         message: Some(text),
         source: Some(EventSource {
-            component: Some(if is_new_form {
-                String::new()
-            } else {
-                component.into()
-            }),
-            host: Some(if has_host {
-                node.clone()
-            } else {
-                String::new()
-            }),
+            component: Some(when(!is_new_form, component)),
+            host: Some(when(has_host, &node)),
         }),
         first_timestamp: (!is_new_form).then_some(time),
         last_timestamp: (!is_new_form).then_some(time),
@@ -276,15 +249,34 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
             nanos: Some((nanos / 1000 * 1000) as i32),
         }),
         series: None,
-        action: Some(if is_new_form {
-            "Binding".into()
-        } else {
-            String::new()
-        }),
+        action: Some(when(is_new_form, "Binding")),
         related: None,
         reporting_component: Some(component.into()),
-        reporting_instance: Some(if has_host { node } else { String::new() }),
+        reporting_instance: Some(when(has_host, &node)),
     };
+    let key = format!("{namespace}/{event_name}");
+    frame([&key, &object_uid, kind, namespace, &name], &event)
+}
+
+/// Replaces the placeholders of a message, which are a letter behind `%`.
+fn fill(message: &str, mut value: impl FnMut(&str) -> String) -> String {
+    let mut parts = message.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (placeholder, rest) = part.split_at(1);
+        text.push_str(&value(placeholder));
+        text.push_str(rest);
+    }
+    text
+}
+
+/// The text, or an empty one if the field has none.
+fn when(has_text: bool, text: &str) -> String {
+    if has_text { text } else { "" }.to_owned()
+}
+
+/// A record with these strings before the event.
+fn frame(strings: [&str; 5], event: &Event) -> Vec<u8> {
     let envelope = Unknown {
         type_meta: Some(TypeMeta {
             api_version: Some("v1".into()),
@@ -295,13 +287,6 @@ fn sample(numbers: &mut Numbers) -> Vec<u8> {
         content_type: Some(String::new()),
     };
     let mut body = Vec::new();
-    let strings = [
-        format!("{namespace}/{event_name}"),
-        object_uid,
-        kind.into(),
-        namespace.into(),
-        name,
-    ];
     for string in strings {
         body.push(string.len() as u8);
         body.extend(string.bytes());

@@ -240,7 +240,28 @@ async fn every_stage_and_every_cause_is_counted() {
     .map(|(name, value)| (name.to_owned(), value));
     assert_eq!(values, BTreeMap::from(expected));
 
-    // The first two events are written as one; the last waits for its heartbeat, not for a write.
+    an_event_of_a_series_is_pending(&kept).await;
+    events_left_at_a_deadline_leave_the_gauges(&kept).await;
+    let values = kept.read();
+    failures_are_counted_by_code(&kept).await;
+    a_blocked_sink_keeps_its_events(&kept).await;
+
+    all_are_described(&kept, &values);
+}
+
+fn all_are_described(kept: &Kept, values: &BTreeMap<String, u64>) {
+    let described = kept.described.lock().unwrap();
+    for name in values.keys() {
+        let name = name.split('{').next().unwrap_or_default();
+        assert!(
+            described.iter().any(|described| described == name),
+            "{name}"
+        );
+    }
+}
+
+/// The first two events are written as one; the last waits for its heartbeat, not for a write.
+async fn an_event_of_a_series_is_pending(kept: &Kept) {
     let series = SinkOptions::default().events_v1(SeriesOptions::default());
     let broadcaster = Broadcaster::new();
     broadcaster
@@ -258,10 +279,12 @@ async fn every_stage_and_every_cause_is_counted() {
         1
     );
     broadcaster.shutdown(Duration::from_secs(60)).await;
+}
 
-    // Events that remain at a deadline are not in gauges any more, but are counted. Events on disk
-    // are kept for the next process, and completed ones are removed at the end: here the first of
-    // two files.
+/// Events that remain at a deadline are not in gauges any more, but are counted. Events on disk
+/// are kept for the next process, and completed ones are removed at the end: here the first of
+/// two files.
+async fn events_left_at_a_deadline_leave_the_gauges(kept: &Kept) {
     let broadcaster = Broadcaster::new();
     let folder = tempfile::tempdir().unwrap();
     let spill = SinkOptions::default().spill(SpillOptions::new(folder.path()).bytes_max(1 << 20));
@@ -293,18 +316,6 @@ async fn every_stage_and_every_cause_is_counted() {
     for gauge in ["pending_events", "pending_bytes", "spill_bytes"] {
         let gauge = format!("tidings_recorder_{gauge}{{sink=default}}");
         assert_eq!(values.get(&gauge), None, "{gauge}");
-    }
-
-    failures_are_counted_by_code(&kept).await;
-    a_blocked_sink_keeps_its_events(&kept).await;
-
-    let described = kept.described.lock().unwrap();
-    for name in values.keys() {
-        let name = name.split('{').next().unwrap_or_default();
-        assert!(
-            described.iter().any(|described| described == name),
-            "{name}"
-        );
     }
 }
 

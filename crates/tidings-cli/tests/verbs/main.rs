@@ -1,5 +1,9 @@
 //! Every verb of the command, run as a program against real servers.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "some tests are a long table or story"
+)]
 
 #[cfg(unix)]
 mod aggregated;

@@ -108,9 +108,7 @@ receivers:
     assert!(invalid.contains("never dropped an event"), "{invalid}");
 }
 
-/// Each row has rules, and which events reach the receiver by the conditions that are taken over.
-#[test]
-fn a_feed_selects_what_the_rules_select() {
+fn events() -> [Event; 4] {
     let text = |text: &str| Some(text.to_owned());
     let event = |namespace, kind, reason, event_type, message| Event {
         metadata: Some(ObjectMeta {
@@ -131,7 +129,7 @@ fn a_feed_selects_what_the_rules_select() {
         message: text(message),
         ..Event::default()
     };
-    let events = [
+    [
         event(
             "shop",
             "Pod",
@@ -160,7 +158,25 @@ fn a_feed_selects_what_the_rules_select() {
             "Warning",
             "Node is not ready",
         ),
-    ];
+    ]
+}
+
+/// The numbers of the events that each feed selects.
+fn selected_by(feeds: &str, events: &[Event]) -> Vec<String> {
+    conditions(feeds)
+        .iter()
+        .map(|(_, conditions)| {
+            let events = events.iter().enumerate();
+            let selected = events.filter(|(_, event)| conditions.match_event("prod", event));
+            selected.map(|(number, _)| number.to_string()).collect()
+        })
+        .collect()
+}
+
+/// Each row has rules, and which events reach the receiver by the conditions that are taken over.
+#[test]
+fn a_feed_selects_what_the_rules_select() {
+    let events = events();
     for (route, selected) in [
         ("match: [{receiver: r}]", vec!["0123"]),
         ("match: [{type: Warning, receiver: r}]", vec!["03"]),
@@ -254,34 +270,27 @@ fn a_feed_selects_what_the_rules_select() {
             .map(|rules| format!("{{match:{rules}}}"));
         let route_of = route_of.unwrap_or_else(|| route.to_owned());
         let text = format!("route: {route_of}\nreceivers: [{{name: r, stdout: {{}}}}]");
-        let found: Vec<String> = conditions(&converted(&text).0)
-            .iter()
-            .map(|(_, conditions)| {
-                let events = events.iter().enumerate();
-                let selected = events.filter(|(_, event)| conditions.match_event("prod", event));
-                selected.map(|(number, _)| number.to_string()).collect()
-            })
-            .collect();
+        let (feeds, findings) = converted(&text);
+        let found = selected_by(&feeds, &events);
         assert_eq!(found, selected, "{route}");
         // What has no feed has a finding.
-        assert!(
-            !found.is_empty() || !converted(&text).1.is_empty(),
-            "{route}"
-        );
+        assert!(!found.is_empty() || !findings.is_empty(), "{route}");
     }
 }
 
+/// Converts a receiver. Returns its feed without its name, and the findings.
+fn convert_one(receiver: &str) -> (String, String) {
+    let text =
+        format!("route: {{match: [{{receiver: r}}]}}\nreceivers:\n- name: r\n  {receiver}\n");
+    let (feeds, findings) = converted(&text);
+    (
+        feeds.replace("feeds:\n- name: \"r\"\n", ""),
+        findings.join(", "),
+    )
+}
+
 #[test]
-fn receivers_are_converted_or_named() {
-    let convert_one = |receiver: &str| {
-        let text =
-            format!("route: {{match: [{{receiver: r}}]}}\nreceivers:\n- name: r\n  {receiver}\n");
-        let (feeds, findings) = converted(&text);
-        (
-            feeds.replace("feeds:\n- name: \"r\"\n", ""),
-            findings.join(", "),
-        )
-    };
+fn receivers_are_converted() {
     let of = |members: &str| members.trim_start_matches('\n').to_owned();
     for (receiver, expected, findings) in [
         ("stdout: {}", "  stdout: {}\n", ""),
@@ -353,6 +362,10 @@ fn receivers_are_converted_or_named() {
         let found = convert_one(receiver);
         assert_eq!(found, (of(expected), findings.to_owned()), "{receiver}");
     }
+}
+
+#[test]
+fn a_receiver_without_a_counterpart_is_named() {
     for kind in [
         "kafka",
         "kinesis",

@@ -356,6 +356,12 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
             }
         }
     }
+    compare_counts(hot, cold, world).await;
+    cluster.close().await;
+}
+
+/// Compares the counts of the archive and of the reader.
+async fn compare_counts(hot: &dyn Store, cold: &dyn Store, world: &World) {
     let counted = CountsRequest {
         limit: 10_000,
         ..CountsRequest::default()
@@ -385,7 +391,6 @@ pub(crate) async fn compare(world: &World, sealed: &SealedCluster) {
     {
         assert!(of_hours[&(count.hour, count.reason)] >= count.records);
     }
-    cluster.close().await;
 }
 
 /// Compares the versions of an event, in pages of several sizes. Versions observed before its name

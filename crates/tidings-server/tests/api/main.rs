@@ -1,6 +1,10 @@
 //! The API from the outside: requests and answers over the real router and a store, first in
 //! memory, and then (`over_etcd`) on etcd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
+#![expect(
+    clippy::too_many_lines,
+    reason = "some tests are a long table or story"
+)]
 
 mod apply;
 mod audit;

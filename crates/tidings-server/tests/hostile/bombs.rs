@@ -67,10 +67,10 @@ fn nested_protobuf(depth: usize) -> Vec<u8> {
     bytes
 }
 
-#[tokio::test]
-async fn small_requests_that_ask_for_much_are_refused_soon() {
+/// Requests by name: method, path, content type and body.
+fn small_requests() -> Vec<(&'static str, Method, &'static str, &'static str, Vec<u8>)> {
     const DEPTH: usize = 50_000;
-    let cases: &[(&str, Method, &str, &str, Vec<u8>)] = &[
+    vec![
         (
             "nested arrays",
             Method::POST,
@@ -149,20 +149,24 @@ async fn small_requests_that_ask_for_much_are_refused_soon() {
             PROTOBUF,
             nested_protobuf(DEPTH),
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn small_requests_that_ask_for_much_are_refused_soon() {
     let api = server().await;
-    for (name, method, path, content_type, body) in cases {
-        let query = if *content_type == APPLY {
+    for (name, method, path, content_type, body) in small_requests() {
+        let query = if content_type == APPLY {
             "?fieldManager=m"
         } else {
             ""
         };
         let request = Request::builder()
-            .method(method.clone())
+            .method(method)
             .uri(format!("{path}{query}"))
             .header("authorization", "Bearer s3cret")
-            .header("content-type", *content_type)
-            .body(Body::from(body.clone()))
+            .header("content-type", content_type)
+            .body(Body::from(body))
             .unwrap();
         let answer = tokio::time::timeout(Duration::from_secs(60), send(&api, request)).await;
         let (status, answer) = answer.unwrap_or_else(|_| panic!("{name}: no answer"));

@@ -236,33 +236,7 @@ fn filters_selection_and_address_belong_together() {
     page.run("history.back()");
     page.until(&format!("{lanes} === {all}"));
 
-    // An object: the list and the panel show it, and a link opens the same view.
-    page.run(
-        "[...document.querySelectorAll('.lane')].find((lane) =>
-        lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
-    );
-    let at = world.address_until("q.show !== undefined");
-    assert_eq!(at["show"], "object:/Pod/shop/web-5c9f7d8b64-tz4wd");
-    page.until(
-        "document.getElementById('list-title').innerText
-        === 'Events of Pod web-5c9f7d8b64-tz4wd'",
-    );
-    page.until("document.querySelector('#panel .sentence').innerText.includes('412')");
-    page.until("document.querySelectorAll('#panel .family li').length > 0");
-    let link = page.url();
-    let shown = page.text("document.getElementById('panel').innerText");
-    page.open(&link);
-    world.loaded();
-    page.until("document.querySelector('#panel .sentence')");
-    page.until(
-        "document.getElementById('list-title').innerText
-        === 'Events of Pod web-5c9f7d8b64-tz4wd'",
-    );
-    assert_eq!(
-        page.text("document.getElementById('panel-title').innerText"),
-        "web-5c9f7d8b64-tz4wd"
-    );
-    assert!(shown.contains("BackOff"));
+    an_object_is_shown_and_linked(&world);
 
     // An event: versions, earlier changes, the raw form, and commands.
     page.run(
@@ -302,6 +276,37 @@ fn filters_selection_and_address_belong_together() {
     page.drag(&[(x, y)], false);
     world.address_until("q.show !== undefined");
     page.until("!document.getElementById('panel').hidden");
+}
+
+/// The list and the panel show a selected object, and a link opens the same view.
+fn an_object_is_shown_and_linked(world: &World) {
+    let page = &world.browser;
+    page.run(
+        "[...document.querySelectorAll('.lane')].find((lane) =>
+        lane.title.includes('web-5c9f7d8b64-tz4wd')).click()",
+    );
+    let at = world.address_until("q.show !== undefined");
+    assert_eq!(at["show"], "object:/Pod/shop/web-5c9f7d8b64-tz4wd");
+    page.until(
+        "document.getElementById('list-title').innerText
+        === 'Events of Pod web-5c9f7d8b64-tz4wd'",
+    );
+    page.until("document.querySelector('#panel .sentence').innerText.includes('412')");
+    page.until("document.querySelectorAll('#panel .family li').length > 0");
+    let link = page.url();
+    let shown = page.text("document.getElementById('panel').innerText");
+    page.open(&link);
+    world.loaded();
+    page.until("document.querySelector('#panel .sentence')");
+    page.until(
+        "document.getElementById('list-title').innerText
+        === 'Events of Pod web-5c9f7d8b64-tz4wd'",
+    );
+    assert_eq!(
+        page.text("document.getElementById('panel-title').innerText"),
+        "web-5c9f7d8b64-tz4wd"
+    );
+    assert!(shown.contains("BackOff"));
 }
 
 #[test]

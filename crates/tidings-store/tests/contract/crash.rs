@@ -332,7 +332,12 @@ async fn check(
         assert!(found.as_ref() == Some(record) || record.expires_at.is_some());
     }
 
-    // Both indexes have every record, and nothing else.
+    check_indexes(store, &still).await;
+    page.records
+}
+
+/// Checks that both indexes have every record, and nothing else.
+async fn check_indexes(store: &dyn Store, still: &BTreeMap<Bytes, Record>) {
     let newest = store
         .newest(NewestRequest {
             limit: usize::MAX,
@@ -352,7 +357,7 @@ async fn check(
             .cloned()
             .collect()
     };
-    assert_eq!(lasting(&newest), lasting(&still));
+    assert_eq!(lasting(&newest), lasting(still));
     for writer in EXPIRING..WRITERS {
         let prefix = format!("w{writer}/");
         let expected: Vec<_> = still
@@ -372,5 +377,4 @@ async fn check(
             assert_eq!(found, expected);
         }
     }
-    page.records
 }

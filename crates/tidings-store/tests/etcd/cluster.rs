@@ -92,6 +92,53 @@ fn text(bytes: &Bytes) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Checks that changes are in order and each once, and that they are what writers were told.
+/// Returns the stored records.
+fn check_changes(seen: &[Arc<Change>], accounts: &[Account]) -> BTreeMap<String, String> {
+    assert!(seen.is_sorted_by(|one, next| one.revision() < next.revision()));
+    let mut puts: BTreeMap<String, Revision> = BTreeMap::new();
+    let mut deletes: BTreeMap<String, Revision> = BTreeMap::new();
+    let mut stored: BTreeMap<String, String> = BTreeMap::new();
+    for change in seen {
+        let key = text(change.key());
+        let held = stored.get(&key).cloned();
+        assert_eq!(change.previous().map(|it| text(&it.value)), held);
+        if let Some(record) = change.record() {
+            let value = text(&record.value);
+            assert_eq!(puts.insert(value.clone(), record.revision), None, "doubled");
+            stored.insert(key, value);
+        } else {
+            deletes.insert(held.unwrap(), change.revision());
+            stored.remove(&key);
+        }
+    }
+    for account in accounts {
+        for (value, revision) in &account.acknowledged {
+            assert_eq!(puts.get(value), Some(revision), "{value} was acknowledged");
+        }
+        for (value, revision) in &account.deleted {
+            assert_eq!(
+                deletes.get(value),
+                Some(revision),
+                "the deletion of {value}"
+            );
+        }
+        for value in &account.refused {
+            assert_eq!(puts.get(value), None, "{value} was refused");
+        }
+    }
+    let known = |value: &String| {
+        accounts.iter().any(|it| {
+            it.acknowledged.contains_key(value) || it.unknown.contains(value) || value == "end"
+        })
+    };
+    assert!(
+        puts.keys().all(known),
+        "nothing that was not written is seen"
+    );
+    stored
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
     let Some(mut cluster) = Cluster::start(3, &[]) else {
@@ -161,48 +208,7 @@ async fn nothing_is_lost_doubled_or_out_of_order_while_members_die() {
     );
     assert!(acknowledged > 100, "the writers got somewhere");
 
-    // In order, each once.
-    assert!(seen.is_sorted_by(|one, next| one.revision() < next.revision()));
-    let mut puts: BTreeMap<String, Revision> = BTreeMap::new();
-    let mut deletes: BTreeMap<String, Revision> = BTreeMap::new();
-    let mut stored: BTreeMap<String, String> = BTreeMap::new();
-    for change in &seen {
-        let key = text(change.key());
-        let held = stored.get(&key).cloned();
-        assert_eq!(change.previous().map(|it| text(&it.value)), held);
-        if let Some(record) = change.record() {
-            let value = text(&record.value);
-            assert_eq!(puts.insert(value.clone(), record.revision), None, "doubled");
-            stored.insert(key, value);
-        } else {
-            deletes.insert(held.unwrap(), change.revision());
-            stored.remove(&key);
-        }
-    }
-    for account in &accounts {
-        for (value, revision) in &account.acknowledged {
-            assert_eq!(puts.get(value), Some(revision), "{value} was acknowledged");
-        }
-        for (value, revision) in &account.deleted {
-            assert_eq!(
-                deletes.get(value),
-                Some(revision),
-                "the deletion of {value}"
-            );
-        }
-        for value in &account.refused {
-            assert_eq!(puts.get(value), None, "{value} was refused");
-        }
-    }
-    let known = |value: &String| {
-        accounts.iter().any(|it| {
-            it.acknowledged.contains_key(value) || it.unknown.contains(value) || value == "end"
-        })
-    };
-    assert!(
-        puts.keys().all(known),
-        "nothing that was not written is seen"
-    );
+    let stored = check_changes(&seen, &accounts);
 
     // The stored records are those of the watcher, and etcd's own history agrees.
     let listed = store.list(ListRequest::default()).await.unwrap();

@@ -204,27 +204,31 @@ async fn each_verb_is_one_request_to_the_namespace_of_the_event() {
     }
 }
 
+/// The answer with an event of this resourceVersion.
+fn event(version: &str) -> Reply {
+    answer(
+        200,
+        &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#),
+    )
+}
+
+/// The body of a patch that is made for a resourceVersion.
+fn version(occurrence: &Occurrence, version: &str) -> Vec<u8> {
+    let body = occurrence.patch_body_of_version(version).unwrap();
+    let own = String::from_utf8(occurrence.patch_body()).unwrap();
+    let of_version = format!(r#","metadata":{{"resourceVersion":"{version}"}}}}"#);
+    assert_eq!(
+        String::from_utf8(body.clone()).unwrap(),
+        own.trim_end_matches('}').to_owned() + &of_version
+    );
+    body
+}
+
 /// A patch states the resourceVersion it was made for. If that is unknown, or another client
 /// changed the event, it is requested first.
 #[tokio::test]
 async fn a_patch_names_the_version_it_is_for() {
-    let event = |version: &str| {
-        answer(
-            200,
-            &format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#),
-        )
-    };
     let [first, second, third] = states(CorrelatorOptions::default(), "default", "p");
-    let version = |occurrence: &Occurrence, version| {
-        let body = occurrence.patch_body_of_version(version).unwrap();
-        let own = String::from_utf8(occurrence.patch_body()).unwrap();
-        let of_version = format!(r#","metadata":{{"resourceVersion":"{version}"}}}}"#);
-        assert_eq!(
-            String::from_utf8(body.clone()).unwrap(),
-            own.trim_end_matches('}').to_owned() + &of_version
-        );
-        body
-    };
     let ask = b"{}".to_vec();
     // The write succeeds, but the answer is lost.
     let server = Server::start([
@@ -291,9 +295,13 @@ async fn a_patch_names_the_version_it_is_for() {
         third.patch_body(),
     ];
     assert_eq!(bodies, expected);
+}
 
-    // client-go's patches have no resourceVersion; nor do those of a sink that remembers none, or
-    // forgot.
+/// client-go's patches have no resourceVersion; nor do those of a sink that remembers none, or
+/// forgot.
+#[tokio::test]
+async fn a_patch_without_a_known_version_names_none() {
+    let [first, second, _] = states(CorrelatorOptions::default(), "default", "p");
     let [_, as_client_go] = states(CorrelatorOptions::client_go(), "default", "p");
     let server = Server::start([
         event("1"),

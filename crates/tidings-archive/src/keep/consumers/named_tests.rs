@@ -291,6 +291,50 @@ impl Run {
         self.world.reopen(seal).await;
     }
 
+    /// Stops a commit after some polls, and reads the cursor again.
+    async fn kill(&mut self, cursor: usize, batch: usize, polls: u8) {
+        let name = NAMES[cursor].parse().unwrap();
+        let consumer = &mut self.consumers[cursor];
+        // A skip alone does not move the cursor, which would not tell whether it is stored.
+        if consumer.flight.iter().all(|batch| batch.skip.is_some()) {
+            return;
+        }
+        let mut flight = std::mem::take(&mut consumer.flight);
+        flight.truncate(1 + batch % flight.len());
+        while flight.last().is_some_and(|batch| batch.skip.is_some()) {
+            flight.pop();
+        }
+        if flight.is_empty() {
+            self.restart(false).await;
+            return;
+        }
+        let mut handle = consumer.handle.take().unwrap();
+        for batch in &flight[..flight.len() - 1] {
+            handle.commit(batch.through, None).await.unwrap();
+        }
+        let last = flight.last().unwrap().through;
+        {
+            let mut commit = pin!(handle.commit(last, None));
+            for _ in 0..polls {
+                if poll!(&mut commit).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(handle);
+        self.restart(false).await;
+        let cursors = self.world.feed().cursors().await.unwrap();
+        let status = cursors.iter().find(|status| status.name == name).unwrap();
+        if status.through < last {
+            flight.pop();
+        }
+        let consumer = &mut self.consumers[cursor];
+        for batch in &flight {
+            consumer.committed(batch);
+        }
+    }
+
     async fn step(&mut self, step: &Step) {
         match step {
             Step::Observe(events) => self.world.observe(events).await,
@@ -332,48 +376,7 @@ impl Run {
                 cursor,
                 batch,
                 polls,
-            } => {
-                let name = NAMES[*cursor].parse().unwrap();
-                let consumer = &mut self.consumers[*cursor];
-                // A skip alone does not move the cursor, which would not tell whether it is stored.
-                if consumer.flight.iter().all(|batch| batch.skip.is_some()) {
-                    return;
-                }
-                let mut flight = std::mem::take(&mut consumer.flight);
-                flight.truncate(1 + batch % flight.len());
-                while flight.last().is_some_and(|batch| batch.skip.is_some()) {
-                    flight.pop();
-                }
-                if flight.is_empty() {
-                    self.restart(false).await;
-                    return;
-                }
-                let mut handle = consumer.handle.take().unwrap();
-                for batch in &flight[..flight.len() - 1] {
-                    handle.commit(batch.through, None).await.unwrap();
-                }
-                let last = flight.last().unwrap().through;
-                {
-                    let mut commit = pin!(handle.commit(last, None));
-                    for _ in 0..*polls {
-                        if poll!(&mut commit).is_ready() {
-                            break;
-                        }
-                        tokio::task::yield_now().await;
-                    }
-                }
-                drop(handle);
-                self.restart(false).await;
-                let cursors = self.world.feed().cursors().await.unwrap();
-                let status = cursors.iter().find(|status| status.name == name).unwrap();
-                if status.through < last {
-                    flight.pop();
-                }
-                let consumer = &mut self.consumers[*cursor];
-                for batch in &flight {
-                    consumer.committed(batch);
-                }
-            }
+            } => self.kill(*cursor, *batch, *polls).await,
             Step::Open { seal } => self.restart(*seal).await,
             Step::Seal => {
                 let unsealed = self.world.unsealed();

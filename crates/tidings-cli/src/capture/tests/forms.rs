@@ -312,6 +312,7 @@ fn lines_of_other_programs_within_an_event_are_cut_out() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table of damages")]
 fn a_damaged_event_costs_itself_alone() {
     let (a, c) = (line("a"), line("c"));
     let cut = |length: usize| line("b")[..length].to_owned();

@@ -237,16 +237,19 @@ fn a_late_answer_takes_no_count_back() {
     }
 }
 
+fn said<'a>(reason: &'a str, message: &'a str) -> Said<'a> {
+    Said {
+        reason,
+        message,
+        ..SAID
+    }
+}
+
 /// client-go's TestEventAggregatorByReasonFunc and TestEventAggregatorByReasonMessageFunc.
 #[test]
 fn events_of_one_reason_are_similar() {
     let options = CorrelatorOptions::client_go().aggregate_events(2);
     let mut bench = Bench::new(options);
-    let said = |reason, message| Said {
-        reason,
-        message,
-        ..SAID
-    };
     bench.correlate(&said("end-of-world", "it was fun"), 0);
     let second = bench
         .correlate(&said("end-of-world", "it was awful"), 0)
@@ -258,14 +261,33 @@ fn events_of_one_reason_are_similar() {
     assert!(!third.is_aggregate());
 }
 
+/// Columns: name, earlier events, the event, seconds between them, its count (`None`: filtered),
+/// whether it is combined.
+type Row<'a> = (&'a str, &'a [Said<'a>], Said<'a>, i64, Option<i32>, bool);
+
+fn check(rows: &[Row<'_>]) {
+    for &(name, earlier, said, gap, count, combined) in rows {
+        for options in both() {
+            let mut bench = Bench::new(options);
+            let mut second = 0;
+            for earlier in earlier {
+                bench.write(earlier, second);
+                second += gap;
+            }
+            let occurrence = bench.correlate(&said, second);
+            let found = occurrence.as_ref().map(|occurrence| {
+                let repeated = occurrence.first_timestamp() != occurrence.last_timestamp();
+                (occurrence.count(), occurrence.is_aggregate(), repeated)
+            });
+            let expected = count.map(|count| (count, combined, count > 1));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}
+
 /// client-go's TestEventCorrelator, row by row: earlier events, then one more, some seconds apart.
 #[test]
 fn events_are_counted_combined_and_filtered() {
-    let said = |reason, message| Said {
-        reason,
-        message,
-        ..SAID
-    };
     let duplicate = vec![said("duplicate", "me again"); 30];
     let numbered = |prefix: &'static str, count: usize| -> Vec<String> {
         (0..count)
@@ -292,9 +314,7 @@ fn events_are_counted_combined_and_filtered() {
         ..said("similar", "similar message")
     };
 
-    // Columns: name, earlier events, the event, seconds between them, its count (none: filtered),
-    // whether it is combined.
-    let rows = [
+    check(&[
         (
             "create-a-single-event",
             &[][..],
@@ -367,25 +387,7 @@ fn events_are_counted_combined_and_filtered() {
             Some(1),
             false,
         ),
-    ];
-    for (name, earlier, said, gap, count, combined) in rows {
-        for options in both() {
-            let mut bench = Bench::new(options);
-            let mut second = 0;
-            for earlier in earlier {
-                bench.write(earlier, second);
-                second += gap;
-            }
-            let occurrence = bench.correlate(&said, second);
-            let found = occurrence.as_ref().map(Occurrence::count);
-            assert_eq!(found, count, "{name}");
-            if let Some(occurrence) = occurrence {
-                assert_eq!(occurrence.is_aggregate(), combined, "{name}");
-                let repeated = occurrence.first_timestamp() != occurrence.last_timestamp();
-                assert_eq!(repeated, count > Some(1), "{name}");
-            }
-        }
-    }
+    ]);
 }
 
 /// client-go's TestEventSpamFilter, and the default, which has a budget for each reason.

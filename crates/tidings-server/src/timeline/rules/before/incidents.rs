@@ -115,8 +115,20 @@ fn warning(object: &str, reason: &str, second: i64, message: &str) -> Case {
         .warning()
 }
 
+/// A pod of the deployment `web`.
+const POD: &str = "web-5d4f8c7b9-x7k2p";
+
 fn incidents() -> Vec<Incident> {
-    let pod_name = "web-5d4f8c7b9-x7k2p";
+    let groups = [
+        of_captures(),
+        of_changes(),
+        of_neighbours(),
+        of_the_platform(),
+    ];
+    groups.into_iter().flatten().collect()
+}
+
+fn of_captures() -> Vec<Incident> {
     vec![
         Incident {
             what: "captured: calico's node pods are forbidden, so that the node is not ready",
@@ -136,11 +148,17 @@ fn incidents() -> Vec<Incident> {
             opened: ("Failed", "no-image-deployment-849c4c4958-rxqmt"),
             root: "no-image-deployment",
         },
+    ]
+}
+
+/// Something that the pod needs was changed or lost.
+fn of_changes() -> Vec<Incident> {
+    vec![
         made(
             "a roll-out of an image that crashes",
             ("BackOff", "web-"),
             "web",
-            pod(pod_name, 3500),
+            pod(POD, 3500),
             [
                 Case::new("Deployment", "web", "ScalingReplicaSet", 3499)
                     .message("Scaled up replica set web-5d4f8c7b9 to 1"),
@@ -159,7 +177,7 @@ fn incidents() -> Vec<Incident> {
             "a node that is lost",
             ("NodeNotReady", "web-"),
             "node-1",
-            pod(pod_name, 300),
+            pod(POD, 300),
             [
                 Case::new("Node", "node-1", "NodeNotReady", 3590)
                     .message("Node node-1 status is now: NodeNotReady"),
@@ -198,7 +216,7 @@ fn incidents() -> Vec<Incident> {
             "a secret that its operator cannot read",
             ("FailedMount", "web-"),
             "backup-key",
-            pod(pod_name, 3500),
+            pod(POD, 3500),
             [
                 warning(
                     "ExternalSecret/backup-key",
@@ -215,6 +233,12 @@ fn incidents() -> Vec<Incident> {
                 .host("node-1"),
             ],
         ),
+    ]
+}
+
+/// Another workload is at fault.
+fn of_neighbours() -> Vec<Incident> {
+    vec![
         made(
             "a quota that another deployment used up",
             ("FailedCreate", "web-5d4f8c7b9"),
@@ -259,11 +283,17 @@ fn incidents() -> Vec<Incident> {
                 ),
             ],
         ),
+    ]
+}
+
+/// Something that many workloads need is at fault.
+fn of_the_platform() -> Vec<Incident> {
+    vec![
         made(
             "a certificate that was not renewed",
             ("Unhealthy", "web-"),
             "shop-tls",
-            pod(pod_name, 300),
+            pod(POD, 300),
             [
                 warning(
                     "Certificate/shop-tls",
@@ -285,7 +315,7 @@ fn incidents() -> Vec<Incident> {
             "name resolution that is down",
             ("Unhealthy", "web-"),
             "coredns",
-            pod(pod_name, 300),
+            pod(POD, 300),
             [
                 warning(
                     "Pod/coredns-75fc8f8fff-qbkdn",
@@ -308,7 +338,7 @@ fn incidents() -> Vec<Incident> {
             "a node without memory",
             ("BackOff", "web-"),
             "node-1",
-            pod(pod_name, 300),
+            pod(POD, 300),
             [
                 warning(
                     "Node/node-1",
