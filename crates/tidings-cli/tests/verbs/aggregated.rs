@@ -340,6 +340,35 @@ async fn what_is_past_is_read_through_the_clusters_own_api_server() {
     assert!(ran.stdout.contains("Pulled"), "{ran:?}");
     let ran = ours("t-ann", &["export", "-n=shop", "--since=1h", "-q"]);
     assert_eq!(ran.stdout.lines().count(), 2, "{ran:?}");
+    // All clusters of the archive are this one; ann may not know which there are.
+    for (token, said) in [
+        ("t-ann", "other clusters than this one are not shown"),
+        ("t-admin", ""),
+    ] {
+        let ran = ours(
+            token,
+            &["events", "-n=shop", "--cluster=all", "--no-headers"],
+        );
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert_eq!(ran.stdout.lines().count(), 2, "{ran:?}");
+        assert!(
+            ran.stdout.lines().all(|line| line.starts_with("home ")),
+            "{ran:?}"
+        );
+        assert!(ran.stderr.contains(said), "{ran:?}");
+        let ran = ours(token, &["coverage", "-n=shop", "--cluster=all"]);
+        assert!(
+            ran.code == Some(0) && ran.stdout.contains("home"),
+            "{ran:?}"
+        );
+    }
+    let ran = ours("t-admin", &["export", "--versions", "-n=shop", "-q", "-"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(
+        ran.stdout.matches("\"kind\":\"Version\"").count(),
+        2,
+        "{ran:?}"
+    );
     let names = ours(
         "t-ann",
         &[

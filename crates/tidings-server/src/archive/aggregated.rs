@@ -160,7 +160,8 @@ async fn admit(
     }
 }
 
-/// GET of the list of followed clusters.
+/// GET of the list of followed clusters. The home cluster is marked: its own users read it without
+/// `clusters/proxy`.
 async fn list(aggregated: &Aggregated, home: &Arc<Served>, request: Request) -> Response {
     let request = match admit(home, request, ("list", ""), None).await {
         Ok(request) => request,
@@ -172,7 +173,7 @@ async fn list(aggregated: &Aggregated, home: &Arc<Served>, request: Request) -> 
     }
     let names = aggregated.clusters.names().into_iter();
     let items: Vec<Value> = names
-        .map(|name| json!({"metadata": {"name": name}}))
+        .map(|name| json!({"metadata": {"name": name}, "isHome": name == home.name}))
         .collect();
     let list =
         json!({"kind": "ClusterList", "apiVersion": PAST_VERSION, "metadata": {}, "items": items});

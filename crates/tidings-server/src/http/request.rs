@@ -78,8 +78,8 @@ const PATHS: [&str; 18] = [
 ];
 /// The subresource of events in an archive: all versions of an event.
 const VERSIONS: &str = "versions";
-/// Paths of an archive about all events of a cluster, of whatever namespace, or of all clusters.
-const ABOUT_ALL_EVENTS: [&str; 3] = ["/clusters", "/counts", "/waiting"];
+/// Paths of an archive about all events of a cluster, of whatever namespace.
+const ABOUT_ALL_EVENTS: [&str; 2] = ["/counts", "/waiting"];
 /// Paths of an archive about all events of a cluster, or of a namespace.
 const ABOUT_EVENTS: [&str; 2] = ["/coverage", "/export"];
 /// The path of the timeline's live changes.
@@ -242,7 +242,7 @@ impl RequestInfo {
     }
 
     /// The namespace that an archive is asked about, for requests other than those for events.
-    /// Empty if it is asked about the whole cluster, or all clusters.
+    /// Empty if it is asked about the whole cluster.
     pub(crate) fn asked_namespace(&self) -> Option<&str> {
         let path = self.uri.path().trim_end_matches('/');
         if ABOUT_EVENTS.contains(&path) {

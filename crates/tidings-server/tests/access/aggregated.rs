@@ -327,9 +327,9 @@ async fn users_of_the_home_cluster_see_what_it_lets_them_see() {
         (NOBODY, past(""), 403),
         // Nothing else of the archive is served there.
         (ROOT, "/api/v1/namespaces/shop/events".to_owned(), 403),
-        (ROOT, "/clusters".to_owned(), 403),
-        (ROOT, "/clusters/home/api/v1/events".to_owned(), 403),
-        (ROOT, "/clusters/prod/api/v1/events".to_owned(), 403),
+        (ROOT, "/clusters".to_owned(), 404),
+        (ROOT, "/clusters/home/api/v1/events".to_owned(), 404),
+        (ROOT, "/clusters/prod/api/v1/events".to_owned(), 404),
         (ROOT, "/timeline".to_owned(), 403),
         (ROOT, "/metrics".to_owned(), 403),
     ];
@@ -552,6 +552,8 @@ async fn past_events_have_the_form_of_core_events() {
     );
     let clusters = get("/clusters").await;
     assert_eq!(names(&clusters), ["home", "prod"]);
+    let is_home = |at: usize| clusters["items"][at]["isHome"].clone();
+    assert_eq!((is_home(0), is_home(1)), (json!(true), json!(false)));
 }
 
 /// The aggregation layer itself asks as two users: of the availability check, and of OpenAPI.

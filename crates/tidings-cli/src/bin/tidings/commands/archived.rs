@@ -1,23 +1,23 @@
-//! Requests to an archive for its clusters, their coverage, and the versions of an event.
+//! Requests to an archive for the coverage of its clusters, and the versions of an event.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use jiff::Timestamp;
 use kube::core::ObjectList;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tidings_cli::event::Event;
-use tidings_history::{Clusters, Count, Counted, Counts, Coverage};
+use tidings_history::{Count, Counted, Counts, Coverage};
 
-use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, Server, tell};
+use super::cluster::{ClusterFlags, CommandError, Server};
 use super::objects::segment;
 
 /// Versions in a page.
 const PAGE: usize = 500;
 
 /// Requests a path; returns the JSON answer.
-async fn get<T: DeserializeOwned>(
+pub(crate) async fn get<T: DeserializeOwned>(
     server: &Server,
     path: &str,
     what: &str,
@@ -60,85 +60,6 @@ pub(crate) async fn token_of(
     })
 }
 
-/// The names of an archive's clusters, with the flags that select each.
-pub(crate) async fn clusters(
-    flags: &ClusterFlags,
-) -> Result<Vec<(String, ClusterFlags)>, CommandError> {
-    let root = flags.root().await?;
-    let what = "list the clusters of the archive";
-    let answer = get(&root.server().await?, "/clusters", what).await;
-    let answer: Clusters = answer.map_err(|error| {
-        if error.is_not_found() {
-            no_archive("find clusters")
-        } else {
-            error
-        }
-    })?;
-    let names = answer.clusters.into_iter().map(|cluster| cluster.name);
-    let clusters = names.map(|name| {
-        let below = root.below(&name);
-        (name, below)
-    });
-    Ok(clusters.collect())
-}
-
-/// The clusters to read: the selected one without a name, or all clusters of an archive with their
-/// names. Of all clusters, those that cannot be read are named on standard error and left out: an
-/// archive may follow clusters that do not know each other's users.
-///
-/// # Errors
-/// The error of the first cluster if none of all can be read.
-pub(crate) async fn sources(
-    flags: &ClusterFlags,
-    namespaces: &NamespaceFlags,
-) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
-    if !flags.is_of_all() {
-        return Ok(vec![(None, flags.clone())]);
-    }
-    let clusters = clusters(flags).await?;
-    // A cluster that could not be opened is not among them.
-    for Trouble { cluster, what } in troubles(flags).await {
-        let cluster = cluster.filter(|name| clusters.iter().all(|(known, _)| known != name));
-        if let Some(name) = cluster {
-            tell(&format!("cluster {name} is not shown: {what}"));
-        }
-    }
-    let tried = clusters
-        .iter()
-        .map(|(_, flags)| try_to_list(flags, namespaces));
-    let tried = futures::future::join_all(tried).await;
-    let (mut readable, mut first) = (Vec::new(), None);
-    for ((name, flags), tried) in clusters.into_iter().zip(tried) {
-        match tried {
-            Ok(()) => readable.push((Some(name), flags)),
-            Err(error) => {
-                tell(&format!("cluster {name} is not shown: failed to {error}"));
-                first.get_or_insert(error);
-            }
-        }
-    }
-    match first {
-        Some(error) if readable.is_empty() => Err(error),
-        _ => Ok(readable),
-    }
-}
-
-/// Requests one event of a cluster, to find out whether the cluster's events can be read.
-async fn try_to_list(
-    flags: &ClusterFlags,
-    namespaces: &NamespaceFlags,
-) -> Result<(), CommandError> {
-    let server = flags.server().await?;
-    let below = match namespaces.name() {
-        _ if namespaces.all_namespaces => String::new(),
-        Some(name) => format!("/namespaces/{name}"),
-        None => format!("/namespaces/{}", server.context_namespace()?),
-    };
-    let path = format!("/api/v1{below}/events?limit=1");
-    get::<IgnoredAny>(&server, &path, "read its events").await?;
-    Ok(())
-}
-
 /// Passes the counts of a cluster to `take`, the latest hour first, and returns their unit. `None`
 /// if the server has no counts, or refuses them to this user.
 pub(crate) async fn counts(
@@ -168,7 +89,7 @@ pub(crate) async fn counts(
 }
 
 /// The error if the server does not have an archive's path; `what` fits after "failed to".
-fn no_archive(what: &str) -> CommandError {
+pub(crate) fn no_archive(what: &str) -> CommandError {
     CommandError::Failed(format!(
         "{what}: the server is no archive; tidings archive prints the path of a kubeconfig for one"
     ))

@@ -240,6 +240,9 @@ pub(crate) enum CommandError {
     Unreachable(kube::Error),
     #[error("authenticate to the server: {}", one_line(&.0.message))]
     Unauthorized(Box<kube::core::Status>),
+    /// The archive itself does not know the user; one of its clusters may.
+    #[error("list the clusters of the archive: {}", one_line(&.0.message))]
+    UnknownToArchive(Box<kube::core::Status>),
     /// A temporary failure that lasted for the whole allowed time.
     #[error("{0}")]
     Away(Box<Self>),
@@ -300,7 +303,10 @@ impl CommandError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Config(_) => USAGE,
-            Self::Unreachable(_) | Self::Unauthorized(_) | Self::Away(_) => UNREACHABLE,
+            Self::Unreachable(_)
+            | Self::Unauthorized(_)
+            | Self::UnknownToArchive(_)
+            | Self::Away(_) => UNREACHABLE,
             Self::Refused { .. }
             | Self::Unreadable { .. }
             | Self::TooMany { .. }
@@ -321,6 +327,11 @@ impl CommandError {
     /// Whether the caller lacks a permission.
     pub(crate) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.code == 403)
+    }
+
+    /// Whether the user is unknown or lacks a permission.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.is_forbidden() || matches!(self, Self::Unauthorized(_))
     }
 
     /// Whether the server does not have the requested object.
@@ -348,6 +359,7 @@ impl CommandError {
             Self::Unreachable(error) => Some(unreachable_hint(error).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
+            Self::UnknownToArchive(_) => Some(UNKNOWN_TO_ARCHIVE_HINT.to_owned()),
             Self::Refused { rbac, status, .. } if self.is_forbidden() => {
                 // The archive's API group has permissions of its own, whatever the verb.
                 let group = status.details.as_ref().map(|details| details.group.as_str());
@@ -400,6 +412,9 @@ fn unreachable_hint(error: &(dyn Error + 'static)) -> &'static str {
 /// Advice if the server rejects the credentials.
 pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
+
+/// Advice to a user who asks for all clusters of an archive that does not know the user itself.
+const UNKNOWN_TO_ARCHIVE_HINT: &str = "the credentials are wrong, or only a cluster of the archive knows them: name it with --cluster NAME; for all, use a kubeconfig with a context for each cluster, as tidings kubeconfig prints it";
 
 /// The use of `tidings rbac` that prints the permissions to read an archive.
 pub(crate) const ARCHIVE_USE: &str = "past-events";
@@ -516,12 +531,79 @@ impl ClusterFlags {
         Ok(name.map(str::to_owned))
     }
 
-    /// The flags for one cluster of the selected archive.
-    pub(crate) fn below(&self, name: &str) -> Self {
-        let mut below = self.clone();
+    /// The flags for each of these clusters of the archive that these flags are the
+    /// [root](Self::root) of. A cluster whose context in the kubeconfig has another user than the
+    /// selected context is read with that context, because clusters may not know each other's
+    /// users.
+    pub(crate) fn below(
+        &self,
+        names: impl IntoIterator<Item = String>,
+    ) -> Result<Vec<(String, Self)>, CommandError> {
         let root = self.address.as_deref().unwrap_or_default();
-        below.address = Some(format!("{}/clusters/{name}", root.trim_end_matches('/')));
-        below
+        let contexts = self.contexts_at(root)?;
+        let below = names.into_iter().map(|name| {
+            let mut below = self.clone();
+            below.address = Some(format!("{}/clusters/{name}", root.trim_end_matches('/')));
+            let other = contexts.iter().find(|(cluster, _)| *cluster == name);
+            if let Some((_, Some(context))) = other {
+                below.context = Some(context.clone());
+            }
+            (name, below)
+        });
+        Ok(below.collect())
+    }
+
+    /// The flags for each cluster of the selected archive that the kubeconfig has a context for;
+    /// none if the selected address is not that of an archive's cluster.
+    pub(crate) async fn clusters_of_kubeconfig(&self) -> Result<Vec<(String, Self)>, CommandError> {
+        let mut root = self.of_context_alone();
+        let address = root.config()?.cluster_url.to_string();
+        let Some(above) = root_of(&address) else {
+            return Ok(Vec::new());
+        };
+        // An archive's cluster may not know the user.
+        match root.server().await?.is_ours().await {
+            Ok(true) | Err(CommandError::Unauthorized(_)) => {}
+            Ok(false) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+        root.address = Some(above.to_owned());
+        let names = root.contexts_at(above)?.into_iter().map(|(name, _)| name);
+        root.below(names)
+    }
+
+    /// The clusters of an archive at this address that the kubeconfig has contexts for, each with
+    /// its context if that has another user than the selected one.
+    fn contexts_at(&self, root: &str) -> Result<Vec<(String, Option<String>)>, CommandError> {
+        let flags = self.without_empty();
+        let found = flags.found(&kubeconfig::of_environment())?;
+        let found = found.unwrap_or_default();
+        Ok(kubeconfig::contexts_at(
+            &found,
+            root,
+            flags.context.as_deref(),
+        ))
+    }
+
+    /// The flags for the selected context, whatever cluster is selected.
+    pub(crate) fn of_context_alone(&self) -> Self {
+        Self {
+            cluster: None,
+            ..self.clone()
+        }
+    }
+
+    /// The flags for another address, with the same credentials.
+    pub(crate) fn at(&self, address: String) -> Self {
+        Self {
+            address: Some(address),
+            ..self.clone()
+        }
+    }
+
+    /// Whether the flags are for a cluster of an archive that was selected as a whole.
+    pub(crate) fn is_of_archive(&self) -> bool {
+        self.address.is_some() || self.route.is_some()
     }
 
     /// The configuration of a client for the selected cluster.
@@ -578,15 +660,20 @@ impl ClusterFlags {
         paths: &[PathBuf],
         incluster: impl FnOnce() -> Option<Config>,
     ) -> Result<Config, CommandError> {
-        let read = match &self.kubeconfig {
-            Some(path) => kubeconfig::read(path).map(Some),
-            None => kubeconfig::merged(paths),
-        };
-        let found = read.map_err(|error| CommandError::Config(with_sources(&error)))?;
+        let found = self.found(paths)?;
         if let Some(below) = self.in_archive(found.as_ref()) {
             return below.configured_of(found.as_ref(), paths, incluster);
         }
         self.configured_of(found.as_ref(), paths, incluster)
+    }
+
+    /// The named kubeconfig, or those at `paths` as one.
+    fn found(&self, paths: &[PathBuf]) -> Result<Option<Kubeconfig>, CommandError> {
+        let read = match &self.kubeconfig {
+            Some(path) => kubeconfig::read(path).map(Some),
+            None => kubeconfig::merged(paths),
+        };
+        read.map_err(|error| CommandError::Config(with_sources(&error)))
     }
 
     /// With the address of an archive, a cluster that no kubeconfig has is one of the archive's:

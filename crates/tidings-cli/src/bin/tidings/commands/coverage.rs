@@ -18,6 +18,7 @@ use tidings_cli::times::duration_of_seconds;
 use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
 use tidings_store::UnixMillis;
 
+use super::all_clusters;
 use super::archived::{self, Trouble};
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, finish, namespace, one_line, tell,
@@ -146,27 +147,22 @@ async fn clusters(
     if flags.names_cluster() && !flags.is_of_all() {
         return Ok(vec![(None, flags.clone())]);
     }
-    match archived::clusters(flags).await {
+    match all_clusters::clusters(flags).await {
         Err(error) if !flags.is_of_all() && !matches!(error, CommandError::Unreachable(_)) => {
             // The cluster may have an archive of its own.
             let own = past::archive_of(flags).await?;
             match own {
                 Some(own) => Ok(vec![(None, own)]),
-                None if is_refusal(&error) => Ok(vec![(None, flags.clone())]),
+                None if error.is_refusal() => Ok(vec![(None, flags.clone())]),
                 None => Err(error),
             }
         }
         Ok(all) => {
-            let all = all.into_iter();
-            let named = all.map(|(name, one)| ((!flags.is_of_all()).then_some(name), one));
+            let named = all.into_iter().map(|(name, one)| (Some(name), one));
             Ok(named.collect())
         }
         Err(error) => Err(error),
     }
-}
-
-fn is_refusal(error: &CommandError) -> bool {
-    error.is_forbidden() || matches!(error, CommandError::Unauthorized(_))
 }
 
 /// Whether the server says that it cannot answer now, as while the cluster that must be asked about
@@ -189,7 +185,7 @@ fn readable(
     for (name, coverage) in all {
         match (name, coverage) {
             (_, Ok(coverage)) => found.push(coverage),
-            (Some(name), Err(error)) if is_refusal(&error) || is_unavailable(&error) => {
+            (Some(name), Err(error)) if error.is_refusal() || is_unavailable(&error) => {
                 refused.push((name, error));
             }
             (_, Err(error)) => return Err(error),

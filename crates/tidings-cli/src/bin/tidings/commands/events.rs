@@ -20,6 +20,7 @@ use tidings_cli::time_form::TimeForm;
 use tidings_cli::{times, values};
 use tidings_history::{ENDED_AFTER, ENDED_AT};
 
+use super::all_clusters;
 use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{
@@ -248,7 +249,7 @@ async fn sources(
     args: &Args,
     now: Timestamp,
 ) -> Result<(Vec<Source>, Option<Reader>), CommandError> {
-    let clusters = archived::sources(&args.cluster, &args.namespaces).await?;
+    let clusters = all_clusters::sources(&args.cluster, &args.namespaces).await?;
     let mut sources = Vec::with_capacity(clusters.len());
     let mut archive = None;
     for (name, flags) in clusters {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use kube::config::{Context, Kubeconfig};
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
+use tidings_cli::clusters::check_name;
 
 use super::text::one_line;
 
@@ -157,9 +158,85 @@ pub(crate) fn context<'a>(kubeconfig: &'a Kubeconfig, name: Option<&str>) -> Opt
     found.context.as_ref()
 }
 
+/// The clusters of an archive at the address `root` that contexts lead to, in their order. Each has
+/// its first context, unless one of its contexts has the user of the selected context (or of the
+/// current one): then the selected one suffices.
+pub(crate) fn contexts_at(
+    kubeconfig: &Kubeconfig,
+    root: &str,
+    selected: Option<&str>,
+) -> Vec<(String, Option<String>)> {
+    let selected = context(kubeconfig, selected);
+    let user = selected.and_then(|context| context.user.as_deref());
+    let mut all: Vec<(String, Option<String>)> = Vec::new();
+    for named in &kubeconfig.contexts {
+        let Some(context) = &named.context else {
+            continue;
+        };
+        let mut clusters = kubeconfig.clusters.iter();
+        let cluster = clusters.find(|cluster| cluster.name == context.cluster);
+        let cluster = cluster.and_then(|cluster| cluster.cluster.as_ref());
+        let server = cluster.and_then(|cluster| cluster.server.as_deref());
+        let Some(name) = server.and_then(|server| cluster_at(root, server)) else {
+            continue;
+        };
+        let is_same = context.user.as_deref() == user;
+        let own = (!is_same).then(|| named.name.clone());
+        match all.iter_mut().find(|(known, _)| known == name) {
+            None => all.push((name.to_owned(), own)),
+            Some((_, former)) if is_same => *former = None,
+            Some(_) => {}
+        }
+    }
+    all
+}
+
+/// The name of the cluster of an archive at `root` whose address `server` is.
+fn cluster_at<'a>(root: &str, server: &'a str) -> Option<&'a str> {
+    let below = server.strip_prefix(root.trim_end_matches('/'))?;
+    let name = below.strip_prefix("/clusters/")?.trim_end_matches('/');
+    check_name(name).is_ok().then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Users of one cluster of an archive are none of another.
+    #[test]
+    fn each_cluster_of_an_archive_is_read_by_a_user_of_its_own() {
+        let found = Kubeconfig::from_yaml(
+            "
+current-context: a-prod
+clusters:
+- {name: prod, cluster: {server: 'https://a:1/x/clusters/prod'}}
+- {name: edge, cluster: {server: 'https://a:1/x/clusters/edge/'}}
+- {name: test, cluster: {server: 'https://a:1/x/clusters/test'}}
+- {name: above, cluster: {server: 'https://a:1/x'}}
+- {name: below, cluster: {server: 'https://a:1/x/clusters/prod/clusters/y'}}
+- {name: other, cluster: {server: 'https://b:1/x/clusters/other'}}
+contexts:
+- {name: a-prod, context: {cluster: prod, user: ann}}
+- {name: a-edge, context: {cluster: edge, user: ann-of-edge}}
+- {name: a-test, context: {cluster: test, user: other}}
+- {name: b-test, context: {cluster: test, user: ann}}
+- {name: c-test, context: {cluster: test, user: other}}
+- {name: a-above, context: {cluster: above, user: ann}}
+- {name: a-below, context: {cluster: below, user: ann}}
+- {name: a-other, context: {cluster: other, user: ann}}
+- {name: dangling, context: {cluster: none, user: ann}}
+",
+        );
+        let found = found.unwrap();
+        let of = |selected| {
+            let all = contexts_at(&found, "https://a:1/x/", selected).into_iter();
+            let all = all.map(|(name, own)| format!("{name} {}", own.unwrap_or_default()));
+            all.collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(of(None), "prod ,edge a-edge,test ");
+        assert_eq!(of(Some("a-edge")), "prod a-prod,edge ,test a-test");
+        assert!(contexts_at(&found, "https://c:1", None).is_empty());
+    }
 
     #[test]
     fn files_that_are_not_there_say_nothing_and_broken_ones_are_told() {

@@ -1,6 +1,7 @@
 //! The verbs of the command, one file each.
 
 mod account;
+mod all_clusters;
 mod archive;
 mod archived;
 mod capture;

@@ -58,13 +58,14 @@ impl PastFlags {
         server: &Server,
         is_asked: bool,
     ) -> Result<Option<Server>, CommandError> {
-        if self.live || !(is_asked || self.archive) {
+        // A cluster of an archive is read there already.
+        if self.live || !(is_asked || self.archive) || cluster.is_of_archive() {
             return Ok(None);
         }
-        let found = if cluster.is_of_capture() || cluster.is_of_all() {
+        let found = if cluster.is_of_capture() {
             None
         } else {
-            find(server).await?
+            find(server).await
         };
         if found.is_none() && self.archive {
             let why = format!("read the archive: the API server serves none ({PAST_GROUP})");
@@ -78,12 +79,23 @@ impl PastFlags {
 pub(crate) async fn archive_of(
     cluster: &ClusterFlags,
 ) -> Result<Option<ClusterFlags>, CommandError> {
-    let found = find(&cluster.server().await?).await?;
+    let found = find(&cluster.server().await?).await;
     Ok(found.map(|_| cluster.by(through)))
 }
 
-/// The archive of a cluster, if its API server has one that answers.
-async fn find(server: &Server) -> Result<Option<Server>, CommandError> {
+/// Whether the API server of a cluster serves an archive.
+pub(crate) enum Sought {
+    Found,
+    Absent,
+    /// What is not known, and why.
+    Unknown(&'static str, String),
+}
+
+/// Asks the API server of a cluster for the archive's API group.
+///
+/// # Errors
+/// The server cannot be reached, or does not know the user: it cannot be asked for events, either.
+pub(crate) async fn seek(server: &Server) -> kube::Result<Sought> {
     let ask = || async {
         let request = Request::get(format!("/apis/{PAST_VERSION}"))
             .header(http::header::ACCEPT, "application/json")
@@ -91,30 +103,40 @@ async fn find(server: &Server) -> Result<Option<Server>, CommandError> {
             .map_err(kube::Error::HttpError)?;
         server.client.request::<Value>(request).await
     };
+    let unknown = |what, message: &str| Ok(Sought::Unknown(what, one_line(message)));
     match server.in_time(ask()).await {
-        Ok(_) => Ok(Some(through(server))),
-        Err(kube::Error::Api(status)) if status.code >= 500 => {
+        Ok(_) => Ok(Sought::Found),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Sought::Absent),
+        Err(kube::Error::Api(status)) if status.code >= 500 => unknown(
+            "the archive of this cluster does not answer",
+            &status.message,
+        ),
+        Err(kube::Error::Api(status)) if status.code != 401 => unknown(
+            "whether this cluster has an archive is not known",
+            &status.message,
+        ),
+        Err(error) => Err(error),
+    }
+}
+
+/// The archive of a cluster, if its API server has one that answers. If that is not known, it is
+/// told; an error of the server is left to the request for its events.
+async fn find(server: &Server) -> Option<Server> {
+    match seek(server).await {
+        Ok(Sought::Found) => Some(through(server)),
+        Ok(Sought::Unknown(what, why)) => {
             tell(&format!(
-                "the archive of this cluster does not answer, so only what the cluster has is shown: {}",
-                one_line(&status.message)
+                "{what}, so only what the cluster has is shown: {why}"
             ));
-            Ok(None)
+            None
         }
-        Err(kube::Error::Api(status)) if status.code != 404 => {
-            tell(&format!(
-                "whether this cluster has an archive is not known, so only what the cluster has is shown: {}",
-                one_line(&status.message)
-            ));
-            Ok(None)
-        }
-        // A server that cannot be reached fails the request for its events.
-        Err(_) => Ok(None),
+        Ok(Sought::Absent) | Err(_) => None,
     }
 }
 
 /// The same server, on which requests for events, coverage, counts and the timeline's answers go to
 /// the archive.
-fn through(server: &Server) -> Server {
+pub(crate) fn through(server: &Server) -> Server {
     let client = server.client.clone();
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |mut request: Request<Body>| {

@@ -16,6 +16,7 @@ use tidings_core::occurrences::Occurrences;
 use tidings_core::top::{Axis, Counted as CountedEvent, Row, Table as Counts};
 use tidings_history::{Counted, timestamp};
 
+use super::all_clusters;
 use super::archived;
 use super::capture::CaptureFlags;
 use super::cluster::{
@@ -227,7 +228,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         span(args.window, (since, until), now)?
     };
     let mut top = Top::new(span, &args.by, args.against);
-    for (name, flags) in archived::sources(&args.cluster, &args.namespaces).await? {
+    for (name, flags) in all_clusters::sources(&args.cluster, &args.namespaces).await? {
         let mut reader = args.selection.reader(&flags, &args.namespaces).await?;
         if args.capture.is_some() {
             args.selection.as_of(now, &mut reader)?;
