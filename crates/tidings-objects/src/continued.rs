@@ -73,7 +73,9 @@ pub enum ContinueError {
 ///
 /// The other folder is lost, or it is this one before it was restored from an older copy. Its store
 /// gets a new identity. Versions that it has and that are not sealed yet are sealed on top of what
-/// is there. Returns `false` if there is no archive, or if it is already the cluster's own.
+/// is there. Returns `false` if there is no archive, if it is already the cluster's own, or if its
+/// newest manifest was not written before `before`: another folder writes it since, so that this
+/// one is refused, whoever repeats the request.
 ///
 /// To be called before the cluster is followed. It may be called again if the process ended
 /// half-way.
@@ -84,6 +86,7 @@ pub enum ContinueError {
 pub async fn take_over(
     place: &Place,
     cluster: &mut Cluster,
+    before: Timestamp,
     clock: &dyn Clock,
 ) -> Result<bool, ContinueError> {
     let folder = Folder::new(place, cluster.name());
@@ -97,6 +100,16 @@ pub async fn take_over(
         if unsealed.has_committed(archive, &manifest.commit()).await? {
             return Ok(false);
         }
+    }
+    if manifest.written_at >= before {
+        let (cluster, written_at) = (cluster.name(), manifest.written_at);
+        tracing::warn!(
+            cluster,
+            %written_at,
+            %before,
+            "the archive is not continued: it was written since"
+        );
+        return Ok(false);
     }
     let known = Known::read(&folder, &manifest).await?;
     let continued = Continued {

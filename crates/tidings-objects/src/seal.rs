@@ -108,7 +108,7 @@ pub enum SealError {
     Panicked,
     /// The archive belongs to another data folder.
     #[error(
-        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue)"
+        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue TIME)"
     )]
     Foreign {
         /// The cluster's name.
@@ -118,7 +118,7 @@ pub enum SealError {
     },
     /// The newest manifest names this store, but the store did not write it.
     #[error(
-        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and is not the last one that it wrote. It was restored from a copy, or the storage was, or was changed: nothing is sealed, and everything keeps waiting; --objects-continue seals it behind what is there"
+        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and is not the last one that it wrote. It was restored from a copy, or the storage was, or was changed: nothing is sealed, and everything keeps waiting; --objects-continue TIME seals it behind what is there"
     )]
     Older {
         /// The cluster's name.

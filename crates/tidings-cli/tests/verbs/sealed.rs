@@ -13,7 +13,7 @@ use tidings_testing::programs;
 use tidings_testing::s3::{BUCKET, S3Server};
 use tidings_testing::serving::client;
 
-use super::support::{Cluster, event, metrics_of_archive, run, tidings};
+use super::support::{Cluster, ago, event, metrics_of_archive, run, tidings};
 
 /// Timeout of each step, long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -490,9 +490,11 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
 
     // Events written while nothing was following are sealed, and each version once.
     import(20..40);
+    // Times are written in seconds.
+    let lost = format!("--objects-continue={}", ago(-2));
     let start = |number| {
         let mut command = command(&cluster, &data(number), &url);
-        command.arg("--objects-continue");
+        command.arg(&lost);
         Process::start_and_hear(&mut command).unwrap().0
     };
     let process = start(2);
@@ -523,8 +525,8 @@ async fn an_archive_whose_folder_is_lost_is_continued_by_a_new_one() {
     // The process locks the folder until it has ended.
     own.wait();
     let mut refused = command(&cluster, &data(3), &url);
-    let refused = refused.arg("--objects-continue").stderr(Stdio::piped());
-    let refused = refused.output().unwrap();
+    let refused = refused.arg(format!("--objects-continue={}", ago(-2)));
+    let refused = refused.stderr(Stdio::piped()).output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(

@@ -238,13 +238,14 @@ impl World {
         sealed
     }
 
-    /// Continues the archive at a place. Returns whether there was one to continue.
+    /// Continues the archive at a place, whenever it was written. Returns whether there was one to
+    /// continue.
     pub(crate) async fn take_over(
         &self,
         place: &Place,
     ) -> std::result::Result<bool, ContinueError> {
         let mut cluster = self.open().await;
-        let taken = take_over(place, &mut cluster, &self.clock).await;
+        let taken = take_over(place, &mut cluster, Timestamp::MAX, &self.clock).await;
         cluster.close().await;
         taken
     }

@@ -91,7 +91,7 @@ pub(in crate::commands) struct Defaults {
     pub(in crate::commands) feeds: Option<Feeds>,
     /// The place of the sealed archives that new data folders continue.
     #[cfg(feature = "objects")]
-    pub(in crate::commands) continues: Option<tidings_objects::Place>,
+    pub(in crate::commands) continues: Option<super::sealing::Continuation>,
 }
 
 /// Retention rules, and the text they were parsed from.

@@ -134,8 +134,8 @@ async fn open(
         source: error,
     })?;
     #[cfg(feature = "objects")]
-    if let Some(place) = &defaults.continues
-        && let Err(error) = sealing::take_over(place, &mut cluster).await
+    if let Some(continuation) = &defaults.continues
+        && let Err(error) = sealing::take_over(continuation, &mut cluster).await
     {
         cluster.close().await;
         return Err(error.into());

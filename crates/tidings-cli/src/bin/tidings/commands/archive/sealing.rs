@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use tidings_archive::Cluster;
 use tidings_cli::times::duration_of_seconds;
 use tidings_cli::values::bytes;
@@ -13,8 +14,13 @@ use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
 
+use crate::clock;
+
 /// Minimum quota: twice the maximum size of a file, because the latest file stays.
 const QUOTA_MIN: usize = 64 << 20;
+
+/// Clocks of machines are assumed to differ by less than this.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(10);
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
@@ -31,11 +37,14 @@ pub(super) struct SealFlags {
     /// used first are sealed, too.
     #[arg(long, value_name = "URL")]
     objects: Option<String>,
-    /// Continue an archive whose data folder is lost, or was restored from a copy: a new folder
-    /// begins where the archive ends, one that has events seals them behind it, and the former one
-    /// seals nothing more. Remove this option once the archive is continued
-    #[arg(long, requires = "objects")]
-    objects_continue: bool,
+    /// Continue an archive whose data folder was lost, or was restored from a copy, and which
+    /// nothing was sealed into since this time, such as 2026-11-30T08:00:00Z: give the present one
+    ///
+    /// A new folder begins where the archive ends, one that has events seals them behind it, and the
+    /// former one seals nothing more. The option has no effect on an archive into which something
+    /// was sealed later, so it may stay.
+    #[arg(long, value_name = "TIME", requires = "objects", value_parser = moment)]
+    objects_continue: Option<Timestamp>,
     /// Maximum time that a version waits to be sealed
     #[arg(long, value_name = "DURATION", default_value = "20m", requires = "objects", value_parser = duration_of_seconds)]
     seal_after: Duration,
@@ -51,6 +60,15 @@ pub(super) struct SealFlags {
     /// the bucket has more.
     #[arg(long, value_name = "BYTES", requires = "objects", value_parser = quota)]
     objects_quota: Option<usize>,
+}
+
+/// Parses the time of a continuation. A later time than the present one would let every other
+/// folder continue the archive, too.
+fn moment(text: &str) -> Result<Timestamp, &'static str> {
+    let latest = clock::now().checked_add(CLOCKS_DIFFER);
+    let latest = latest.unwrap_or(Timestamp::MAX);
+    let time = text.parse().ok().filter(|time| *time <= latest);
+    time.ok_or("expected a time that is not to come, such as 2026-11-30T08:00:00Z")
 }
 
 /// Parses a number of bytes that is enough for some files.
@@ -74,16 +92,26 @@ impl SealFlags {
         Ok(Sealing {
             place: self.objects.as_deref().map(Place::create).transpose()?,
             options,
-            takes_over: self.objects_continue,
+            continues: self.objects_continue,
             tasks: BTreeMap::new(),
         })
     }
 }
 
+/// Where archives are continued that were not written since a time.
+#[derive(Clone, Debug)]
+pub(in crate::commands) struct Continuation {
+    place: Place,
+    before: Timestamp,
+}
+
 /// Makes a cluster's data folder continue the archive that another folder sealed, or this one
 /// before it was restored.
-pub(super) async fn take_over(place: &Place, cluster: &mut Cluster) -> Result<(), ContinueError> {
-    if tidings_objects::take_over(place, cluster, &SystemClock).await? {
+pub(super) async fn take_over(
+    Continuation { place, before }: &Continuation,
+    cluster: &mut Cluster,
+) -> Result<(), ContinueError> {
+    if tidings_objects::take_over(place, cluster, *before, &SystemClock).await? {
         let cluster = cluster.name();
         tracing::info!(cluster, "continues the archive of a former data folder");
     }
@@ -94,14 +122,15 @@ pub(super) async fn take_over(place: &Place, cluster: &mut Cluster) -> Result<()
 pub(super) struct Sealing {
     place: Option<Place>,
     options: SealOptions,
-    takes_over: bool,
+    continues: Option<Timestamp>,
     tasks: BTreeMap<String, AbortHandle>,
 }
 
 impl Sealing {
     /// The place of the sealed archives to continue, if the option is set.
-    pub(super) fn to_continue(&self) -> Option<Place> {
-        self.place.clone().filter(|_| self.takes_over)
+    pub(super) fn to_continue(&self) -> Option<Continuation> {
+        let (place, before) = (self.place.clone()?, self.continues?);
+        Some(Continuation { place, before })
     }
 
     pub(super) fn start(&mut self, cluster: &Cluster) {
@@ -131,7 +160,20 @@ impl Drop for Sealing {
 
 #[cfg(test)]
 mod tests {
-    use super::quota;
+    use super::*;
+
+    #[test]
+    fn an_archive_is_continued_as_of_a_time_that_is_not_to_come() {
+        for (text, is_good) in [
+            ("2026-01-01T00:00:00Z", true),
+            ("2026-01-01T01:00:00+01:00", true),
+            ("2326-01-01T00:00:00Z", false),
+            ("now", false),
+            ("", false),
+        ] {
+            assert_eq!(moment(text).is_ok(), is_good, "{text}");
+        }
+    }
 
     #[test]
     fn a_quota_has_room_for_some_files() {
