@@ -118,6 +118,7 @@ pub async fn take_over(
         newest: manifest.commit(),
         positions: manifest.positions.clone(),
         ends: known.ends.into_iter().collect(),
+        observed_until: known.observed_until.into_iter().collect(),
         gaps: manifest.gaps.clone(),
         sealed_beyond: known.beyond,
     };
@@ -146,6 +147,9 @@ struct Known {
     beyond: Vec<(String, u64, u64)>,
     /// The last epoch and version up to each position, by the positions' namespaces.
     ends: HashMap<String, (u64, u64)>,
+    /// When the last version up to each position was observed at the latest, in milliseconds since
+    /// 1970.
+    observed_until: HashMap<String, i64>,
 }
 
 impl Known {
@@ -167,6 +171,7 @@ impl Known {
             let is_beyond = is_beyond && known.beyond.len() < SEALED_BEYOND_MAX;
             let is_sought = others < FILES_SOUGHT && known.misses(&positions, file);
             if !is_beyond && !is_sought {
+                known.note_unread(&positions, file);
                 continue;
             }
             others += usize::from(!is_beyond);
@@ -185,6 +190,7 @@ impl Known {
                 Ok(found) => found,
                 // The versions of an unreadable file may be sealed again.
                 Err(why) => {
+                    known.note_unread(&positions, file);
                     let (cluster, file) = (&*cluster, &file.path);
                     let what = "passed over: its versions are not known, and may be sealed again";
                     tracing::error!(cluster, file, why, "{what}");
@@ -194,6 +200,9 @@ impl Known {
             known.beyond.extend(found.beyond);
             for (namespace, end) in found.ends {
                 known.note(namespace, end);
+            }
+            for (namespace, until) in found.observed_until {
+                known.note_observed(namespace, until);
             }
         }
         known.beyond.truncate(SEALED_BEYOND_MAX);
@@ -215,6 +224,18 @@ impl Known {
         *known = (*known).max(end);
     }
 
+    fn note_observed(&mut self, namespace: String, until: i64) {
+        let known = self.observed_until.entry(namespace).or_insert(until);
+        *known = (*known).max(until);
+    }
+
+    /// Notes a file that is not read: the last version up to any position may be in it.
+    fn note_unread(&mut self, positions: &HashMap<String, Position>, file: &File) {
+        for namespace in positions.keys() {
+            self.note_observed(namespace.clone(), file.to.as_millisecond());
+        }
+    }
+
     fn of(file: &Reader, positions: &HashMap<String, Position>) -> Result<Self, FileError> {
         let mut known = Self::default();
         for group in 0..file.groups() {
@@ -225,6 +246,7 @@ impl Known {
                 let through = position.and_then(|it| Some((it.epoch, it.version?)));
                 if through.is_some_and(|through| (row.epoch, row.version) <= through) {
                     known.note(of.to_owned(), (row.epoch, row.version));
+                    known.note_observed(of.to_owned(), row.observed / 1000);
                 } else if known.beyond.len() < SEALED_BEYOND_MAX {
                     known.beyond.push((row.uid, row.epoch, row.version));
                 }

@@ -495,6 +495,52 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
     assert_eq!(coverage.followed[0].since.0, now - 9_000_000);
 }
 
+/// Up to when nothing is missing is said with some seconds to spare, in which sealed versions were
+/// observed. The new folder has none of these.
+#[tokio::test]
+async fn a_new_folder_does_not_claim_the_last_seconds_of_the_sealed_versions() {
+    for is_damaged in [false, true] {
+        let storage = Storage::folder();
+        let place = storage.place();
+        let mut former = World::new();
+        former.observe(40).await;
+        let now = former.clock.now().0;
+        let complete = now - 5000;
+        former.clock.advance(1000);
+        former
+            .import_with(
+                [followed("one", now - 9_000_000, complete, 40), json!([])],
+                &[],
+            )
+            .await;
+        former.seal(&place, SealOptions::default()).await.unwrap();
+        let manifest = newest(&place, "prod").await.unwrap();
+        let file = &manifest.files[0];
+        // The last of 40 versions, as the world observes them.
+        assert_eq!(file.to.as_millisecond(), now - 960);
+        if is_damaged {
+            put(&storage.file(&format!("prod/{}", file.path)), None);
+        }
+        let new = World::new();
+        assert!(new.take_over(&place).await.unwrap());
+        let cluster = new.open().await;
+        let coverage = cluster.history().coverage(None).await.unwrap();
+        let followed = &coverage.followed[0];
+        assert_eq!(followed.since.0, now - 960, "{is_damaged}");
+        assert_eq!(followed.complete_until, followed.since);
+        let kept = coverage.totals.unwrap().kept_since;
+        assert!(kept.is_none_or(|kept| kept >= followed.since), "{kept:?}");
+        let sealed = coverage.sealed_before.unwrap();
+        assert_eq!(sealed.until.0, complete);
+        cluster.close().await;
+        // A reader of the bucket covers both.
+        if !is_damaged {
+            let coverage = read(&place).await.coverage();
+            assert_eq!(coverage.followed[0].since.0, now - 9_000_000);
+        }
+    }
+}
+
 /// An old file is damaged so that nothing in it can be read.
 #[tokio::test]
 async fn a_damaged_file_does_not_keep_an_archive_from_being_continued() {

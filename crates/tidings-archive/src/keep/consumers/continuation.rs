@@ -38,6 +38,10 @@ pub struct Continued {
     /// For each namespace, the epoch and resourceVersion of the last version in the files that is
     /// not beyond its position. Only up to there does a position count as sealed.
     pub ends: Vec<(String, (u64, u64))>,
+    /// For each namespace, when the last of these versions was observed, in milliseconds since
+    /// 1970. The position's own time may be earlier, and a store that begins behind these versions
+    /// has none of them.
+    pub observed_until: Vec<(String, i64)>,
     /// The latest gaps.
     pub gaps: Vec<Gap>,
     /// Versions beyond the positions that are sealed, by uid, epoch and number: at most
@@ -115,9 +119,14 @@ pub(crate) async fn continue_archive(
     let mut writes = write_gaps(&*keeper.store, &missed).await?;
     if own.is_empty() {
         for (namespace, position) in &continued.positions {
+            let observed = continued.observed_until.iter();
+            let observed = observed.filter(|(of, _)| of == namespace);
+            let observed = observed.map(|(_, until)| *until).max();
             // The store begins at this position. If the source has not reached it, it went back.
             let begun = Position {
-                since: position.covered_until(),
+                since: observed
+                    .max(Some(position.covered_until()))
+                    .unwrap_or_default(),
                 versions: 0,
                 latest: position.latest.max(position.version.unwrap_or(0)),
                 ..position.clone()
