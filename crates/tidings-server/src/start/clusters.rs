@@ -8,10 +8,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tidings_store::memory::MemoryStore;
 
-use super::kubeconfig::{Credentials, kubeconfig_of_clusters};
+use super::kubeconfig::kubeconfig_of_clusters;
 use super::private::write_private;
 use super::serve::Served;
-use super::{Aggregation, Prepared, Running, StartOptions};
+use super::{Aggregation, Clients, Prepared, Running, StartOptions};
 use crate::api::server::FollowedCluster;
 use crate::archive::{self, ClusterError, Clusters};
 use crate::start::error::StartError;
@@ -29,7 +29,7 @@ pub struct RunningClusters {
 struct Kubeconfig {
     clusters: Arc<Clusters>,
     address: SocketAddr,
-    credentials: Credentials,
+    clients: Clients,
     path: PathBuf,
     /// Held while the file is written, so that the last written file has all changes.
     writing: Mutex<()>,
@@ -47,7 +47,7 @@ impl Kubeconfig {
     fn write(&self) -> Result<(), ClusterError> {
         let _writing = self.writing.lock();
         let followed = self.clusters.contexts();
-        let text = kubeconfig_of_clusters(self.address, &self.credentials, &followed);
+        let text = kubeconfig_of_clusters(self.address, &self.clients.credentials(), &followed);
         write_private(&self.path, text.as_bytes()).map_err(|source| ClusterError::Kubeconfig {
             path: self.path.clone(),
             source,
@@ -190,7 +190,7 @@ pub async fn start_clusters(
     let written = Arc::new(Kubeconfig {
         clusters: Arc::clone(&all),
         address: prepared.address,
-        credentials: prepared.credentials(),
+        clients: prepared.clients(),
         path: prepared.kubeconfig.clone(),
         writing: Mutex::default(),
     });
@@ -208,6 +208,8 @@ pub async fn start_clusters(
             None => group,
         });
     }
-    let running = prepared.run(served, std::future::ready(()));
+    let again = Arc::clone(&written);
+    let write = Box::new(move || again.write().map_err(|error| error.to_string()));
+    let running = prepared.run(served, write, std::future::ready(()));
     Ok(RunningClusters { running, written })
 }

@@ -12,14 +12,20 @@ use crate::archive::ClusterContext;
 const USER: &str = "admin";
 const USER_OF_ARCHIVE: &str = "tidings-archive";
 
-/// What the kubeconfig contains about the server: its certificate authority, and a token for
-/// clients.
-#[derive(Clone)]
-pub(super) struct Credentials {
+/// By what clients verify the server's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trusted {
+    /// The authority of the certificate.
     pub(super) authority_pem: String,
-    /// The DNS name by which clients verify the server's certificate (`tls-server-name`). `None` if
-    /// the certificate is valid for the address in the kubeconfig.
+    /// The DNS name by which clients verify the certificate (`tls-server-name`). `None` if the
+    /// certificate is valid for the address in the kubeconfig.
     pub(super) server_name: Option<String>,
+}
+
+/// What the kubeconfig contains about the server: by what its certificate is verified, and a token
+/// for clients.
+pub(super) struct Credentials {
+    pub(super) trusted: Trusted,
     /// The token. Without one, the kubeconfig has only the server's address and authority, and
     /// clients add their own credentials.
     pub(super) token: Option<String>,
@@ -110,7 +116,8 @@ fn text(
     user: &str,
     credentials: &Credentials,
 ) -> String {
-    let authority = base64::engine::general_purpose::STANDARD.encode(&credentials.authority_pem);
+    let trusted = &credentials.trusted;
+    let authority = base64::engine::general_purpose::STANDARD.encode(&trusted.authority_pem);
     let token = match &credentials.token {
         Some(token) => format!("\n    token: {}", Value::from(token.as_str())),
         None => " {}".to_owned(),
@@ -122,7 +129,7 @@ fn text(
     let current = contexts
         .first()
         .map_or("\"\"".to_owned(), |context| quoted(&context.name));
-    let verified = match &credentials.server_name {
+    let verified = match &trusted.server_name {
         Some(name) => format!("\n    tls-server-name: {name}"),
         None => String::new(),
     };
@@ -184,9 +191,12 @@ mod tests {
     }
 
     fn of_archive(followed: &[(&str, Option<&str>)]) -> Kubeconfig {
-        let credentials = Credentials {
+        let trusted = Trusted {
             authority_pem: "pem".to_owned(),
             server_name: None,
+        };
+        let credentials = Credentials {
+            trusted,
             token: Some("secret".to_owned()),
         };
         let owned = |&(name, user): &(&str, Option<&str>)| ClusterContext {

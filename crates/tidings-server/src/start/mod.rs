@@ -36,12 +36,12 @@ use crate::auth::{RequestHeader, RequestHeaderError, Token, User, parse_token_fi
 use crate::clock::{Clock, SystemClock};
 use crate::mcp;
 use crate::start::error::StartError;
-use crate::start::kubeconfig::{Credentials, kubeconfig_text};
+use crate::start::kubeconfig::{Credentials, Trusted, kubeconfig_text};
 use crate::start::loopback::RunningTimeline;
 use crate::start::private::write_private;
 use crate::start::security::{
     AggregatedOptions, AuthorizationMode, MakeIdentity, ReloadRequest, Security, SecurityOptions,
-    Watched,
+    Watched, WriteKubeconfig,
 };
 use crate::start::serve::{Served, serve_api};
 use crate::start::storage::{Storage, private_dir};
@@ -113,8 +113,8 @@ pub struct Running {
     server: Arc<ApiServer>,
     /// The first of the server's tokens.
     token: Option<Token>,
-    /// The authority of the server's own certificate, in PEM.
-    own_authority_pem: Option<Arc<RwLock<String>>>,
+    /// By what clients verify the server's own certificate.
+    own: Option<Arc<RwLock<Trusted>>>,
 }
 
 impl Running {
@@ -151,7 +151,7 @@ impl Running {
     fn aggregation(&self) -> Aggregation {
         Aggregation {
             asked: self.reload.downgrade(),
-            own_authority_pem: self.own_authority_pem.clone(),
+            own: self.own.clone(),
         }
     }
 
@@ -173,7 +173,7 @@ impl Running {
 #[derive(Clone, Debug)]
 pub struct Aggregation {
     asked: mpsc::WeakSender<ReloadRequest>,
-    own_authority_pem: Option<Arc<RwLock<String>>>,
+    own: Option<Arc<RwLock<Trusted>>>,
 }
 
 impl Aggregation {
@@ -202,8 +202,8 @@ impl Aggregation {
     /// The authority of the server's own certificate, in PEM. It is renewed years before it ends.
     /// `None` if the certificate is a given one ([`SecurityOptions::tls_files`]).
     pub fn own_authority_pem(&self) -> Option<String> {
-        let pem = self.own_authority_pem.as_ref()?;
-        Some(pem.read().clone())
+        let own = self.own.as_ref()?;
+        Some(own.read().authority_pem.clone())
     }
 }
 
@@ -244,16 +244,22 @@ pub async fn start_with_store(
 ) -> Result<Running, StartError> {
     let prepared = Prepared::of(Arc::clone(&store), options).await?;
     prepared.warn_of_closed_doors(false);
-    let kubeconfig = kubeconfig_text(prepared.address, &prepared.credentials());
+    let (address, clients) = (prepared.address, prepared.clients());
+    let path = prepared.kubeconfig.clone();
+    let write = move || {
+        let kubeconfig = kubeconfig_text(address, &clients.credentials());
+        write_private(&path, kubeconfig.as_bytes())
+    };
     let path = &prepared.kubeconfig;
-    write_private(path, kubeconfig.as_bytes()).map_err(StartError::file(path))?;
+    write().map_err(StartError::file(path))?;
     let api = router(Arc::clone(&prepared.server));
     let timeline = prepared.has_timeline().then(|| {
         let server = Arc::clone(&prepared.server);
         timeline_router(Arc::new(Timeline::of_server(server, Entrance::Login)))
     });
     let served = Served::new(api, timeline);
-    Ok(prepared.run(served, async move { store.close().await }))
+    let write = Box::new(move || write().map_err(|error| error.to_string()));
+    Ok(prepared.run(served, write, async move { store.close().await }))
 }
 
 /// The routes of a timeline, and of the Model Context Protocol over its answers.
@@ -355,10 +361,9 @@ impl Prepared {
     }
 
     /// What the kubeconfig contains about the server.
-    fn credentials(&self) -> Credentials {
-        Credentials {
-            authority_pem: self.security.authority_pem.read().clone(),
-            server_name: self.security.server_name.clone(),
+    fn clients(&self) -> Clients {
+        Clients {
+            trusted: Arc::clone(&self.security.trusted),
             token: self.tokens.first().map(|token| token.token.clone()),
         }
     }
@@ -367,8 +372,14 @@ impl Prepared {
         self.server.options.timeline.enabled
     }
 
-    /// Serves these routes; `closed` is awaited after the last request.
-    fn run(self, served: Served, closed: impl Future<Output = ()> + Send + 'static) -> Running {
+    /// Serves these routes; `closed` is awaited after the last request. The kubeconfig is written
+    /// anew when the certificate is replaced.
+    fn run(
+        self,
+        served: Served,
+        write_kubeconfig: WriteKubeconfig,
+        closed: impl Future<Output = ()> + Send + 'static,
+    ) -> Running {
         let Self {
             server,
             listener,
@@ -382,11 +393,9 @@ impl Prepared {
         let token = tokens.into_iter().next();
         let shared = Arc::clone(&server);
         let (reload, reloads) = mpsc::channel(1);
-        let own_authority_pem = options
-            .tls_files
-            .is_none()
-            .then(|| Arc::clone(&security.authority_pem));
-        let watcher = security.watcher(server.clone());
+        let own = options.tls_files.is_none();
+        let own = own.then(|| Arc::clone(&security.trusted));
+        let watcher = security.watcher(server.clone(), write_kubeconfig);
         tokio::spawn(watcher.run(options.reload_interval, reloads));
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
@@ -409,7 +418,22 @@ impl Prepared {
             task,
             server: shared,
             token,
-            own_authority_pem,
+            own,
+        }
+    }
+}
+
+/// What a kubeconfig contains about the server, as of whenever it is written.
+struct Clients {
+    trusted: Arc<RwLock<Trusted>>,
+    token: Option<String>,
+}
+
+impl Clients {
+    fn credentials(&self) -> Credentials {
+        Credentials {
+            trusted: self.trusted.read().clone(),
+            token: self.token.clone(),
         }
     }
 }

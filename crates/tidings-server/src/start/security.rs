@@ -3,7 +3,8 @@
 //! Files that belong together take effect together. New content is tried at every check until it is
 //! valid, because a certificate may be written before its key. A missing or invalid file changes
 //! nothing; this is logged and counted, once for each content. A file without tokens or permissions
-//! is valid: it revokes the former ones.
+//! is valid: it revokes the former ones. When the server's certificate was replaced, the kubeconfig
+//! is written anew, with the present one.
 //!
 //! A file that is renamed into place is always read completely. A file that is written in place may
 //! be read in part. It may be empty, which revokes everything, or end before the names that
@@ -32,6 +33,7 @@ use crate::auth::{
     RequestHeaderError, Reviewer, Token, parse_token_file,
 };
 use crate::start::error::StartError;
+use crate::start::kubeconfig::Trusted;
 use crate::start::tls::{Identity, Tls, TlsError};
 
 /// Maximum bytes of a file.
@@ -128,11 +130,8 @@ pub(crate) struct Security {
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) tls: Tls,
-    /// The authority of the server's certificate, in PEM.
-    pub(crate) authority_pem: Arc<RwLock<String>>,
-    /// The name to verify for clients that reach the server by its address; `None` if the
-    /// certificate is for that address.
-    pub(crate) server_name: Option<String>,
+    /// By what clients verify the certificate in force.
+    pub(super) trusted: Arc<RwLock<Trusted>>,
     files: Files,
 }
 
@@ -153,7 +152,9 @@ struct Files {
     identity: Identity,
     /// Makes a new one, if the server makes its own.
     own: Option<MakeIdentity>,
-    authority_pem: Arc<RwLock<String>>,
+    /// The address at which clients on the same machine reach the server.
+    reached: IpAddr,
+    trusted: Arc<RwLock<Trusted>>,
 }
 
 /// Makes a certificate that is valid from now on.
@@ -164,7 +165,7 @@ impl Files {
     fn certificate_ends(&self, now: Timestamp) -> Vec<(&'static str, Timestamp)> {
         let authority = self.own.as_ref();
         let authority =
-            authority.and_then(|_| certificate_end(self.authority_pem.read().as_bytes()));
+            authority.and_then(|_| certificate_end(self.identity.authority_pem.as_bytes()));
         let of = |authority: &Option<ClientAuthority>| {
             let authority = authority.as_ref();
             authority.and_then(|authority| authority.ends(now))
@@ -267,7 +268,7 @@ impl SecurityOptions {
             Some(pair) => parse_identity(&pair.in_force).map_err(|error| pair.unusable(&error))?,
             None => own(now)?,
         };
-        let authority_pem = Arc::new(RwLock::new(identity.authority_pem.clone()));
+        let trusted = Arc::new(RwLock::new(trusted(&identity, reached)));
         let files = Files {
             tokens: token_file,
             permissions,
@@ -278,16 +279,24 @@ impl SecurityOptions {
             clients,
             fronts,
             identity,
-            authority_pem: Arc::clone(&authority_pem),
+            reached,
+            trusted: Arc::clone(&trusted),
         };
         Ok(Security {
             authenticator,
             authorizer,
             tls: Arc::new(files.config()?).into(),
-            authority_pem,
-            server_name: files.identity.name_at(reached),
+            trusted,
             files,
         })
+    }
+}
+
+/// By what clients on the same machine verify a certificate.
+fn trusted(identity: &Identity, reached: IpAddr) -> Trusted {
+    Trusted {
+        authority_pem: identity.authority_pem.clone(),
+        server_name: identity.name_at(reached),
     }
 }
 
@@ -302,23 +311,36 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
 }
 
 impl Security {
-    /// Makes the task that reloads the files from now on.
-    pub(crate) fn watcher(self, server: Arc<ApiServer>) -> FileWatcher {
+    /// Makes the task that reloads the files from now on, and writes the kubeconfig anew when clients
+    /// verify the certificate by something else.
+    pub(crate) fn watcher(
+        self,
+        server: Arc<ApiServer>,
+        write_kubeconfig: WriteKubeconfig,
+    ) -> FileWatcher {
         let ends = self.files.certificate_ends(server.clock.now());
         server.access_counters().set_certificates(ends);
         FileWatcher {
             server,
             tls: self.tls,
             files: self.files,
+            write_kubeconfig,
+            is_stale: false,
         }
     }
 }
+
+/// Writes the server's kubeconfig, with what clients trust now. The error is for the log.
+pub(crate) type WriteKubeconfig = Box<dyn Fn() -> Result<(), String> + Send>;
 
 /// Reloads replaced files.
 pub(crate) struct FileWatcher {
     server: Arc<ApiServer>,
     tls: Tls,
     files: Files,
+    write_kubeconfig: WriteKubeconfig,
+    /// Whether the kubeconfig has a former certificate.
+    is_stale: bool,
 }
 
 /// A request to the task that reloads files.
@@ -397,7 +419,9 @@ impl FileWatcher {
     /// Trusts a front proxy, for requests and connections from now on: its certificate is
     /// requested, and its headers count.
     fn trust(&mut self, settings: &RequestHeader) -> Result<(), RequestHeaderError> {
-        let Self { server, tls, files } = self;
+        let Self {
+            server, tls, files, ..
+        } = self;
         let Some(home) = &files.home else {
             return Ok(());
         };
@@ -432,7 +456,9 @@ impl FileWatcher {
 
     /// Reloads changed files.
     fn reload(&mut self, look: Look) -> Looked {
-        let Self { server, tls, files } = self;
+        let Self {
+            server, tls, files, ..
+        } = self;
         let counters = server.access_counters();
         let mut looked = Looked::InForce;
         if let Some(watched) = &mut files.tokens {
@@ -487,7 +513,27 @@ impl FileWatcher {
         }
         renew(server.clock.now(), tls, files);
         counters.set_certificates(files.certificate_ends(server.clock.now()));
+        self.trust_certificate();
         looked
+    }
+
+    /// Writes the kubeconfig anew if clients verify the certificate in force by something else. If
+    /// that fails, it is tried again at the next check.
+    fn trust_certificate(&mut self) {
+        let now = trusted(&self.files.identity, self.files.reached);
+        if *self.files.trusted.read() != now {
+            *self.files.trusted.write() = now;
+            self.is_stale = true;
+        }
+        if !self.is_stale {
+            return;
+        }
+        match (self.write_kubeconfig)() {
+            Ok(()) => self.is_stale = false,
+            Err(error) => {
+                tracing::error!(error, "the kubeconfig was not written; it is tried again");
+            }
+        }
     }
 }
 
@@ -510,10 +556,6 @@ fn renew(now: Timestamp, tls: &Tls, files: &mut Files) {
     match renewed {
         Ok(config) => {
             tls.replace(Arc::new(config));
-            files
-                .authority_pem
-                .write()
-                .clone_from(&files.identity.authority_pem);
             tracing::info!("the server's certificate is renewed");
         }
         Err(error) => {

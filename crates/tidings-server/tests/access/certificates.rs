@@ -12,6 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::clusters::{Archive, cluster};
 use crate::connections::until_the_end;
 use crate::support::{Authority, Credentials, Server, Signed, TOKENS, token, write};
 
@@ -117,10 +118,8 @@ async fn a_replaced_certificate_is_served() {
     assert!(reaches().await);
     server.write("tls.key", &new.key);
     assert!(server.running.reload().await);
-    assert!(
-        !reaches().await,
-        "the kubeconfig trusts the former authority"
-    );
+    // The kubeconfig is written anew, and trusts the present authority.
+    assert!(reaches().await);
     server.write("tls.crt", &format!("{}{}", old.certificate, first.pem));
     server.write("tls.key", &old.key);
     assert!(server.running.reload().await);
@@ -144,6 +143,47 @@ async fn a_replaced_certificate_is_served() {
     assert!(server.running.reload().await);
     assert_eq!(reloads().await, before + 1);
     server.running.shutdown().await;
+}
+
+/// A self-signed certificate is its own authority. Its name may be another, too.
+#[tokio::test]
+async fn the_kubeconfig_of_an_archive_trusts_the_certificate_in_force() {
+    let signed = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let put = |(certificate, key): (String, String)| {
+        let certificate = write(folder.path(), "tls.crt", &certificate);
+        (certificate, write(folder.path(), "tls.key", &key))
+    };
+    let files = put(signed(&["127.0.0.1", "localhost"]));
+    let clusters = vec![cluster("prod", &["a.1"]).await];
+    let archive = Archive::start_with(clusters, |options| {
+        options.security.tls_files = Some(files);
+    });
+    let archive = archive.await.unwrap();
+    let name = || {
+        let text = std::fs::read_to_string(archive.running.kubeconfig()).unwrap();
+        text.contains("tls-server-name: events.example")
+    };
+    let reaches = async || {
+        let admin = archive.to_cluster("prod", &token("t-admin")).await;
+        admin.get(EVENTS).await.code == 200
+    };
+    assert!(reaches().await && !name());
+    for (names, is_named) in [
+        (&["127.0.0.1"] as &[&str], false),
+        (&["events.example"], true),
+        (&["127.0.0.1"], false),
+    ] {
+        put(signed(names));
+        assert!(archive.running.reload().await);
+        assert!(reaches().await, "{names:?}");
+        assert_eq!(name(), is_named, "{names:?}");
+    }
+    archive.running.shutdown().await;
 }
 
 /// Sends a certificate without checking it.
