@@ -676,6 +676,7 @@ fn the_chart_takes_its_values_and_no_others() {
                serviceMonitor.tokenSecret=scraper,objects.url=s3://a/b,objects.secret=s,\
                clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
                feeds[0].name=hook,feeds[0].webhook.url=https://a.example,\
+               objects.continue=2026-03-04T08:00:00Z,\
                apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
     let text = rendered(&["--set", all]).unwrap().unwrap();
     let objects = parsed(&text);
@@ -695,6 +696,8 @@ fn the_chart_takes_its_values_and_no_others() {
     for part in [
         "--no-timeline",
         "--objects=s3://a/b",
+        "--objects-continue=2026-03-04T08:00:00Z",
+        "nginx.ingress.kubernetes.io/backend-protocol: HTTPS",
         "--tls-cert-file=",
         "    quota: 40Gi\n    clusters:\n    - name: home\n",
         "quota: 10Gi",

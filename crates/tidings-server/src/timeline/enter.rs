@@ -382,7 +382,8 @@ pub(super) enum Asked<'a> {
     Cluster(&'a str),
     /// The server, or else this cluster.
     ServerOr(&'a str),
-    /// The server, or else the only cluster.
+    /// The server, or else the only cluster. A user who is known by a token of the home cluster is
+    /// one of that cluster.
     ServerOrOnly,
 }
 
@@ -412,13 +413,15 @@ pub(super) async fn known(
             return of_server;
         }
     }
-    let sources = timeline.sources.all();
+    let (sources, home) = (timeline.sources.all(), timeline.sources.home());
     let source = match (asked, sources.as_slice()) {
         (Asked::Cluster(name) | Asked::ServerOr(name), all) => {
             all.iter().find(|source| source.name == name)
         }
         (Asked::ServerOrOnly, [only]) => Some(only),
-        (Asked::Server | Asked::ServerOrOnly, _) => None,
+        // The home cluster has reviewed the token already, for the server.
+        (Asked::ServerOrOnly, _) => home.as_ref().filter(|_| of_server.is_ok()),
+        (Asked::Server, _) => None,
     };
     let other = source.filter(|it| !Arc::ptr_eq(&it.server.authenticator, &root.authenticator));
     let Some(source) = other else {
