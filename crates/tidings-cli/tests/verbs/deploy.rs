@@ -659,6 +659,8 @@ fn the_chart_takes_its_values_and_no_others() {
         ("image.repositori=a", "repositori"),
         ("retention.ttl=forever", "ttl"),
         ("home=Home", "home"),
+        ("clusters.Edge.quota=1Gi", "Edge"),
+        ("clusters.edge.readers=team", "readers"),
         ("replicas=many", "replicas"),
         ("tls.existingSecret=a", "tls.caBundle"),
         ("serviceMonitor.enabled=true", "tls.existingSecret"),
@@ -674,7 +676,8 @@ fn the_chart_takes_its_values_and_no_others() {
                timeline.ingress.host=a.example,tls.existingSecret=x,tls.caBundle=y,\
                serviceMonitor.enabled=true,serviceMonitor.labels.release=p,\
                serviceMonitor.tokenSecret=scraper,objects.url=s3://a/b,objects.secret=s,\
-               clusters[0].name=edge,clusters[0].quota=10Gi,rbac=x,timeline.enabled=false,\
+               clusters.edge.quota=10Gi,clusters.edge.readers[0]=team,rbac=x,\
+               clusters.gone.follow=false,timeline.enabled=false,\
                feeds[0].name=hook,feeds[0].webhook.url=https://a.example,\
                objects.continue=2026-03-04T08:00:00Z,\
                apiService.aggregateToView=false,extraArgs[0]=--memory=24Mi";
@@ -708,6 +711,34 @@ fn the_chart_takes_its_values_and_no_others() {
         assert!(text.contains(part), "no {part}");
     }
     assert!(!text.contains("aggregate-to-view"), "{text}");
+    // The archive's files are as it reads them.
+    let config = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
+    let file = |name: &str| config["data"][name].as_str().unwrap().to_owned();
+    let clusters: Value = serde_saphyr::from_str(&file("clusters.yaml")).unwrap();
+    let expected = serde_json::json!([
+        {"name": "home"},
+        {"name": "edge", "kubeconfig": "/etc/tidings-clusters/edge.yaml", "quota": "10Gi"},
+        {"name": "gone", "follow": false},
+    ]);
+    assert_eq!(clusters["clusters"], expected);
+    let permissions = file("rbac.yaml");
+    let (bindings, given) = permissions.split_once("\n---\n").unwrap();
+    assert_eq!(given.trim(), "x");
+    let bindings = tidings_server::RbacPolicy::parse(bindings);
+    assert!(bindings.is_ok(), "{permissions}");
+    assert!(
+        permissions.contains("archive.tidings.internal/cluster: edge"),
+        "{permissions}"
+    );
+    // Readers reach the cluster by the API server.
+    let named = |kind: &str| {
+        let name = "tidings-archive-readers-of-edge";
+        let is_it = |it: &&Value| it["kind"] == kind && it["metadata"]["name"] == name;
+        objects.iter().find(is_it).unwrap()
+    };
+    let rules = &named("ClusterRole")["rules"];
+    assert_eq!(rules[1]["resourceNames"], serde_json::json!(["edge"]));
+    assert_eq!(named("ClusterRoleBinding")["subjects"][0]["name"], "team");
     // On OpenShift, the security context constraint restricted-v2 chooses uid and fsGroup.
     let openshift = ["--api-versions=security.openshift.io/v1"];
     let text = rendered(&openshift).unwrap().unwrap();

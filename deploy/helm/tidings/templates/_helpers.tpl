@@ -63,3 +63,24 @@ fsGroupChangePolicy: OnRootMismatch
 {{- define "tidings.countsEvents" -}}
 {{- range .Values.feeds }}{{- if hasKey . "metrics" }}true{{- end }}{{- end }}
 {{- end }}
+
+{{- /* Bindings of the readers of other clusters, and the given ones: a file of permissions. */ -}}
+{{- define "tidings.rbac" -}}
+{{- $documents := list }}
+{{- range $name, $settings := .Values.clusters }}
+{{- if $settings.readers }}
+{{- $subjects := list }}
+{{- range $settings.readers }}
+{{- $subjects = append $subjects (dict "apiGroup" "rbac.authorization.k8s.io" "kind" "Group" "name" .) }}
+{{- end }}
+{{- $role := dict "apiGroup" "rbac.authorization.k8s.io" "kind" "ClusterRole" "name" "view" }}
+{{- $metadata := dict "name" (printf "readers-of-%s" $name) "labels" (dict "archive.tidings.internal/cluster" $name) }}
+{{- $binding := dict "apiVersion" "rbac.authorization.k8s.io/v1" "kind" "ClusterRoleBinding" "metadata" $metadata "roleRef" $role "subjects" $subjects }}
+{{- $documents = append $documents (toYaml $binding) }}
+{{- end }}
+{{- end }}
+{{- with .Values.rbac }}
+{{- $documents = append $documents . }}
+{{- end }}
+{{- join "\n---\n" $documents }}
+{{- end }}
