@@ -861,6 +861,36 @@ fn all_clusters_are_found_by_whoever_may_read_one() {
     }
 }
 
+/// Everything that an archive serves is below the API server of its home cluster.
+#[test]
+fn versions_are_exported_through_the_api_server() {
+    const GROUP: &str = "/apis/archive.tidings.internal/v1";
+    for (has_archive, code) in [(true, 0), (false, 1)] {
+        let stub = Stub::start(move |asked: &Asked| {
+            let path = asked.path.split('?').next().unwrap_or_default();
+            match path.strip_prefix(GROUP).filter(|_| has_archive) {
+                Some("") => json_answer("200 OK", &json!({"kind": "APIResourceList"})),
+                Some("/namespaces/shop/coverage") => {
+                    let coverage = json!({"cluster": "prod", "events": 1, "following": []});
+                    json_answer("200 OK", &coverage)
+                }
+                Some("/clusters/prod/proxy/export") => {
+                    let lines = "{\"kind\":\"Complete\"}\n".to_owned();
+                    (
+                        "200 OK",
+                        "Content-Type: application/jsonl\r\n".to_owned(),
+                        lines,
+                    )
+                }
+                _ => status("404 Not Found", 404),
+            }
+        });
+        let ran = run(&["export", "--versions", "-n", "shop", &stub.server(""), "-"]);
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        assert_eq!(ran.stdout.contains("Complete"), has_archive, "{ran:?}");
+    }
+}
+
 /// Requests stay below the given path, and credentials are sent nowhere else.
 #[test]
 fn requests_stay_below_the_path_of_the_server() {

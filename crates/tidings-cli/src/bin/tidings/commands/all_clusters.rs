@@ -1,4 +1,5 @@
-//! The clusters that a command reads: the selected one, or all of an archive (`--cluster all`).
+//! The clusters that a command reads: the selected one, or all of an archive (`--cluster all`). Of
+//! a cluster whose API server serves an archive, that is where the archive has it.
 //!
 //! An archive lists its clusters to users that it knows itself. Others, whom only a cluster knows,
 //! name the clusters by the contexts of their kubeconfig. Users of a cluster whose API server serves
@@ -10,7 +11,7 @@ use tidings_history::Clusters;
 use tidings_server::PAST_VERSION;
 
 use super::archived::{self, Trouble};
-use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, Server, tell};
+use super::cluster::{ClusterFlags, CommandError, NamespaceFlags, tell};
 use super::past::{self, Sought};
 
 /// What a list of clusters is for; fits after "failed to".
@@ -96,19 +97,18 @@ async fn behind(flags: &ClusterFlags) -> Result<Option<Vec<(String, ClusterFlags
             tell(&format!(
                 "other clusters than this one are not shown: failed to {error}"
             ));
-            let name = name_of_home(&home, &server).await;
+            let name = name_of_home(&home, server.context_namespace().ok()).await;
             return Ok(Some(vec![(name, home.by(past::through))]));
         }
         Err(error) => return Err(error),
     };
     let address = home.config()?.cluster_url.to_string();
-    let address = address.trim_end_matches('/');
     let clusters = listed.items.into_iter().map(|item| {
         let name = item.metadata.name;
         let flags = if item.is_home {
             home.by(past::through)
         } else {
-            home.at(format!("{address}{path}/{name}/proxy"))
+            home.at(proxied(&address, &name))
         };
         (name, flags)
     });
@@ -122,6 +122,33 @@ async fn name_of_home(home: &ClusterFlags, namespace: Option<String>) -> String 
     let coverage = archived::coverage(&archive, namespace.as_deref());
     let coverage = coverage.await.ok();
     coverage.map_or_else(|| "home".to_owned(), |coverage| coverage.cluster)
+}
+
+/// The flags for everything that an archive serves of the selected cluster: with the archive behind
+/// the cluster's API server, if it has one, below `clusters/proxy`. `namespace`: one that the user
+/// may read.
+pub(crate) async fn whole(
+    flags: &ClusterFlags,
+    namespace: Option<&str>,
+) -> Result<ClusterFlags, CommandError> {
+    if flags.cluster_of_archive()?.is_some() {
+        return Ok(flags.clone());
+    }
+    let server = flags.server().await?;
+    let Ok(Sought::Found) = past::seek(&server).await else {
+        return Ok(flags.clone());
+    };
+    let namespace = namespace.map(str::to_owned);
+    let namespace = namespace.or_else(|| server.context_namespace().ok());
+    let name = name_of_home(flags, namespace).await;
+    let address = flags.config()?.cluster_url.to_string();
+    Ok(flags.at(proxied(&address, &name)))
+}
+
+/// The address of a cluster of the archive behind the API server at an address.
+fn proxied(address: &str, name: &str) -> String {
+    let address = address.trim_end_matches('/');
+    format!("{address}/apis/{PAST_VERSION}/clusters/{name}/proxy")
 }
 
 /// The clusters to read: the selected one without a name, or all clusters of an archive with their

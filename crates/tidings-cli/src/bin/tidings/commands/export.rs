@@ -17,6 +17,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tidings_cli::event::Event;
 
 use self::file::{Form, Target, What};
+use super::all_clusters;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
 use super::past::{self, PastFlags};
 use super::reader::Reader;
@@ -150,7 +151,8 @@ async fn export_versions(args: &Args) -> Result<u8, CommandError> {
     };
     // A misspelt time is reported before anything is written.
     args.selection.times(what.as_of)?;
-    let server = args.cluster.server().await?;
+    let whole = all_clusters::whole(&args.cluster, args.namespaces.name());
+    let server = whole.await?.server().await?;
     let (mut target, found) = Target::open(&args.file, Form::JsonLines, args.resume, &what)?;
     let (since, until) = args.selection.times(found.as_of)?;
     let namespace = Some(namespace.to_owned()).filter(|name| !name.is_empty());
