@@ -861,6 +861,78 @@ fn all_clusters_are_found_by_whoever_may_read_one() {
     }
 }
 
+/// What is wrong is said, and what to give instead.
+#[test]
+fn what_an_archive_does_not_answer_is_explained() {
+    const NOWHERE: &str = "the API of each cluster of this archive is below /clusters/NAME";
+    const UNKNOWN: &str = "Unauthorized: the archive has no cluster of this name, or";
+    let said = |code: &'static str, number: u16, message: &str| {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": number, "message": message,
+        });
+        json_answer(code, &status)
+    };
+    for (arguments, path, code, expected) in [
+        // An unrelated cluster of the kubeconfig has the name of one of the archive's.
+        (
+            &["--cluster", "c"] as &[&str],
+            "",
+            1,
+            &[NOWHERE, "--server ADDRESS/clusters/NAME"] as &[&str],
+        ),
+        (
+            &[],
+            "/clusters/edgee",
+            3,
+            &[UNKNOWN, "is the name of the cluster right?"],
+        ),
+        (
+            &["--archive"],
+            "/down",
+            1,
+            &["read the archive: the archive of this cluster does not answer: no endpoints"],
+        ),
+        (
+            &["--archive"],
+            "/none",
+            1,
+            &["read the archive: the API server serves none"],
+        ),
+        (
+            &["--archive"],
+            "/unknown",
+            3,
+            &[
+                "authenticate to the server",
+                "the credentials are wrong or have expired",
+            ],
+        ),
+    ] {
+        let stub = Stub::start(move |asked: &Asked| {
+            let place = asked.path.split('/').nth(1).unwrap_or_default();
+            match place {
+                "down" => said("503 Service Unavailable", 503, "no endpoints"),
+                "none" => said("404 Not Found", 404, "not found"),
+                "unknown" => said("401 Unauthorized", 401, "Unauthorized"),
+                "clusters" => said("401 Unauthorized", 401, UNKNOWN),
+                _ => said("404 Not Found", 404, NOWHERE),
+            }
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        let text = kubeconfig("http://other.invalid", &json!({}), &json!({}));
+        std::fs::write(&config, text).unwrap();
+        let config = config.to_str().unwrap();
+        let server = stub.server(path);
+        let all = ["events", "-A", &server, "--kubeconfig", config];
+        let ran = run(&[&all[..], arguments].concat());
+        assert_eq!(ran.code, Some(code), "{path} {arguments:?}: {ran:?}");
+        for expected in expected {
+            assert!(ran.stderr.contains(expected), "{expected}: {ran:?}");
+        }
+    }
+}
+
 /// Everything that an archive serves is below the API server of its home cluster.
 #[test]
 fn versions_are_exported_through_the_api_server() {

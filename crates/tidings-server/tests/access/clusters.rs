@@ -471,6 +471,8 @@ async fn without_credentials_an_unknown_cluster_is_answered_as_one_that_is_serve
                 answers.push((answer.code, answer.body));
             }
             assert_eq!(answers[0].0, 401, "{method} {path}");
+            let said = answers[0].1["message"].as_str().unwrap();
+            assert!(said.contains("has no cluster of this name, or"), "{said}");
             assert_eq!(answers[0], answers[1], "{method} {path}");
         }
     }

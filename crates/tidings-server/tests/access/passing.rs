@@ -399,7 +399,7 @@ async fn nobody_elses_credentials_go_on() {
             403,
             "a client certificate cannot be shown to it",
         ),
-        (token("t-wrong"), 401, "Unauthorized"),
+        (token("t-wrong"), 401, "knows these credentials"),
     ] {
         let caller = archive.to_cluster("prod", &credentials).await;
         let refused = caller.get(&uri).await;

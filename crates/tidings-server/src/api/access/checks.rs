@@ -43,7 +43,16 @@ pub(in crate::api) async fn authenticate(
             }
             identity.user.insert(user).clone()
         }
-        Err(status) => return (identity, Err(status)),
+        Err(status) => {
+            let is_at_cluster =
+                server.followed.is_some() || parts.uri.path().starts_with("/clusters/");
+            let status = if is_at_cluster {
+                status.at_cluster()
+            } else {
+                status
+            };
+            return (identity, Err(status));
+        }
     };
     let impersonated = impersonated(server, &user, &parts.headers);
     let impersonated = timeout(server.options.request_timeout, impersonated).await;

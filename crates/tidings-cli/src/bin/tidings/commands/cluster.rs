@@ -358,6 +358,13 @@ impl CommandError {
             Self::Unreachable(error) if Stranger::is_in(error) => Some(STRANGER_HINT.to_owned()),
             Self::Unreachable(error) => Some(unreachable_hint(error).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
+            // The phrases of an archive.
+            Self::Unauthorized(status) if status.message.contains("no cluster of this name") => {
+                Some(AT_CLUSTER_HINT.to_owned())
+            }
+            Self::Refused { status, .. } if status.message.contains("below /clusters/NAME") => {
+                Some(NAME_A_CLUSTER_HINT.to_owned())
+            }
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
             Self::UnknownToArchive(_) => Some(UNKNOWN_TO_ARCHIVE_HINT.to_owned()),
             Self::Refused { rbac, status, .. } if self.is_forbidden() => {
@@ -412,6 +419,12 @@ fn unreachable_hint(error: &(dyn Error + 'static)) -> &'static str {
 /// Advice if the server rejects the credentials.
 pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
+
+/// Advice if a cluster of an archive is not there, or does not accept the credentials.
+const AT_CLUSTER_HINT: &str = "is the name of the cluster right? The archive lists the names at /clusters, and each cluster knows its own users: use credentials of this one";
+
+/// Advice if an archive of several clusters is asked without the name of one.
+const NAME_A_CLUSTER_HINT: &str = "an archive is at this address: name one of its clusters with --server ADDRESS/clusters/NAME, or all with --cluster all; --cluster NAME is a cluster of the kubeconfig if that has one of this name";
 
 /// Advice to a user who asks for all clusters of an archive that does not know the user itself.
 const UNKNOWN_TO_ARCHIVE_HINT: &str = "the credentials are wrong, or only a cluster of the archive knows them: name it with --cluster NAME; for all, use a kubeconfig with a context for each cluster, as tidings kubeconfig prints it";

@@ -62,16 +62,32 @@ impl PastFlags {
         if self.live || !(is_asked || self.archive) || cluster.is_of_archive() {
             return Ok(None);
         }
-        let found = if cluster.is_of_capture() {
-            None
-        } else {
-            find(server).await
-        };
-        if found.is_none() && self.archive {
-            let why = format!("read the archive: the API server serves none ({PAST_GROUP})");
-            return Err(CommandError::Failed(why));
+        if !self.archive {
+            return Ok(if cluster.is_of_capture() {
+                None
+            } else {
+                find(server).await
+            });
         }
-        Ok(found)
+        let sought = if cluster.is_of_capture() {
+            Ok(Sought::Absent)
+        } else {
+            seek(server).await
+        };
+        match sought {
+            Ok(Sought::Found) => Ok(Some(through(server))),
+            Ok(Sought::Absent) => Err(CommandError::Failed(format!(
+                "read the archive: the API server serves none ({PAST_GROUP})"
+            ))),
+            Ok(Sought::Unknown(what, why)) => Err(CommandError::Failed(format!(
+                "read the archive: {what}: {why}"
+            ))),
+            Err(error) => Err(CommandError::request(
+                "read the archive",
+                ARCHIVE_USE,
+                error,
+            )),
+        }
     }
 }
 
