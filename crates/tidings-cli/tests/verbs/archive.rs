@@ -207,6 +207,8 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
     let done = forget("prod");
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(done.stderr.contains("are removed"), "{done:?}");
+    // Nothing is written into the removed folder.
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
     let clusters = folder.path().join("data/clusters");
     assert!(!clusters.join("prod").exists() && clusters.join("staging").exists());
     let again = forget("prod");

@@ -24,7 +24,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tidings_archive::{Host, ImportError, Refusal, Setting, SharedQuota, Supervisor};
 use tidings_server::{ClusterError as ServedError, FollowedCluster, RunningClusters, StartOptions};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use tidings_store::{Fault, WriteError};
+use tidings_store::{Fault, Store, WriteError};
 use tokio::task::JoinSet;
 
 use super::cluster::tell;
@@ -213,7 +213,7 @@ pub(crate) async fn run(args: Args) -> ExitCode {
     program::run_in_server();
     serve::start_logging(args.log_format);
     let done = match (args.forget.clone(), args.import.clone()) {
-        (Some(name), _) => forget(&args.data_dir, &name).map(|()| ENDED),
+        (Some(name), _) => forget(&args.data_dir, &name).await.map(|()| ENDED),
         (None, Some(file)) => import_file(args, &file).await,
         (None, None) => Box::pin(archive(args)).await.map(|()| ENDED),
     };
@@ -306,7 +306,7 @@ async fn import_file(args: Args, file: &Path) -> Result<u8, Box<dyn Error>> {
 }
 
 /// Removes the folder of a cluster.
-fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+async fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     let folder = clusters::folder(data_dir, name)?;
     let remove = |folder: &Path| {
         let removed = std::fs::remove_dir_all(folder);
@@ -330,8 +330,11 @@ fn forget(data_dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
         name: name.to_owned(),
         source: error.into(),
     })?;
-    // A closed store writes nothing more. Meanwhile no archive starts on the folder.
+    // Meanwhile no archive starts on the folder.
     let _taken = data_dir::take_for_archive(data_dir)?;
+    // A closed store writes nothing more. A dropped one would still flush its index, and complain
+    // that the folder is gone.
+    store.close().await;
     drop(store);
     // The folder is renamed first: if the process ends during the removal, it would leave a partial
     // store that cannot be opened.

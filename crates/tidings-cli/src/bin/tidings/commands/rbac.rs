@@ -69,14 +69,15 @@ pub(crate) enum Use {
     Export,
     /// tidings import
     Import,
-    /// tidings archive, for the cluster that is followed
+    /// tidings archive, for the cluster that is followed; with --cluster-access, also serve
     Archive,
     /// tidings archive --api-service, for the cluster it runs in, in addition to archive and serve
     ApiService,
     /// Read an archive through the cluster's own API server: kubectl get pastevents. Everybody who
     /// may view a namespace gets them (aggregate-to-view)
     PastEvents,
-    /// tidings serve --authentication-kubeconfig and --authorization-kubeconfig
+    /// tidings archive --cluster-access, for the cluster that reviews its readers; and
+    /// --authentication-kubeconfig and --authorization-kubeconfig of tidings serve and archive
     Serve,
 }
 
