@@ -54,6 +54,10 @@ pub struct Coverage {
     /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_before: Option<SealedTime>,
+    /// What is wrong with following or sealing the cluster now, in one line, as the server that
+    /// answers knows it. `None` in the coverage of a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// Numbers of the whole cluster; `None` in the coverage of a namespace.
     #[serde(flatten)]
     pub totals: Option<Totals>,
@@ -94,6 +98,7 @@ impl Coverage {
             would_end: None,
             would_end_continue: None,
             quota_bytes: None,
+            problem: None,
             retention: self.retention.map(Retention::without_held),
             ..self
         }
@@ -111,6 +116,7 @@ impl Coverage {
             over_quota: OverQuota::default(),
             ended_by_rule: BTreeMap::new(),
             quota_bytes: None,
+            problem: None,
             retention: self.retention.map(Retention::without_held),
             ..self
         }

@@ -72,21 +72,25 @@ pub(crate) async fn all(
 /// check, because stored events are served in any case. Anonymous clients do not see the reason of
 /// a problem.
 pub(crate) fn following_line(name: &str, following: &Following, user: &User) -> String {
-    let problem = following.problem();
+    let problem = problem_of(following);
     let sign = if problem.is_none() { '+' } else { '-' };
     let progress = following.since_progress.map_or_else(
         || "no progress yet".to_owned(),
         |since| format!("{} s since progress", since.as_secs()),
     );
     let why = match problem {
-        Some(why) if user.name != ANONYMOUS => {
-            format!(": {}", bounded_text(one_line(&why), PROBLEM_BYTES_MAX))
-        }
+        Some(why) if user.name != ANONYMOUS => format!(": {why}"),
         Some(_) => ": reason withheld".to_owned(),
         None => String::new(),
     };
     let state = following.state;
     format!("[{sign}]cluster {name}: {progress}, {state}{why}\n")
+}
+
+/// What is wrong with the following or the sealing of a cluster, in one line of a bounded length.
+pub(crate) fn problem_of(following: &Following) -> Option<String> {
+    let problem = following.problem()?;
+    Some(bounded_text(one_line(&problem), PROBLEM_BYTES_MAX))
 }
 
 /// A line about all clusters of an archive, without their names.

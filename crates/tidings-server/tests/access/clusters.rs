@@ -414,6 +414,14 @@ async fn the_root_is_about_all_clusters() {
     assert!(own.contains("[-]cluster edge: 3 s"), "{own}");
     assert!(!own.contains("prod"), "{own}");
 
+    // Whoever reads the coverage of a cluster is told, too.
+    let of = async |path: &str| admin.get(path).await.body["problem"].clone();
+    let problem = of("/clusters/edge/coverage").await;
+    assert_eq!(problem, "it answers 403; not sealed: taken");
+    assert_eq!(of("/clusters/prod/coverage").await, Value::Null);
+    let problem = of("/clusters/edge/coverage?namespace=shop").await;
+    assert_eq!(problem, Value::Null);
+
     let metrics = text(admin.get("/metrics").await.body);
     for line in [
         "tidings_archive_seconds_since_progress{cluster=\"prod\"} 3.4",
@@ -431,8 +439,8 @@ async fn the_root_is_about_all_clusters() {
         "tidings_objects_sealing_fails{cluster=\"edge\"} 1",
         "tidings_objects_data_folder_older{cluster=\"edge\"} 1",
         "tidings_archive_state{cluster=\"edge\",state=\"watching\"} 1",
-        "tidings_archive_requests_total{cluster=\"edge\"} 1",
-        "tidings_archive_requests_total{cluster=\"prod\"} 0",
+        "tidings_archive_requests_total{cluster=\"edge\"} 3",
+        "tidings_archive_requests_total{cluster=\"prod\"} 1",
     ] {
         assert!(metrics.lines().any(|it| it == line), "{line}\n{metrics}");
     }

@@ -16,6 +16,7 @@ use tidings_history::{
 use tidings_store::{CountsRequest, UnixMillis};
 
 use crate::admission::retention::RetentionRules;
+use crate::api::health;
 use crate::api::read::ListWriter;
 use crate::api::request::Call;
 use crate::api::request::{encoded, table_rows};
@@ -184,6 +185,9 @@ pub(in crate::api) async fn coverage_of(
     }
     let history = &cluster.history;
     let mut coverage = history.coverage(namespace.map(str::to_owned)).await?;
+    if namespace.is_none() {
+        coverage.problem = health::problem_of(&history.following());
+    }
     if let Some(rules) = rules {
         let place = info.query.get(params::CONTINUE);
         let place = place.map(|place| read_token(place, EXAMINED, server));

@@ -129,6 +129,7 @@ async fn show(args: Args) -> Result<u8, CommandError> {
             let is_one = args.cluster.names_cluster() && !args.cluster.is_of_all();
             let is_found = |cluster: &str| found.iter().any(|one| one.cluster == cluster);
             troubles.retain(|it| !is_one || it.cluster.as_deref().is_some_and(is_found));
+            add_problems(&mut troubles, &found);
             let is_well = troubles.is_empty();
             print(&found, (clock::now(), is_well), screen, &mut out)?;
             print_troubles(&troubles, &mut out)?;
@@ -307,6 +308,18 @@ fn print(
     taken
         .iter()
         .try_for_each(|said| writeln!(out, "{}", one_line(said)))
+}
+
+/// Adds what the clusters' own answers say is wrong: whoever reads an archive through the API server
+/// of its home cluster does not see the archive's health check.
+fn add_problems(troubles: &mut Vec<Trouble>, found: &[Coverage]) {
+    for coverage in found {
+        let cluster = Some(coverage.cluster.clone());
+        let is_known = troubles.iter().any(|it| it.cluster == cluster);
+        if let Some(what) = coverage.problem.clone().filter(|_| !is_known) {
+            troubles.push(Trouble { cluster, what });
+        }
+    }
 }
 
 /// Prints the clusters that are not followed as configured, and why.
@@ -829,6 +842,25 @@ mod tests {
             assert_eq!(below.trim(), said, "{printed}");
         }
         assert_eq!(life(0), "0s");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_cluster_is_named_once() {
+        let found = [
+            coverage(json!({"cluster": "prod", "problem": "not sealed: taken"})),
+            coverage(json!({"cluster": "edge", "problem": "not sealed: taken"})),
+            coverage(json!({"cluster": "well"})),
+        ];
+        let mut troubles = vec![Trouble {
+            cluster: Some("prod".to_owned()),
+            what: "3 s since progress: taken".to_owned(),
+        }];
+        add_problems(&mut troubles, &found);
+        let mut out = Vec::new();
+        print_troubles(&troubles, &mut out).unwrap();
+        let expected = "\nNot followed or sealed as they should be:\n\
+            prod: 3 s since progress: taken\nedge: not sealed: taken\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
