@@ -7,6 +7,7 @@
 
 #[cfg(unix)]
 mod aggregated;
+mod all_clusters;
 #[cfg(unix)]
 mod among_many;
 #[cfg(unix)]

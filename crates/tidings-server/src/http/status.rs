@@ -210,8 +210,8 @@ impl Status {
         Self::of(UNAUTHORIZED, "Unauthorized")
     }
 
-    /// The same Status for a path of a cluster of an archive; a 401 says so. Whoever is not known does
-    /// not learn whether the cluster exists.
+    /// The same Status for a path of a cluster of an archive; a 401 says so. Whoever is not known
+    /// does not learn whether the cluster exists.
     pub(crate) fn at_cluster(mut self) -> Self {
         if self.code() == StatusCode::UNAUTHORIZED {
             self.0.message = "Unauthorized: the archive has no cluster of this name, or neither \

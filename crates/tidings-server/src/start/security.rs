@@ -311,8 +311,8 @@ fn parse_policy(bytes: &[u8]) -> Result<RbacPolicy, Box<dyn Error>> {
 }
 
 impl Security {
-    /// Makes the task that reloads the files from now on, and writes the kubeconfig anew when clients
-    /// verify the certificate by something else.
+    /// Makes the task that reloads the files from now on, and writes the kubeconfig anew when
+    /// clients verify the certificate by something else.
     pub(crate) fn watcher(
         self,
         server: Arc<ApiServer>,

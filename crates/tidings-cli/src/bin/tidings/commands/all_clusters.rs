@@ -2,8 +2,8 @@
 //! a cluster whose API server serves an archive, that is where the archive has it.
 //!
 //! An archive lists its clusters to users that it knows itself. Others, whom only a cluster knows,
-//! name the clusters by the contexts of their kubeconfig. Users of a cluster whose API server serves
-//! the archive ask that API server.
+//! name the clusters by the contexts of their kubeconfig. Users of a cluster whose API server
+//! serves the archive ask that API server.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -77,8 +77,8 @@ async fn listed(flags: &ClusterFlags) -> Result<Vec<(String, ClusterFlags)>, Com
 }
 
 /// The clusters of the archive behind the API server of the selected cluster, if it has one that
-/// answers: the home cluster, whose past events are read, and the others by `clusters/proxy`. A user
-/// who may not list the clusters gets the home cluster, and is told so.
+/// answers: the home cluster, whose past events are read, and the others by `clusters/proxy`. A
+/// user who may not list the clusters gets the home cluster, and is told so.
 async fn behind(flags: &ClusterFlags) -> Result<Option<Vec<(String, ClusterFlags)>>, CommandError> {
     let home = flags.of_context_alone();
     let server = home.server().await?;

@@ -310,8 +310,8 @@ fn print(
         .try_for_each(|said| writeln!(out, "{}", one_line(said)))
 }
 
-/// Adds what the clusters' own answers say is wrong: whoever reads an archive through the API server
-/// of its home cluster does not see the archive's health check.
+/// Adds what the clusters' own answers say is wrong: whoever reads an archive through the API
+/// server of its home cluster does not see the archive's health check.
 fn add_problems(troubles: &mut Vec<Trouble>, found: &[Coverage]) {
     for coverage in found {
         let cluster = Some(coverage.cluster.clone());

@@ -40,9 +40,9 @@ pub(super) struct SealFlags {
     /// Continue an archive whose data folder was lost, or was restored from a copy, and which
     /// nothing was sealed into since this time, such as 2026-11-30T08:00:00Z: give the present one
     ///
-    /// A new folder begins where the archive ends, one that has events seals them behind it, and the
-    /// former one seals nothing more. The option has no effect on an archive into which something
-    /// was sealed later, so it may stay.
+    /// A new folder begins where the archive ends, one that has events seals them behind it, and
+    /// the former one seals nothing more. The option has no effect on an archive into which
+    /// something was sealed later, so it may stay.
     #[arg(long, value_name = "TIME", requires = "objects", value_parser = moment)]
     objects_continue: Option<Timestamp>,
     /// Maximum time that a version waits to be sealed
