@@ -93,10 +93,8 @@ export class Lanes {
   setPicture(picture, { clusters, by, again }) {
     this.marking = marking(picture, by);
     const anchor = this.anchor();
-    if (this.mark && this.picture) {
-      this.left = { key: this.current, mark: this.mark, picture: this.picture };
-    }
-    const { left } = this;
+    const left = this.mark && this.picture
+      ? { key: this.current, mark: this.mark, picture: this.picture } : this.left;
     this.picture = picture;
     this.mark = null;
     /** @type {Mark[][]} */
@@ -124,8 +122,8 @@ export class Lanes {
     this.layout();
     if (left && left.key === this.current) {
       this.mark = sameMark(left.mark, left.picture, this.currentRow()?.drawn ?? [], picture);
-      if (this.mark) this.left = null;
     }
+    this.left = this.mark ? null : left;
     if (anchor) this.returnTo(anchor);
   }
 
@@ -230,9 +228,8 @@ export class Lanes {
     const before = this.currentRow();
     if (before) before.label.node.tabIndex = -1;
     if (this.current !== row.key) {
-      this.left = null;
-      if (this.mark) this.box.dispatchEvent(new Event("redraw"));
-      this.mark = null;
+      this.left = this.mark = null;
+      this.box.dispatchEvent(new Event("redraw"));
     }
     this.current = row.key;
     row.label.node.tabIndex = 0;
@@ -245,7 +242,6 @@ export class Lanes {
       .filter((mark) => mark[2] >= scale.from && mark[1] <= scale.to) ?? [];
     const at = this.mark ? marks.indexOf(this.mark) + by : by > 0 ? 0 : marks.length - 1;
     this.mark = marks[Math.min(Math.max(at, 0), marks.length - 1)] ?? null;
-    this.left = null;
     return this.mark;
   }
 
@@ -260,7 +256,6 @@ export class Lanes {
     if (!found) return null;
     this.show(found.row);
     this.mark = found.mark;
-    this.left = null;
     return found.mark;
   }
 
