@@ -23,6 +23,7 @@ mod bundle;
 mod escaped;
 mod event;
 mod internal;
+mod line;
 mod logs;
 mod mend;
 mod note;

@@ -11,8 +11,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
-use serde::de::IgnoredAny;
-
+use super::line::{has_object, has_word_of_event, is_of_other_program};
 use super::record::{DEPTH_MAX, RECORD_BYTES_MAX};
 use super::scan::Scanner;
 use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
@@ -154,6 +153,7 @@ impl<R: Read> Scanner<'_, '_, R> {
     /// Reads the document at the current position, as far as it is valid; returns whether that is
     /// to its end.
     pub(super) fn document(&mut self) -> io::Result<bool> {
+        let is_former = self.is_behind_former_key();
         let is_on_one_line = self.has_text_behind(self.at.at + 1)?;
         let mut open = Open {
             frames: Vec::new(),
@@ -165,6 +165,9 @@ impl<R: Read> Scanner<'_, '_, R> {
             events_before: self.sink.seen.events,
         };
         open.push(true, self.at);
+        for outermost in &mut open.frames {
+            outermost.is_passed_over = is_former;
+        }
         self.at.pass();
         while !open.frames.is_empty() && !self.sink.is_stopped() {
             self.hold(&mut open);
@@ -178,6 +181,21 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the key of an event's former state is before the current position, as in the log of
+    /// a program or in a damaged document: `old_event: {`.
+    fn is_behind_former_key(&self) -> bool {
+        const LOOK: u64 = 32;
+        let from = self.at.line_start.max(self.at.at.saturating_sub(LOOK));
+        let before = self.window.between(from, self.at.at).trim_ascii_end();
+        let key = before.strip_suffix(b":").unwrap_or_default();
+        let key = key.trim_ascii_end();
+        let key = key.strip_suffix(b"\"").unwrap_or(key);
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let length = key.iter().rev().take_while(|byte| is_part(byte)).count();
+        let key = key.get(key.len() - length..).unwrap_or_default();
+        Shape::default().note(key) == Key::Before
     }
 
     /// Whether there is text between a position and the end of its line.
@@ -476,9 +494,13 @@ impl<R: Read> Scanner<'_, '_, R> {
             _ if line.len() < LINE_BETWEEN_BYTES_MAX => line.len(),
             _ => return Ok(false),
         };
+        let has_events = has_object(line) && has_word_of_event(line);
         let is_other =
             is_of_other_program(line) && (byte == b'{' || !open.may_end_before(line, self.at.line));
         if !is_other {
+            return Ok(false);
+        }
+        if has_events && !self.objects_of_line()? {
             return Ok(false);
         }
         self.at.at += length as u64;
@@ -579,37 +601,6 @@ fn bytes_of<'w, R: Read>(
     }
     bytes.extend_from_slice(window.between(from, end));
     bytes.into()
-}
-
-/// Whether a line has a brace and the quote of a key behind it.
-fn has_object(line: &[u8]) -> bool {
-    let braces = line.split(|byte| *byte == b'{').skip(1);
-    let mut behind = braces.map(<[u8]>::trim_ascii_start);
-    behind.any(|text| text.starts_with(b"\""))
-}
-
-fn is_json(line: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(line).is_ok()
-}
-
-/// Whether a line is a whole object without an event.
-fn is_of_a_log(line: &[u8]) -> bool {
-    !has_word_of_event(line) && is_json(line)
-}
-
-/// Whether a line that begins with text may be one of another program within an object.
-fn is_of_other_program(line: &[u8]) -> bool {
-    match line {
-        [] | [b'}' | b']' | b'"' | b',' | b':', ..] => false,
-        [b'{', ..] => is_of_a_log(line),
-        [b'[', rest @ ..] => rest.first().is_some_and(u8::is_ascii_alphabetic) && !is_json(line),
-        _ => true,
-    }
-}
-
-fn has_word_of_event(line: &[u8]) -> bool {
-    let has = |word: &[u8]| line.windows(word.len()).any(|it| it == word);
-    has(b"involvedObject") || has(b"regarding") || has(b"\"Event\"")
 }
 
 impl Open {

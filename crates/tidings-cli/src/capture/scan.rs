@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 
+use super::record::RECORD_BYTES_MAX;
 use super::sink::Sink;
 use super::unreadable::Unreadable;
 use super::window::{Cursor, Window};
@@ -88,7 +89,11 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                 let line = Line::of(look);
                 self.sink.seen.line(look, line.text);
                 if line.begins_block() {
-                    self.block()?;
+                    if self.opens_object()? {
+                        self.rest_of_line()?;
+                    } else {
+                        self.block()?;
+                    }
                     continue;
                 }
                 let found = OF_EVENTS.iter().position(|key| line.text.starts_with(key));
@@ -169,22 +174,64 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
     /// Reads the lines of a block.
     fn lines(&mut self, block: &mut Block) -> io::Result<()> {
         loop {
-            let look = self
-                .window
-                .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')?;
+            let look = self.look()?;
             if look.is_empty() {
                 block.end();
                 return Ok(());
             }
-            match block.place(&Line::of(look)) {
-                Place::Within => self.line(|bytes| block.extend(bytes))?,
-                Place::Between => {
+            let place = block.place(&Line::of(look));
+            let events = self.sink.seen.events;
+            let may_have_object = matches!(place, Place::Between | Place::Unclear);
+            if may_have_object && (self.opens_object()? || !self.objects_of_line()?) {
+                return Ok(());
+            }
+            if self.sink.is_stopped() {
+                return Ok(());
+            }
+            match place {
+                Place::Within => {}
+                Place::Unclear if self.sink.seen.events == events => {
+                    block.keep(&Line::of(self.look()?));
+                }
+                Place::Between | Place::Unclear => {
                     block.pass_line();
                     self.line(|_| {})?;
+                    continue;
                 }
                 Place::Behind => return Ok(()),
             }
+            self.line(|bytes| block.extend(bytes))?;
         }
+    }
+
+    /// The beginning of the line, which starts at the current position.
+    fn look(&mut self) -> io::Result<&[u8]> {
+        self.window
+            .peek(self.at.at, LINE_LOOK, |byte| byte == b'\n')
+    }
+
+    /// Whether JSON on several lines begins at the end of the line.
+    fn opens_object(&mut self) -> io::Result<bool> {
+        let look = self.look()?;
+        let end = look.trim_ascii_end().len() as u64;
+        Ok(Line::of(look).may_open_object() && self.begins_object(self.at.at + end - 1, false)?)
+    }
+
+    /// Reads the objects on the rest of the line apart from the lines behind it, and does not move.
+    /// Returns false if the line is too long for that.
+    pub(super) fn objects_of_line(&mut self) -> io::Result<bool> {
+        let is_end = |byte| byte == b'\n';
+        let line = self.window.peek(self.at.at, RECORD_BYTES_MAX, is_end)?;
+        if line.len() == RECORD_BYTES_MAX {
+            return Ok(false);
+        }
+        let mut objects = Scanner::new(line, self.sink);
+        objects.is_nested = self.is_nested;
+        objects.at.line = self.at.line;
+        while objects.window.byte(objects.at.at)?.is_some() && !objects.sink.is_stopped() {
+            objects.rest_of_line()?;
+        }
+        Ok(true)
     }
 
     /// Passes the rest of the line to `take`, in pieces.

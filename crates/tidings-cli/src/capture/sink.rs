@@ -171,9 +171,11 @@ impl<'t> Sink<'t> {
         notes: Vec<Note>,
     ) {
         self.seen.events += 1;
+        let outer_line = self.outer_line.take();
         for (line, (why, _)) in std::mem::take(&mut self.perhaps) {
             self.lost(line, why);
         }
+        self.outer_line = outer_line;
         let line = self.outer_line.unwrap_or(line);
         self.nth = if line == self.last_line {
             self.nth + 1

@@ -11,6 +11,7 @@ use std::io;
 use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 
+use super::line::has_object;
 use super::mend;
 use super::record::YAML_DOCUMENT_BYTES_MAX;
 use super::sink::Sink;
@@ -38,19 +39,36 @@ const OF_EVENTS: [&[u8]; 8] = [
 ];
 /// Keys of an event's object reference.
 const ABOUT: [&[u8]; 3] = [b"involvedObject", b"regarding", b"InvolvedObject"];
+/// Fields of events and lists whose value has braces.
+const WITH_BRACES: [&[u8]; 12] = [
+    b"metadata",
+    b"involvedObject",
+    b"regarding",
+    b"related",
+    b"source",
+    b"series",
+    b"deprecatedSource",
+    b"items",
+    b"InvolvedObject",
+    b"Source",
+    b"Series",
+    b"Items",
+];
+/// Fields of events whose value is any text.
+const TEXTS: [&[u8]; 3] = [b"message", b"note", b"Message"];
 /// Keys with which Kubernetes objects begin.
-const KNOWN: [&[u8]; 10] = [
+const KNOWN: [&[u8]; 8] = [
     b"apiVersion",
     b"kind",
     b"items",
     b"metadata",
     b"involvedObject",
     b"regarding",
-    b"object",
-    b"event",
     b"InvolvedObject",
     b"Items",
 ];
+/// Keys under which events are in watch events and lines of an event router.
+const AROUND: [&[u8]; 2] = [b"object", b"event"];
 
 /// A line, judged by its beginning.
 pub(super) struct Line<'a> {
@@ -98,7 +116,9 @@ impl<'a> Line<'a> {
     }
 
     fn is_known(&self) -> bool {
-        self.key.is_some_and(|key| KNOWN.contains(&key))
+        let is_around = |key| AROUND.contains(&key) && self.value.is_empty();
+        self.key
+            .is_some_and(|key| KNOWN.contains(&key) || is_around(key))
     }
 
     fn has_event(&self) -> bool {
@@ -135,10 +155,29 @@ impl<'a> Line<'a> {
         self.key.is_some() && is_closed
     }
 
-    /// Whether a block of YAML begins with the line. A key before JSON on one line is that of a
-    /// program's log.
+    /// Whether a block of YAML begins with the line.
     pub(super) fn begins_block(&self) -> bool {
-        self.key.is_some() && (self.is_known() || !self.value.contains(&b'{'))
+        let is_flow = self.value.contains(&b'{');
+        self.key.is_some() && !self.is_of_log(false) && (self.is_known() || !is_flow)
+    }
+
+    /// Whether the line has JSON where events and lists have none, as in the log of a program:
+    /// behind other text, or behind a key that is no field of theirs. In an event, the value of
+    /// such a field may be JSON in quotes.
+    fn is_of_log(&self, is_in_event: bool) -> bool {
+        let is_json = self.value.starts_with(b"{");
+        let is_quoted_json = self.value.starts_with(b"\"{");
+        let is_field = |key: &[u8]| {
+            let is_text = !is_json && (is_in_event || !is_quoted_json);
+            WITH_BRACES.contains(&key) || (is_text && TEXTS.contains(&key))
+        };
+        !self.is_item() && !self.key.is_some_and(is_field) && has_object(self.text)
+    }
+
+    /// Whether JSON on several lines may begin at the end of the line, as in the log of a program.
+    pub(super) fn may_open_object(&self) -> bool {
+        let is_known = |key| WITH_BRACES.contains(&key);
+        self.text.ends_with(b"{") && !self.is_item() && !self.key.is_some_and(is_known)
     }
 }
 
@@ -148,6 +187,8 @@ pub(super) enum Place {
     Within,
     /// Between the block's lines, but not part of it.
     Between,
+    /// Within the block, unless an event in JSON is on the line.
+    Unclear,
     Behind,
 }
 
@@ -210,13 +251,17 @@ impl Block {
         if !is_inside && (is_fence || is_separator || is_json) {
             return Place::Behind;
         }
-        if is_json && !self.is_known {
+        let is_of_log = line.is_of_log(self.is_known);
+        if (is_json || is_of_log) && !self.is_known {
             return Place::Behind;
         }
+        let is_of_log = is_of_log || line.may_open_object();
+        let has_place = is_inside || line.key.is_some();
+        if is_of_log && has_place && is_begun && !(is_inside && self.is_known) {
+            return Place::Unclear;
+        }
         if is_inside {
-            self.has_event |= line.has_event();
-            self.is_known |= line.is_known();
-            return self.within();
+            return self.keep(line);
         }
         let is_version = line.key == Some(b"apiVersion") && !line.is_item();
         if is_version && std::mem::replace(&mut self.has_version, true) {
@@ -226,9 +271,7 @@ impl Block {
         self.has_kind |= line.key == Some(b"kind") && !line.is_item();
         let is_comment = line.text.starts_with(b"#");
         if line.key.is_some() || line.is_item() || is_comment {
-            self.has_event |= line.has_event();
-            self.is_known |= line.is_known();
-            return self.within();
+            return self.keep(line);
         }
         self.between_run += 1;
         if !is_begun
@@ -238,6 +281,13 @@ impl Block {
             return Place::Behind;
         }
         Place::Between
+    }
+
+    /// Notes that a line is part of the block.
+    pub(super) fn keep(&mut self, line: &Line<'_>) -> Place {
+        self.has_event |= line.has_event();
+        self.is_known |= line.is_known();
+        self.within()
     }
 
     fn within(&mut self) -> Place {
