@@ -22,6 +22,7 @@ mod attributes;
 mod bundle;
 mod escaped;
 mod event;
+mod frame;
 mod internal;
 mod line;
 mod logs;
@@ -35,6 +36,7 @@ mod scan;
 mod seen;
 mod shape;
 mod sink;
+mod strings;
 #[cfg(test)]
 mod tests;
 mod text;

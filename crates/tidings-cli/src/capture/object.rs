@@ -11,10 +11,12 @@
 use std::borrow::Cow;
 use std::io::{self, Read};
 
+use super::frame::{Broken, Frame, State};
 use super::line::{has_object, has_word_of_event, is_of_other_program};
 use super::record::{DEPTH_MAX, RECORD_BYTES_MAX};
 use super::scan::Scanner;
 use super::shape::{Key, Loss, Shape, WORD_BYTES_MAX};
+use super::strings::{Quoted, Strings};
 use super::unreadable::Unreadable;
 use super::window::{Cursor, Window};
 
@@ -24,65 +26,6 @@ const LINES_BETWEEN_MAX: usize = 64;
 const LINE_BETWEEN_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of a number or another literal, in bytes.
 const LITERAL_BYTES_MAX: usize = 64;
-/// Maximum size of a document whose strings are searched for events, in bytes.
-const WRAPPED_BYTES_MAX: u64 = 1 << 20;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// After the opening bracket.
-    First,
-    /// After a comma.
-    Next,
-    Colon,
-    Value,
-    /// After a value.
-    After,
-}
-
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "what is known of an object is found out piece by piece"
-)]
-#[derive(Debug)]
-struct Frame {
-    start: Cursor,
-    is_object: bool,
-    state: State,
-    shape: Shape,
-    key: Key,
-    /// Whether the object cannot contain events, so that its content is skipped.
-    is_passed_over: bool,
-    /// Whether the object is within an event. Then it is an event itself only if the text between
-    /// the two is missing.
-    is_in_event: bool,
-    /// Whether an event was found in the object.
-    has_event: bool,
-    /// Whether the object is too large, so that its beginning is no longer in memory.
-    is_too_large: bool,
-}
-
-/// Why a document cannot be continued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Broken {
-    End,
-    LineFeed,
-    Unexpected(u8),
-    TooDeep,
-}
-
-impl Broken {
-    fn words(self) -> String {
-        match self {
-            Self::End => "it ends within the event".to_owned(),
-            Self::LineFeed => "a line ends within a text".to_owned(),
-            Self::Unexpected(byte) if byte.is_ascii_graphic() => {
-                format!("{:?} was not expected", char::from(byte))
-            }
-            Self::Unexpected(byte) => format!("the byte 0x{byte:02x} was not expected"),
-            Self::TooDeep => format!("more than {DEPTH_MAX} brackets within each other"),
-        }
-    }
-}
 
 /// The open objects and arrays, and their positions.
 pub(super) struct Open {
@@ -94,8 +37,10 @@ pub(super) struct Open {
     held: usize,
     /// The positions of lines that are not part of the document.
     between: Vec<(u64, u64)>,
-    /// The positions of the last string that was read.
-    last_text: (u64, u64),
+    /// The last string that was read.
+    last_text: Quoted,
+    /// The strings that may have events.
+    strings: Strings,
     /// Whether the last token is the first of its line.
     is_first_of_line: bool,
     /// The number of events that were found in the text before the document.
@@ -160,7 +105,8 @@ impl<R: Read> Scanner<'_, '_, R> {
             is_on_one_line,
             held: 0,
             between: Vec::new(),
-            last_text: (0, 0),
+            last_text: Quoted::default(),
+            strings: Strings::default(),
             is_first_of_line: false,
             events_before: self.sink.seen.events,
         };
@@ -170,12 +116,14 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
         self.at.pass();
         while !open.frames.is_empty() && !self.sink.is_stopped() {
-            self.hold(&mut open);
+            self.hold(&mut open)?;
             if let Err(broken) = self.step(&mut open)?
                 && !self.pass_line_between(&mut open, broken)?
             {
-                let is_cut = self.look_for_cut_of_kubectl()?;
-                self.give_up(&open, (broken, is_cut));
+                if !self.search(&mut open.strings, &mut open.frames)? {
+                    let is_cut = self.look_for_cut_of_kubectl()?;
+                    self.give_up(&open, (broken, is_cut));
+                }
                 self.go_back(&open, broken);
                 return Ok(false);
             }
@@ -205,18 +153,24 @@ impl<R: Read> Scanner<'_, '_, R> {
         Ok(ahead.last().is_some_and(|byte| !byte.is_ascii_whitespace()))
     }
 
-    /// Releases the beginnings of objects that cannot be events any more or are too large.
-    fn hold(&mut self, open: &mut Open) {
+    /// Releases the beginnings of objects that cannot be events any more or are too large, up to
+    /// the first string that is to be searched.
+    fn hold(&mut self, open: &mut Open) -> io::Result<()> {
         let now = self.at.at;
+        if open.strings.are_too_long(now) {
+            self.search(&mut open.strings, &mut open.frames)?;
+        }
+        let end = open.strings.start().unwrap_or(now);
         while let Some(frame) = open.frames.get_mut(open.held) {
             frame.is_too_large |= now - frame.start.at > RECORD_BYTES_MAX as u64;
             if !(frame.is_too_large || frame.has_event) {
-                self.window.release(frame.start.at);
-                return;
+                self.window.release(end.min(frame.start.at));
+                return Ok(());
             }
             open.held += 1;
         }
-        self.window.release(now);
+        self.window.release(end);
+        Ok(())
     }
 
     /// Reads the next token.
@@ -235,16 +189,16 @@ impl<R: Read> Scanner<'_, '_, R> {
         };
         match (byte, frame.is_object, frame.state) {
             (b'"', true, State::First | State::Next) => {
-                let text = match self.text()? {
-                    Ok(text) => text,
-                    Err(broken) => return Ok(Err(broken)),
-                };
+                let (text, end) = self.quoted()?;
+                if let Some(broken) = end {
+                    return Ok(Err(broken));
+                }
                 open.last_text = text;
                 frame.state = State::Colon;
             }
             (b':', true, State::Colon) => {
                 self.at.at += 1;
-                let (start, end) = open.last_text;
+                let Quoted { start, end, .. } = open.last_text;
                 frame.key = frame.shape.note(self.window.between(start, end));
                 frame.state = State::Value;
             }
@@ -279,10 +233,13 @@ impl<R: Read> Scanner<'_, '_, R> {
                 self.at.at += 1;
             }
             (b'"', true, State::Value) | (b'"', false, State::First | State::Next) => {
-                let text = match self.text()? {
-                    Ok(text) => text,
-                    Err(broken) => return Ok(Err(broken)),
-                };
+                let (text, end) = self.quoted()?;
+                if !(frame.is_passed_over || frame.key == Key::Before || self.is_nested) {
+                    open.strings.push(text);
+                }
+                if let Some(broken) = end {
+                    return Ok(Err(broken));
+                }
                 open.last_text = text;
                 frame.state = State::After;
                 let word = match frame.key {
@@ -290,7 +247,7 @@ impl<R: Read> Scanner<'_, '_, R> {
                     Key::ApiVersion => &mut frame.shape.api_version,
                     Key::Before | Key::Other => return Ok(Ok(())),
                 };
-                let text = self.window.between(text.0, text.1);
+                let text = self.window.between(text.start, text.end);
                 let text = text.get(..WORD_BYTES_MAX).unwrap_or(text);
                 *word = Some(String::from_utf8_lossy(text).into());
             }
@@ -312,43 +269,6 @@ impl<R: Read> Scanner<'_, '_, R> {
                 Some(b'\n') => self.at.pass_line_feed(),
                 Some(b' ' | b'\t' | b'\r') => self.at.at += 1,
                 byte => return Ok(byte),
-            }
-        }
-    }
-
-    /// Skips a quoted string; returns the positions of its content.
-    fn text(&mut self) -> io::Result<Result<(u64, u64), Broken>> {
-        let start = self.at.at + 1;
-        let mut at = start;
-        loop {
-            let rest = self.window.rest(at)?;
-            let found = rest
-                .iter()
-                .position(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
-            let Some(index) = found else {
-                if rest.is_empty() {
-                    self.at.at = at;
-                    return Ok(Err(Broken::End));
-                }
-                at += rest.len() as u64;
-                if at - start > RECORD_BYTES_MAX as u64 {
-                    self.window.release(at);
-                }
-                continue;
-            };
-            let byte = rest.get(index).copied();
-            at += index as u64;
-            match byte {
-                Some(b'"') => {
-                    self.at.at = at + 1;
-                    return Ok(Ok((start, at)));
-                }
-                Some(b'\\') if self.window.byte(at + 1)? != Some(b'\n') => at += 2,
-                Some(b'\\') => at += 1,
-                _ => {
-                    self.at.at = at;
-                    return Ok(Err(Broken::LineFeed));
-                }
             }
         }
     }
@@ -390,9 +310,12 @@ impl<R: Read> Scanner<'_, '_, R> {
                 frame.has_event = true;
             }
         }
-        let has_event = frame.has_event || is_event;
-        if open.frames.is_empty() && !has_event && frame.is_object {
-            self.take_wrapped(&frame)?;
+        if frame.is_object {
+            let is_item = open.frames.last().is_none_or(|around| !around.is_object);
+            open.strings.close(&frame, is_event, is_item);
+        }
+        if open.frames.is_empty() {
+            self.search(&mut open.strings, &mut open.frames)?;
         }
         Ok(())
     }
@@ -441,30 +364,6 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
         let is_mended = matches!(bytes, Cow::Owned(_));
         self.sink.attributes(place, &bytes, is_mended)
-    }
-
-    /// Searches the strings of an object on one line for events, because loggers put lines of other
-    /// programs into theirs.
-    fn take_wrapped(&mut self, frame: &Frame) -> io::Result<()> {
-        let length = self.at.at - frame.start.at;
-        if frame.is_passed_over
-            || frame.is_too_large
-            || frame.shape.is_closed()
-            || frame.shape.is_typed()
-            || self.is_nested
-            || length > WRAPPED_BYTES_MAX
-        {
-            return Ok(());
-        }
-        let bytes = self.window.between(frame.start.at, self.at.at);
-        let is_likely = |word: &[u8]| bytes.windows(word.len()).any(|it| it == word);
-        if !(is_likely(b"involvedObject\\\"") || is_likely(b"regarding\\\"")) {
-            return Ok(());
-        }
-        let Ok(value) = serde_json::from_slice(bytes) else {
-            return Ok(());
-        };
-        self.sink.texts(frame.start.line, &value)
     }
 
     /// Skips a line of another program at which the document breaks. Such a line begins no document
@@ -570,7 +469,7 @@ impl<R: Read> Scanner<'_, '_, R> {
     fn go_back(&mut self, open: &Open, broken: Broken) {
         // The quote that ended a string may be the first quote of another document's key.
         if matches!(broken, Broken::Unexpected(_)) {
-            let (start, end) = open.last_text;
+            let Quoted { start, end, .. } = open.last_text;
             let text = self.window.between(start, end);
             let blank = text.iter().rev();
             let blank = blank.take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -619,20 +518,7 @@ impl Open {
     }
 
     fn push(&mut self, is_object: bool, start: Cursor) {
-        let around = self.frames.last();
-        let is_passed_over = around.is_some_and(|around| {
-            around.is_passed_over || around.key == Key::Before || around.shape.is_closed()
-        });
-        self.frames.push(Frame {
-            start,
-            is_object,
-            state: State::First,
-            shape: Shape::default(),
-            key: Key::Other,
-            is_passed_over,
-            is_in_event: around.is_some_and(|it| it.is_in_event || it.shape.is_event()),
-            has_event: false,
-            is_too_large: false,
-        });
+        let frame = Frame::within(self.frames.last(), is_object, start);
+        self.frames.push(frame);
     }
 }

@@ -208,16 +208,6 @@ impl<'t> Sink<'t> {
         self.text(line, &text, is_mended)
     }
 
-    /// Takes the events within the strings of an object.
-    pub(super) fn texts(&mut self, line: u64, value: &Value) -> io::Result<()> {
-        match value {
-            Value::String(text) if text.contains('{') => self.text(line, text.as_bytes(), false),
-            Value::Array(values) => values.iter().try_for_each(|it| self.texts(line, it)),
-            Value::Object(values) => values.values().try_for_each(|it| self.texts(line, it)),
-            _ => Ok(()),
-        }
-    }
-
     /// Takes the events within a text that was found within another one.
     pub(super) fn text(&mut self, line: u64, text: &[u8], is_mended: bool) -> io::Result<()> {
         let line = self.outer_line.unwrap_or(line);

@@ -1,9 +1,10 @@
-//! Events between lines of other kinds, in the logs of programs.
+//! Events between lines of other kinds, in the logs of programs, and in a collector's batch.
 
 use serde_json::{Value, json};
 
-use super::super::Found;
-use super::{event, found, line, list, pretty, value, yaml};
+use super::super::{Found, RECORD_BYTES_MAX};
+use super::logs::batch;
+use super::{check, event, found, line, list, pretty, value, yaml};
 
 /// The names of the events, in order of the names.
 fn names(input: &str) -> Vec<String> {
@@ -121,4 +122,56 @@ fn an_event_in_a_log_between_lines_of_an_object_is_read() {
             }
         }
     }
+}
+
+/// The strings of an object are searched, however large it is, and though it has events.
+#[test]
+fn events_in_strings_are_read_from_large_objects() {
+    let text = |name: &str| Value::from(line(name));
+    let mixed = batch(&[value("a"), text("b"), value("c"), text("d")]).to_string();
+    assert_eq!(names(&mixed), ["a", "b", "c", "d"]);
+    let within = json!({"log": line("a"), "time": "t"});
+    assert_eq!(names(&batch(&[within, value("b")]).to_string()), ["a", "b"]);
+
+    // Larger than what is held in memory, as a collector's batch of 8,192 records may be.
+    for (count, length) in [(200, 6_000), (1_000, 9_000)] {
+        let mut long = value("a");
+        long["message"] = "x".repeat(length).into();
+        let long = Value::from(long.to_string());
+        let records = batch(&vec![long; count]).to_string();
+        assert_eq!(names(&records).len(), count);
+        // The end of the batch is missing.
+        let cut = names(&records[..records.len() - 1000]);
+        assert_eq!(cut.len(), count);
+        assert!(cut[0].starts_with('!') && cut[1] == "a", "{}", cut[0]);
+    }
+    let mut long = value("a");
+    long["message"] = "x".repeat(RECORD_BYTES_MAX).into();
+    let wrapped = json!({"log": long.to_string(), "more": "x"}).to_string();
+    check(
+        format!("{wrapped}\n{}", line("b")),
+        &[
+            &format!("1! longer than {RECORD_BYTES_MAX} bytes"),
+            "2: n/b",
+        ],
+    );
+
+    // A logger that keeps the line beside the object, and an event about an event.
+    let beside = json!({"log": line("a"), "event": value("a")}).to_string();
+    assert_eq!(names(&format!("{beside}\n").repeat(2)), ["a", "a"]);
+    let noted = json!({"metadata": {"name": "a", "annotations": {"x": line("b")}}, "involvedObject": {"kind": "Pod"}, "message": line("c")});
+    for text in [noted.to_string(), batch(&[noted]).to_string()] {
+        assert_eq!(names(&text), ["a"], "from {text}");
+    }
+    // The line that it wraps is cut, or has a bad character.
+    let wrapped = json!({"log": line("a"), "more": "x"}).to_string();
+    let cut = wrapped.find("Pulled").expect("a reason");
+    check(&wrapped[..cut], &["1! not JSON: it ends within the event"]);
+    let bad = [
+        &wrapped.as_bytes()[..cut],
+        b"\xff",
+        &wrapped.as_bytes()[cut..],
+    ]
+    .concat();
+    check(bad, &["1: n/a Repaired"]);
 }

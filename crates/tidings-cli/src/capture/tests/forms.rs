@@ -212,9 +212,11 @@ fn what_kubectl_cut_is_said_to_be_cut() {
     }
 }
 
-/// The line of the first event of a printed object; 1 if it is within a string.
+/// The line of the first event of a printed object, or of the string that has it.
 fn line_of(text: &str) -> usize {
-    let is_event = |line: &str| line.ends_with("\"object\": {") || line.ends_with("\"event\": {");
+    let is_string = |line: &str| line.starts_with("  \"log\":") || line.contains("router.go");
+    let is_object = |line: &str| line.ends_with("\"object\": {") || line.ends_with("\"event\": {");
+    let is_event = |line: &str| is_string(line) || is_object(line);
     text.lines().position(is_event).map_or(1, |line| line + 1)
 }
 

@@ -196,17 +196,19 @@ fn attributes(value: &Value) -> Value {
     }
 }
 
-/// The k8sobjects receiver of OpenTelemetry's collector, by its exporter of files.
+/// A batch of log records with these bodies, as a collector's exporter of files writes it.
+pub(super) fn batch(bodies: &[Value]) -> Value {
+    let records = bodies.iter();
+    let records =
+        records.map(|body| json!({"observedTimeUnixNano": "1", "body": attributes(body)}));
+    let scopes = json!([{"scope": {}, "logRecords": records.collect::<Vec<_>>()}]);
+    json!({"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": scopes}]})
+}
+
+/// The k8sobjects receiver of OpenTelemetry's collector.
 #[test]
 fn events_in_attributes_of_open_telemetry_are_read() {
-    let logs = |bodies: &[Value]| {
-        let records: Vec<_> = bodies
-            .iter()
-            .map(|body| json!({"observedTimeUnixNano": "1", "body": attributes(body)}))
-            .collect();
-        let scopes = json!([{"scope": {}, "logRecords": records}]);
-        json!({"resourceLogs": [{"resource": {"attributes": []}, "scopeLogs": scopes}]})
-    };
+    let logs = batch;
     let mut a = value("a");
     a["count"] = 7.into();
     a["eventTime"] = Value::Null;
