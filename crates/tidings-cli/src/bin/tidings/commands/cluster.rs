@@ -49,7 +49,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
 pub(crate) const EXIT_CODES_WITH_CAPTURES: &str = "Exit codes:
   0    done
   1    the server refused, or the request could not be fulfilled; with --file also if an event was
-       refused or unreadable, or a capture is not whole or has no events in it
+       refused or unreadable, or a capture is not whole or is something else than events
   2    a wrong command line, kubeconfig or file name
   3    the server cannot be reached or rejects the credentials
   130  interrupted";

@@ -76,7 +76,7 @@ Limits:
 
 Exit codes:
   0    every event was created or updated, or existed already
-  1    an event was refused or unreadable, or a capture is not whole or has no events in it
+  1    an event was refused or unreadable, or a capture is not whole or is something else than events
   2    a wrong command line, kubeconfig or file name; nothing was sent
   3    the server cannot be reached or rejects the credentials
   130  interrupted")]
