@@ -29,6 +29,8 @@ pub(crate) const REFUSED: Duration = Duration::from_secs(60);
 const RETRIES_MAX: u32 = 30;
 /// Refusals of the same records after which a test record is sent: a minute lies between them.
 const REFUSALS_MAX: u32 = 2;
+/// Why a record alone is too large.
+const TOO_LARGE: &str = "413: the receiver does not take a request with this record alone";
 /// Maximum of a receiver's `Retry-After` that is obeyed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
@@ -250,11 +252,12 @@ impl Delivery {
             }
             // One record may spoil the request for the others.
             Verdict::TooLarge | Verdict::Rejected(_) if part.len() > 1 => self.halve(part),
-            Verdict::TooLarge => {
-                let why = "the receiver does not take a request with this record alone";
-                let dead = part.into_iter().map(|record| (record, why.to_owned()));
+            Verdict::TooLarge if self.is_taking => {
+                let dead = part.into_iter().map(|it| (it, TOO_LARGE.to_owned()));
                 self.bury(dead, DeadCause::TooLarge, &mut step);
             }
+            // A limit can be too low for any record.
+            Verdict::TooLarge => self.ask(part, None, Next::Refused(TOO_LARGE.to_owned())),
             Verdict::Rejected(why) if self.is_taking => {
                 let dead = part.into_iter().map(|record| (record, why.clone()));
                 self.bury(dead, DeadCause::Rejected, &mut step);

@@ -90,7 +90,7 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
 fn no_record_is_dead_while_the_receiver_takes_none() {
     let why = || "no".to_owned();
     let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
-    for number in 0..5 {
+    for number in 0..6 {
         let mut delivery = Delivery::new(records(8), usize::MAX);
         let (mut failures, mut has_recovered) = (0, false);
         let (delivered, dead, _) = deliver(&mut delivery, |ids| {
@@ -103,6 +103,7 @@ fn no_record_is_dead_while_the_receiver_takes_none() {
                 1 => Verdict::Items(rejected(ids)),
                 2 => Verdict::Refused(why()),
                 3 => Verdict::Retry(why()),
+                5 => Verdict::TooLarge,
                 _ => {
                     let mut outcomes = rejected(ids);
                     outcomes[0] = Outcome::Retry(why());

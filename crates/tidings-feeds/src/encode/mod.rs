@@ -93,7 +93,8 @@ pub enum Verdict {
     Retry(String),
     /// As `Retry`, because the receiver takes nothing now, whatever the records are.
     Busy(String),
-    /// None was taken, because together they are too large: they can be sent in two halves.
+    /// None was taken, because together they are too large: several can be sent in two halves. One
+    /// alone is rejected.
     TooLarge,
     /// The receiver rejects the request. Several records can be sent in two halves, since one of
     /// them may spoil it for the others; one alone is rejected. The text has the receiver's words.

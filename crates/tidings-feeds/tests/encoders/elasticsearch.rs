@@ -275,9 +275,14 @@ fn a_cut_answer_is_asked_for_in_halves() {
         "{{\"errors\":true,\"items\":[\"{}",
         "x".repeat(ANSWER_LEN_MAX)
     );
-    let judge = |body: &str| encoder.judge(&answer(200, body), &records());
-    assert_eq!(judge(&body[..ANSWER_LEN_MAX]), Verdict::TooLarge);
-    assert_eq!(kind(&judge(&body[..900])), "refused");
+    let judge = |body: &str, number| {
+        let records = &records()[..number];
+        encoder.judge(&answer(200, body), records)
+    };
+    assert_eq!(judge(&body[..ANSWER_LEN_MAX], 2), Verdict::TooLarge);
+    // No answer about one document is that long.
+    assert_eq!(kind(&judge(&body[..ANSWER_LEN_MAX], 1)), "refused");
+    assert_eq!(kind(&judge(&body[..900], 2)), "refused");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) fn judge(answer: &Answer<'_>, records: &[Record]) -> Verdict {
         // Receivers of this form that know no errors have no items.
         Ok(bulk) if !bulk.errors && bulk.items.is_empty() => return Verdict::Delivered,
         Ok(bulk) if bulk.items.len() == records.len() => bulk,
-        _ if answer.is_cut() => return Verdict::TooLarge,
+        _ if answer.is_cut() && records.len() > 1 => return Verdict::TooLarge,
         _ => {
             let why = format!("no outcome for each record: {}", words(answer));
             return Verdict::Refused(why);
