@@ -13,6 +13,9 @@ use serde_json::Value;
 use tidings_feeds::ReceiverOptions;
 use tidings_testing::process::Process;
 
+#[path = "../../../tidings-feeds/tests/convert/receivers.rs"]
+mod receivers;
+
 use super::support::{Cluster, Ran, metrics_of_archive, page_of_archive, run, tidings};
 
 /// Timeout of each step, long enough for a slow machine.
@@ -300,6 +303,20 @@ fn a_wrong_file_of_feeds_is_an_error_with_its_line() {
         ran.stderr.contains("line 3") && ran.stderr.contains("stdot"),
         "{ran:?}"
     );
+}
+
+/// Also if several rules lead to a receiver.
+#[test]
+fn an_archive_reads_each_converted_receiver() {
+    for (receiver, member, _) in receivers::RECEIVERS {
+        let rules = "[{receiver: r}, {type: Warning, receiver: r}]";
+        let text = format!("route: {{match: {rules}}}\nreceivers:\n- name: r\n  {receiver}\n");
+        let converted = tidings_feeds::convert::convert(&text).unwrap();
+        let folder = Path::new("/etc/tidings");
+        let feeds = tidings_cli::feeds::parse(&converted.feeds, folder, Path::new("/data"));
+        let feeds = feeds.unwrap_or_else(|why| panic!("{receiver}: {why}"));
+        assert_eq!(feeds.is_empty(), member.is_empty(), "{receiver}");
+    }
 }
 
 /// What the converter prints is a file of feeds, and what it cannot take over has its line.

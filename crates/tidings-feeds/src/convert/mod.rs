@@ -14,6 +14,7 @@ mod tree;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use findings::Notes;
 use serde_json::Value;
@@ -37,7 +38,7 @@ const SETTINGS: [(&str, &str); 13] = [
     ("maxEventAgeSeconds", TOO_OLD),
     (
         "clusterName",
-        "name the cluster with `tidings archive --cluster`, or in the file of clusters",
+        "name the cluster with `tidings archive --name`, or in the file of clusters",
     ),
     (
         "leaderElection",
@@ -128,7 +129,7 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
     let namespace = root.get("namespace").map_or("", Node::text);
     let selections = routes::selections(route, namespace, &mut notes);
     let mut feeds = String::from("feeds:\n");
-    let mut names = BTreeSet::new();
+    let (mut names, mut files) = (BTreeSet::new(), BTreeSet::new());
     let name_of = |node: &Node| node.get("name").map_or("", Node::text).to_owned();
     let is_known = |name: &str| receivers.items().iter().any(|node| name_of(node) == name);
     for selection in &selections {
@@ -140,8 +141,8 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
     for (number, receiver) in receivers.items().iter().enumerate() {
         let (name, path) = (name_of(receiver), format!("receivers[{number}]"));
         let of_this = selections.iter().filter(|it| it.receiver == name);
-        let mut rules: Vec<_> = of_this.map(|it| &it.conditions).collect();
-        rules.dedup();
+        let mut rules: Vec<_> = of_this.collect();
+        rules.dedup_by(|one, other| one.conditions == other.conditions);
         if rules.is_empty() {
             notes.add(
                 receiver.line,
@@ -150,24 +151,40 @@ pub fn convert(text: &str) -> Result<Converted, ConvertError> {
             );
             continue;
         }
+        let feed = unused(&name, &mut names);
+        let Some(members) = receivers::receiver(receiver, &path, &feed, &mut notes) else {
+            continue;
+        };
+        let file = members.iter().find(|(member, _)| *member == "file");
+        if let Some(file) = file.and_then(|(_, file)| file["path"].as_str()) {
+            // An archive refuses two feeds with one file.
+            if !files.insert(PathBuf::from(file)) {
+                let why = "no feed is written: another one has this file";
+                notes.add(receiver.line, &path, why);
+                continue;
+            }
+            for rule in rules.drain(1..) {
+                let why = format!(
+                    "not taken over: a file is that of one feed, and {feed:?} has the first rule \
+                     that leads to it; give this one a receiver with another path"
+                );
+                notes.add(rule.line, "receiver", &why);
+            }
+        }
         if rules.len() > 1 {
             let why = "several rules lead to it, so it has several feeds: an event that several \
                        select is sent by each, as before";
             notes.add(receiver.line, &path, why);
         }
-        let feed = unused(&name, &mut names);
-        let Some(members) = receivers::receiver(receiver, &path, &feed, &mut notes) else {
-            continue;
-        };
-        for (number, conditions) in rules.into_iter().enumerate() {
+        for (number, rule) in rules.into_iter().enumerate() {
             let feed = if number == 0 {
                 feed.clone()
             } else {
                 unused(&name, &mut names)
             };
             let mut all = Vec::new();
-            if !conditions.is_empty() {
-                all.push(("match", Value::from(conditions.clone())));
+            if !rule.conditions.is_empty() {
+                all.push(("match", Value::from(rule.conditions.clone())));
             }
             all.extend(members.iter().cloned());
             write(&feed, &all, &mut feeds);

@@ -38,6 +38,8 @@ const WITHOUT_FEED: [(&str, &str); 16] = [
     ),
     ("inMemory", "it is for tests of kubernetes-event-exporter"),
 ];
+/// Paths of standard output.
+const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 const COLLECTOR: &str =
     "feeds do not have it: send OTLP to an OpenTelemetry collector, and from there";
 const ALERTS: &str = "feeds do not have it: alert on the metrics of events with Alertmanager";
@@ -190,20 +192,39 @@ impl Reader<'_> {
     }
 
     fn file(&mut self) -> Option<Members> {
+        const ROTATION: [&str; 3] = ["maxsize", "maxbackups", "maxage"];
+        self.note_others(&["path", ROTATION[0], ROTATION[1], ROTATION[2]]);
+        let path = self.text("path")?;
+        if STDOUT.contains(&path.as_str()) {
+            for name in ROTATION {
+                self.note(name, "not needed: standard output is not rotated");
+            }
+            return Some(vec![("stdout", json!({}))]);
+        }
+        if path.starts_with("/dev/") || path.starts_with("/proc/") {
+            let why = "no feed is written: feeds write to regular files and standard output";
+            self.note("path", why);
+            return None;
+        }
         self.note(
             "maxage",
             "not taken over: rotated files are kept by their number (`keep`)",
         );
-        self.note_others(&["path", "maxsize", "maxbackups", "maxage"]);
         let mut file = Map::new();
-        file.insert("path".to_owned(), self.text("path")?.into());
-        let number = |name: &str| self.node.get(name)?.text().parse::<u32>().ok();
+        file.insert("path".to_owned(), path.into());
+        let node = self.node;
+        let number = |name: &str| node.get(name)?.text().parse::<u32>().ok();
         // Both write files of 100 MB if nothing is said.
         if let Some(megabytes) = number("maxsize").filter(|size| *size > 0) {
             file.insert("rotate".to_owned(), format!("{megabytes}Mi").into());
         }
         if let Some(keep) = number("maxbackups").filter(|keep| *keep > 0) {
             file.insert("keep".to_owned(), keep.into());
+        } else {
+            let line = node.get("maxbackups").unwrap_or(node).line;
+            let why = "without a number all rotated files stay there; here five do: see `keep`";
+            self.notes
+                .add(line, &format!("{}.maxbackups", self.path), why);
         }
         Some(vec![("file", file.into())])
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod documented;
+mod receivers;
 
 use k8s_pb::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_pb::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -302,7 +303,18 @@ fn receivers_are_converted() {
         (
             "file: {path: /tmp/dump, maxage: 3}",
             "  file:\n    path: \"/tmp/dump\"\n",
-            "4 receivers[0].file.maxage",
+            "4 receivers[0].file.maxage, 4 receivers[0].file.maxbackups",
+        ),
+        (
+            "file: {path: /dev/stdout, maxsize: 5}",
+            "  stdout: {}\n",
+            "4 receivers[0].file.maxsize",
+        ),
+        ("file: {path: /proc/self/fd/1}", "  stdout: {}\n", ""),
+        (
+            "file: {path: /dev/stderr}",
+            "feeds: []\n",
+            "4 receivers[0].file.path",
         ),
         (
             "webhook:\n    endpoint: https://a.example/x\n    headers: {X-API-KEY: '123', User-Agent: kee}\n    tls: {insecureSkipVerify: true, caFile: /ca, serverName: b}",
@@ -362,6 +374,27 @@ fn receivers_are_converted() {
         let found = convert_one(receiver);
         assert_eq!(found, (of(expected), findings.to_owned()), "{receiver}");
     }
+}
+
+/// An archive refuses two feeds with one file.
+#[test]
+fn a_file_has_one_feed() {
+    let (feeds, findings) = converted(
+        "route:
+  match:
+  - {type: Warning, receiver: a}
+  - {kind: Pod, receiver: a}
+  - {receiver: b}
+receivers:
+- {name: a, file: {path: /x/y, maxbackups: 1}}
+- {name: b, file: {path: /x/./y, maxbackups: 1}}
+",
+    );
+    let found = conditions(&feeds);
+    let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(selected_by(&feeds, &events()), ["03"]);
+    assert_eq!(findings, ["4 receiver", "8 receivers[1]"]);
 }
 
 #[test]
