@@ -269,7 +269,7 @@ pub struct CursorStatus {
     pub versions: u64,
     /// Bytes that the feed keeps for them.
     pub bytes: u64,
-    /// When the first of them was observed.
+    /// When the first of them was observed. If that one is gone, when the last one before it was.
     pub oldest: Option<UnixMillis>,
     /// Number of versions that it skipped since it began.
     pub skipped: u64,

@@ -336,6 +336,11 @@ async fn every_metric_of_the_dashboard_and_the_alerts_is_one_of_the_server() {
         );
     }
     assert!(named.len() > 12, "{named:?}");
+    let losses = alerts["groups"][0]["rules"].as_array().unwrap().iter();
+    let mut losses = losses.filter(|rule| rule["alert"] == "FeedLosesVersions");
+    let losses = metrics(losses.next().unwrap()["expr"].as_str().unwrap());
+    let expected = ["skipped", "gone", "dead"].map(|name| format!("tidings_feed_{name}_total"));
+    assert_eq!(losses, expected);
     // Server-side apply is a write, too.
     for file in ["grafana/tidings.json", "prometheus/alerts.yaml"] {
         let text = read(file);

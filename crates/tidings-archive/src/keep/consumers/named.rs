@@ -124,16 +124,29 @@ impl ClusterFeed {
             let mut status = CursorStatus::new(name, through);
             (status.versions, status.bytes) = (backlog.versions, backlog.bytes);
             (status.skipped, status.is_open) = (stored.skipped, consumer.holder.is_some());
-            for (_, entry) in entries(&self.keeper.store, keys::before(stored.through)).await? {
-                let time = self.keeper.time_of(&items(&entry.value)?).await?;
-                status.oldest = time.map(UnixMillis);
-                if time.is_some() {
-                    break;
-                }
+            if backlog.versions > 0 {
+                let time = self.first_time(stored.through).await?;
+                // What is gone was observed after the last delivered version.
+                status.oldest = Some(UnixMillis(time.unwrap_or(stored.at)));
             }
             all.push(status);
         }
         Ok(all)
+    }
+
+    /// Returns when the first version from an entry on was observed; `None` if the versions of the
+    /// first entry are gone, or the entry is.
+    async fn first_time(&self, mut from: u64) -> Result<Option<i64>, FeedError> {
+        for (number, entry) in entries(&self.keeper.store, keys::before(from)).await? {
+            let items = items(&entry.value)?;
+            if number > from || items.iter().any(Item::is_version) {
+                let time = self.keeper.time_of(&items).await?;
+                return Ok(time.filter(|_| number == from));
+            }
+            // It has gaps only.
+            from += 1;
+        }
+        Ok(None)
     }
 
     async fn skip_all(&self, name: CursorName) -> Result<bool, FeedError> {

@@ -642,6 +642,37 @@ async fn a_bound_that_moves_a_cursor_tells_of_numbers_without_an_entry_too() {
     world.keeper.store.close().await;
 }
 
+/// A short retention ends versions before a receiver is back.
+#[tokio::test]
+async fn a_backlog_whose_first_versions_are_gone_has_an_age() {
+    let mut world = World::new().await;
+    let mut cursor = world.cursor("one", Start::Now).await;
+    world.observe(&[0]).await;
+    drain(&mut *cursor, all()).await;
+    world.pass(DAY);
+    let now = world.clock.now();
+    for event in [1, 2] {
+        world.observe(&[event]).await;
+    }
+    for (gone, expected) in [
+        (None, now),
+        (Some(1), UnixMillis(START)),
+        (Some(2), UnixMillis(START)),
+    ] {
+        if let Some(gone) = gone {
+            world.forget(gone).await;
+        }
+        let status = world.feed().cursors().await.unwrap().remove(0);
+        assert_eq!(
+            (status.versions, status.oldest),
+            (2, Some(expected)),
+            "{gone:?}"
+        );
+    }
+    drop(cursor);
+    world.keeper.store.close().await;
+}
+
 /// A former program knows no named cursors, and deletes what it sealed.
 #[tokio::test]
 async fn what_another_program_deleted_is_skipped() {
