@@ -53,7 +53,7 @@ impl Post {
     }
 
     /// Delivers records. Adds what became of versions to `totals`.
-    pub(crate) async fn deliver(&self, source: &Source, records: Vec<Record>, totals: &mut Totals) {
+    async fn deliver(&self, source: &Source, records: Vec<Record>, totals: &mut Totals) {
         let mut delivery = Delivery::new(records, self.receiver.records_max());
         let mut is_retry = false;
         while let Some(request) = delivery.next() {
@@ -66,9 +66,6 @@ impl Post {
                     &test
                 }
             };
-            if !is_retry {
-                self.shared.set(State::Delivering);
-            }
             let begun = self.clock.steady();
             let reply = self.receiver.send(source, part, self.wall()).await;
             let took = self.clock.steady().saturating_sub(begun);
@@ -79,6 +76,10 @@ impl Post {
             totals.delivered += step.delivered;
             for (cause, versions) in step.dead_versions {
                 *totals.dead.entry(cause).or_default() += versions;
+            }
+            // A failure lasts until records end. Test records do not end it.
+            if step.delivered > 0 || !step.dead.is_empty() {
+                self.shared.set(State::Delivering);
             }
             let mut letters = Vec::with_capacity(step.dead.len());
             for (record, cause, why) in step.dead {
@@ -381,6 +382,7 @@ impl Worker {
                 (records, replaced) = thin::thin(records, every);
                 totals.replaced += replaced;
             }
+            self.post.shared.set(State::Delivering);
             self.post.deliver(&self.source, records, &mut totals).await;
             self.commit(through, totals).await?;
         }
@@ -500,5 +502,50 @@ impl Worker {
         self.source.uid = identity.unwrap_or_default();
         self.asked = is_watched.then_some(now);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tidings_store::clock::ManualClock;
+
+    use super::*;
+    use crate::encode::webhook::Webhook;
+    use crate::http::Connection;
+    use crate::receiver::{Form, ReceiverOptions};
+    use crate::status::FeedStatus;
+
+    /// A receiver is refused after a minute, and then by a test record, which is no delivery.
+    #[tokio::test(start_paused = true)]
+    async fn a_feed_is_refused_since_the_first_refusal() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = Connection::new("http://receiver.example.org/".parse().unwrap());
+        connection.signature = Some(folder.path().join("absent"));
+        let receiver = ReceiverOptions::Http(Box::new(connection), Form::Webhook(Webhook::Batch));
+        let clock = ManualClock::at(UnixMillis(5));
+        let post = Post {
+            receiver: Arc::new(Receiver::new(receiver)),
+            dead: Arc::new(DeadLetters::new(folder.path().join("dead"))),
+            clock: Arc::new(clock.clone()),
+            shared: Arc::default(),
+            feed: "feed".to_owned(),
+        };
+        let source = Source {
+            cluster: "prod".to_owned(),
+            uid: String::new(),
+        };
+        let mut totals = Totals::default();
+        let records = vec![post.test_record("of a test")];
+        let mut delivery = pin!(post.deliver(&source, records, &mut totals));
+        for _ in 0..6 {
+            let ended = tokio::time::timeout(REFUSED, delivery.as_mut()).await;
+            assert!(ended.is_err());
+            let mut status = FeedStatus::default();
+            post.shared.show(&mut status);
+            assert_eq!((status.state, status.since), (State::Refused, Some(5)));
+            clock.advance(60_000);
+        }
     }
 }
