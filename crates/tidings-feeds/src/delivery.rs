@@ -27,6 +27,9 @@ const BACKOFF: Backoff = Backoff::Exponential {
 pub(crate) const REFUSED: Duration = Duration::from_secs(60);
 /// Failures of the same records after which a test record is sent: half an hour of retries.
 const RETRIES_MAX: u32 = 30;
+/// As [`RETRIES_MAX`], once a record became a dead letter after so many: a feed with many such
+/// records goes on.
+const RETRIES_AFTER_DEATH: u32 = 3;
 /// Refusals of the same records after which a test record is sent: a minute lies between them.
 const REFUSALS_MAX: u32 = 2;
 /// Why a record alone is too large.
@@ -147,6 +150,10 @@ pub(crate) struct Delivery {
     is_halving: bool,
     /// Whether the first record is dead if it fails once more.
     is_last_try: bool,
+    /// Failures of the same records after which a test record is sent.
+    retries_max: u32,
+    /// Records that became dead letters because their retries were exhausted.
+    exhausted: u32,
     doubt: Option<Doubt>,
 }
 
@@ -155,8 +162,9 @@ fn versions(records: &[Record]) -> u64 {
 }
 
 impl Delivery {
-    /// Begins the delivery of records, at most `max` in a request.
-    pub(crate) fn new(records: Vec<Record>, max: usize) -> Self {
+    /// Begins the delivery of records, at most `max` in a request. `is_exhausted` is that of the
+    /// delivery before.
+    pub(crate) fn new(records: Vec<Record>, max: usize, is_exhausted: bool) -> Self {
         let mut parts = VecDeque::new();
         let mut rest = records;
         while rest.len() > max.max(1) {
@@ -171,8 +179,19 @@ impl Delivery {
             is_taking: false,
             is_halving: false,
             is_last_try: false,
+            retries_max: if is_exhausted {
+                RETRIES_AFTER_DEATH
+            } else {
+                RETRIES_MAX
+            },
+            exhausted: 0,
             doubt: None,
         }
+    }
+
+    /// Whether a record became a dead letter because its retries were exhausted.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.exhausted > 0
     }
 
     /// The next request; `None` if all records are delivered or dead.
@@ -332,13 +351,15 @@ impl Delivery {
         self.failures_untested = self.failures_untested.saturating_add(1);
         let (max, why) = match &next {
             Next::Refused(why) => (REFUSALS_MAX, why),
-            Next::Retry(_, why) => (RETRIES_MAX, why),
+            Next::Retry(_, why) => (self.retries_max, why),
             Next::Now => return self.parts.push_front(part),
         };
         if self.is_last_try && part.len() == 1 {
             let why = why.clone();
             let dead = part.into_iter().map(|record| (record, why.clone()));
             self.bury(dead, DeadCause::Rejected, step);
+            self.exhausted = self.exhausted.saturating_add(1);
+            self.retries_max = RETRIES_AFTER_DEATH;
         } else if self.is_halving && part.len() > 1 {
             self.halve(part);
             if matches!(next, Next::Retry(..)) {

@@ -52,9 +52,17 @@ impl Post {
         timestamp(self.clock.now())
     }
 
-    /// Delivers records. Adds what became of versions to `totals`.
-    async fn deliver(&self, source: &Source, records: Vec<Record>, totals: &mut Totals) {
-        let mut delivery = Delivery::new(records, self.receiver.records_max());
+    /// Delivers records. Adds what became of versions to `totals`. `is_exhausted` is whether
+    /// retries for a record of the last batch were exhausted, which makes those of this one few.
+    async fn deliver(
+        &self,
+        source: &Source,
+        records: Vec<Record>,
+        totals: &mut Totals,
+        is_exhausted: &mut bool,
+    ) {
+        let max = self.receiver.records_max();
+        let mut delivery = Delivery::new(records, max, *is_exhausted);
         let mut is_retry = false;
         while let Some(request) = delivery.next() {
             let test;
@@ -107,6 +115,7 @@ impl Post {
             self.shared.fail(state, &why, self.clock.now());
             tokio::time::sleep(wait).await;
         }
+        *is_exhausted = delivery.is_exhausted();
     }
 
     async fn wait_for_store(&self, why: &str) {
@@ -141,7 +150,7 @@ impl Post {
 
     async fn retry_all(&self) -> std::io::Result<()> {
         let mut letters = self.dead.to_retry().await?;
-        let mut totals = Totals::default();
+        let mut is_exhausted = false;
         loop {
             let page;
             (letters, page) = letters.page().await?;
@@ -167,20 +176,23 @@ impl Post {
                     Some((of, records)) if *of == source && !is_alone => records.push(record),
                     _ => {
                         let former = batch.replace((source, vec![record]));
-                        self.deliver_again(former, &mut totals).await;
+                        self.deliver_again(former, &mut is_exhausted).await;
                     }
                 }
                 if is_alone {
-                    self.deliver_again(batch.take(), &mut totals).await;
+                    self.deliver_again(batch.take(), &mut is_exhausted).await;
                 }
             }
-            self.deliver_again(batch, &mut totals).await;
+            self.deliver_again(batch, &mut is_exhausted).await;
         }
     }
 
-    async fn deliver_again(&self, batch: Option<(Source, Vec<Record>)>, totals: &mut Totals) {
+    async fn deliver_again(&self, batch: Option<(Source, Vec<Record>)>, is_exhausted: &mut bool) {
         if let Some((source, records)) = batch {
-            self.deliver(&source, records, totals).await;
+            // The totals have them as dead.
+            let mut totals = Totals::default();
+            self.deliver(&source, records, &mut totals, is_exhausted)
+                .await;
         }
     }
 
@@ -224,6 +236,8 @@ pub(crate) struct Worker {
     place: Option<Place>,
     /// When a followed cluster without a known identity was last asked for it.
     asked: Option<Duration>,
+    /// Whether retries for a record of the last batch were exhausted.
+    is_exhausted: bool,
 }
 
 /// A cursor, and what is stored with it.
@@ -269,6 +283,7 @@ impl Worker {
             options,
             place: None,
             asked: None,
+            is_exhausted: false,
         }
     }
 
@@ -383,7 +398,9 @@ impl Worker {
                 totals.replaced += replaced;
             }
             self.post.shared.set(State::Delivering);
-            self.post.deliver(&self.source, records, &mut totals).await;
+            let post = &self.post;
+            post.deliver(&self.source, records, &mut totals, &mut self.is_exhausted)
+                .await;
             self.commit(through, totals).await?;
         }
     }
@@ -538,7 +555,9 @@ mod tests {
         };
         let mut totals = Totals::default();
         let records = vec![post.test_record("of a test")];
-        let mut delivery = pin!(post.deliver(&source, records, &mut totals));
+        let mut is_exhausted = false;
+        let delivery = post.deliver(&source, records, &mut totals, &mut is_exhausted);
+        let mut delivery = pin!(delivery);
         for _ in 0..6 {
             let ended = tokio::time::timeout(REFUSED, delivery.as_mut()).await;
             assert!(ended.is_err());

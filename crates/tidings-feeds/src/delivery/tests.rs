@@ -71,7 +71,7 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
         (Verdict::Retry(why()), 80),
     ];
     for (verdict, requests_max) in verdicts {
-        let mut delivery = Delivery::new(records(8), usize::MAX);
+        let mut delivery = Delivery::new(records(8), usize::MAX, false);
         let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
             if ids.contains(&5) {
                 verdict.clone()
@@ -85,13 +85,35 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
     }
 }
 
+/// A receiver may fail with each of many records.
+#[test]
+fn retries_are_few_once_they_were_in_vain() {
+    let requests = [false, true].map(|is_exhausted| {
+        let mut delivery = Delivery::new(records(8), usize::MAX, is_exhausted);
+        let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
+            if ids.contains(&2) || ids.contains(&5) {
+                Verdict::Retry("500".to_owned())
+            } else {
+                Verdict::Delivered
+            }
+        });
+        assert_eq!((delivered, dead), (vec![0, 1, 3, 4, 6, 7], vec![2, 5]));
+        assert!(delivery.is_exhausted());
+        requests
+    });
+    assert!(requests[0] <= 80 && requests[1] <= 26, "{requests:?}");
+    let mut delivery = Delivery::new(records(8), usize::MAX, true);
+    deliver(&mut delivery, |_| Verdict::Delivered);
+    assert!(!delivery.is_exhausted());
+}
+
 /// A wrong configuration and an outage are no fault of records, however long they last.
 #[test]
 fn no_record_is_dead_while_the_receiver_takes_none() {
     let why = || "no".to_owned();
     let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
     for number in 0..6 {
-        let mut delivery = Delivery::new(records(8), usize::MAX);
+        let mut delivery = Delivery::new(records(8), usize::MAX, false);
         let (mut failures, mut has_recovered) = (0, false);
         let (delivered, dead, _) = deliver(&mut delivery, |ids| {
             failures += 1;
@@ -119,7 +141,7 @@ fn no_record_is_dead_while_the_receiver_takes_none() {
 /// The receiver may recover between the failure of a record and the test record.
 #[test]
 fn a_record_is_sent_once_more_after_a_test_record() {
-    let mut delivery = Delivery::new(records(1), 1);
+    let mut delivery = Delivery::new(records(1), 1, false);
     let mut has_recovered = false;
     let (delivered, dead, _) = deliver(&mut delivery, |ids| {
         has_recovered |= ids.is_empty();
@@ -134,7 +156,7 @@ fn a_record_is_sent_once_more_after_a_test_record() {
 
 #[test]
 fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
-    let mut delivery = Delivery::new(records(1), 1);
+    let mut delivery = Delivery::new(records(1), 1, false);
     let retry = || Verdict::Retry("503".to_owned());
     let waits = |delivery: &mut Delivery, asked: Option<u64>| {
         let reply = Reply::Judged(retry(), asked.map(Duration::from_secs));
@@ -156,7 +178,7 @@ fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
 /// A test record may be taken where records are not: a limit can be one of bytes.
 #[test]
 fn a_busy_receiver_gets_the_same_records_after_each_wait() {
-    let mut delivery = Delivery::new(records(8), usize::MAX);
+    let mut delivery = Delivery::new(records(8), usize::MAX, false);
     let asked = Duration::from_secs(7);
     for number in 0..200 {
         let Some(Request::Records(part)) = delivery.next() else {
@@ -177,7 +199,7 @@ fn a_busy_receiver_gets_the_same_records_after_each_wait() {
 
 #[test]
 fn a_failed_request_is_followed_by_a_wait_whatever_comes_next() {
-    let mut delivery = Delivery::new(records(8), usize::MAX);
+    let mut delivery = Delivery::new(records(8), usize::MAX, false);
     let asked = Duration::from_secs(7);
     let mut dead = 0;
     while let Some(request) = delivery.next() {
@@ -195,7 +217,7 @@ fn a_failed_request_is_followed_by_a_wait_whatever_comes_next() {
 
 #[test]
 fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
-    let mut delivery = Delivery::new(records(1), 1);
+    let mut delivery = Delivery::new(records(1), 1, false);
     delivery.handle(judged(Verdict::Rejected("400".to_owned())), 0);
     assert!(matches!(delivery.next(), Some(Request::Test)));
     let asked = Duration::from_secs(7);
@@ -207,7 +229,7 @@ fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
 /// A partial success of OTLP has a number and no names, and its request must not be sent again.
 #[test]
 fn records_of_which_some_were_rejected_are_kept_and_only_the_rejected_ones_count() {
-    let mut delivery = Delivery::new((0..8).map(version).collect(), usize::MAX);
+    let mut delivery = Delivery::new((0..8).map(version).collect(), usize::MAX, false);
     let partly = Verdict::PartlyRejected(3, "3 of 8".to_owned());
     let step = delivery.handle(judged(partly), 0);
     let cause = DeadCause::PossiblyRejected;
@@ -222,7 +244,7 @@ fn records_of_which_some_were_rejected_are_kept_and_only_the_rejected_ones_count
     assert_eq!(dead, ids.map(|id| (id, cause)));
     assert!(delivery.next().is_none(), "{delivery:?}");
     // Gaps and skips may be among the rejected records.
-    let mut delivery = Delivery::new([records(3), vec![version(3)]].concat(), usize::MAX);
+    let mut delivery = Delivery::new([records(3), vec![version(3)]].concat(), usize::MAX, false);
     let step = delivery.handle(judged(Verdict::PartlyRejected(3, String::new())), 0);
     assert_eq!((step.delivered, &step.dead_versions[&cause]), (0, &1));
 }
@@ -236,7 +258,7 @@ proptest! {
         max in 1_usize..9,
         answers in prop::collection::vec((0_u8..9, any::<u64>()), 0..60),
     ) {
-        let mut delivery = Delivery::new(records(number), max);
+        let mut delivery = Delivery::new(records(number), max, false);
         let mut ended = Vec::new();
         let good = std::iter::repeat((0, 0));
         for (answer, random) in answers.into_iter().chain(good) {
