@@ -5,7 +5,8 @@
 //! request and does not say which, all of them become dead letters, and only so many count as dead.
 //! If the receiver takes no record of a batch, none is dead before it takes a test record. So
 //! neither a wrong configuration nor an outage makes dead letters, and no record holds up the
-//! others forever. A receiver that is busy gets the same records until it takes them.
+//! others forever. A receiver that is busy gets the same records until it takes them, in the end in
+//! smaller requests.
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,9 @@ const RETRIES_MAX: u32 = 30;
 const RETRIES_AFTER_DEATH: u32 = 3;
 /// Refusals of the same records after which a test record is sent: a minute lies between them.
 const REFUSALS_MAX: u32 = 2;
+/// Times a receiver is busy with the same records until they are sent in halves: it may be because
+/// of their size.
+const BUSY_MAX: u32 = 8;
 /// Why a record alone is too large.
 const TOO_LARGE: &str = "413: the receiver does not take a request with this record alone";
 /// Maximum of a receiver's `Retry-After` that is obeyed.
@@ -144,6 +148,8 @@ pub(crate) struct Delivery {
     failures: u32,
     /// Failures since then, or since the last test record, without those of a busy receiver.
     failures_untested: u32,
+    /// Times the receiver was busy with the first part.
+    busy: u32,
     /// Whether the receiver took a record.
     is_taking: bool,
     /// Whether records that fail are sent in halves, because the receiver took a test record.
@@ -176,6 +182,7 @@ impl Delivery {
             parts,
             failures: 0,
             failures_untested: 0,
+            busy: 0,
             is_taking: false,
             is_halving: false,
             is_last_try: false,
@@ -262,8 +269,8 @@ impl Delivery {
                 self.fail(part, Next::Retry(wait, why), &mut step);
             }
             Verdict::Busy(why) => {
-                step.next = Next::Retry(self.wait(retry_after, random), why);
-                self.parts.push_front(part);
+                let next = Next::Retry(self.wait(retry_after, random), why);
+                self.keep(part, next, &mut step);
             }
             Verdict::Refused(why) => {
                 self.wait(None, random);
@@ -286,8 +293,7 @@ impl Delivery {
                 if let Some((left, why, is_busy)) = self.take(part, outcomes, &mut step) {
                     let next = Next::Retry(self.wait(retry_after, random), why);
                     if is_busy {
-                        step.next = next;
-                        self.parts.push_front(left);
+                        self.keep(left, next, &mut step);
                     } else {
                         self.fail(left, next, &mut step);
                     }
@@ -399,11 +405,27 @@ impl Delivery {
         }
     }
 
-    fn halve(&mut self, mut part: Vec<Record>) {
+    /// Keeps records for a receiver that is busy. The waits go on growing.
+    fn keep(&mut self, part: Vec<Record>, next: Next, step: &mut Step) {
+        step.next = next;
+        self.busy = self.busy.saturating_add(1);
+        if self.busy >= BUSY_MAX {
+            self.split(part);
+        } else {
+            self.parts.push_front(part);
+        }
+    }
+
+    fn halve(&mut self, part: Vec<Record>) {
+        self.split(part);
+        (self.failures, self.failures_untested) = (0, 0);
+    }
+
+    fn split(&mut self, mut part: Vec<Record>) {
         let behind = part.split_off(part.len().div_ceil(2));
         self.parts.push_front(behind);
         self.parts.push_front(part);
-        (self.failures, self.failures_untested) = (0, 0);
+        self.busy = 0;
     }
 
     /// Ends the records that were rejected. Returns the others.
@@ -439,7 +461,7 @@ impl Delivery {
     }
 
     fn note_progress(&mut self) {
-        (self.failures, self.failures_untested) = (0, 0);
+        (self.failures, self.failures_untested, self.busy) = (0, 0, 0);
         self.is_last_try = false;
     }
 

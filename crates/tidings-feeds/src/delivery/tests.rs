@@ -177,24 +177,32 @@ fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
 
 /// A test record may be taken where records are not: a limit can be one of bytes.
 #[test]
-fn a_busy_receiver_gets_the_same_records_after_each_wait() {
+fn a_busy_receiver_gets_the_same_records_after_each_wait_and_at_last_single_ones() {
     let mut delivery = Delivery::new(records(8), usize::MAX, false);
-    let asked = Duration::from_secs(7);
+    let mut asked = Duration::from_secs(7);
     for number in 0..200 {
         let Some(Request::Records(part)) = delivery.next() else {
             panic!("{delivery:?}");
         };
-        assert_eq!(part.len(), 8);
+        assert_eq!(part.len(), (8_usize >> (number / 8).min(3)), "{number}");
+        let number_of = part.len();
         let why = || "429".to_owned();
         let verdict = if number % 2 == 0 {
             Verdict::Busy(why())
         } else {
-            Verdict::Items(vec![Outcome::Busy(why()); 8])
+            Verdict::Items(vec![Outcome::Busy(why()); number_of])
         };
         let step = delivery.handle(Reply::Judged(verdict, Some(asked)), 0);
         assert!(step.dead.is_empty());
-        assert!(matches!(step.next, Next::Retry(wait, _) if wait >= asked));
+        // Smaller requests are no reason to send them sooner.
+        let Next::Retry(wait, _) = step.next else {
+            panic!("{step:?}");
+        };
+        assert!(wait >= asked, "{number}");
+        asked = wait;
     }
+    let (delivered, dead, _) = deliver(&mut delivery, |_| Verdict::Delivered);
+    assert_eq!((delivered, dead), ((0..8).collect(), vec![]));
 }
 
 #[test]
