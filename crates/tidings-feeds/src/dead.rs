@@ -224,6 +224,11 @@ impl DeadLetters {
         self.files.settle().await;
     }
 
+    /// Whether the calls that began have ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.files.is_settled()
+    }
+
     /// Appends dead letters, and syncs them. If that fails, none of them is there.
     pub(crate) async fn append(&self, letters: &[DeadLetter]) -> io::Result<()> {
         let mut lines = Vec::new();

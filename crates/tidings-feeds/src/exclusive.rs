@@ -31,6 +31,17 @@ impl<T: Send + 'static> Exclusive<T> {
     pub(crate) async fn settle(&self) {
         drop(self.0.lock().await);
     }
+
+    /// Whether the calls that began have ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.try_lock().is_ok()
+    }
+
+    /// Delays all calls until the result is dropped.
+    #[cfg(test)]
+    pub(crate) async fn hold(&self) -> impl Sized + use<T> {
+        Arc::clone(&self.0).lock_owned().await
+    }
 }
 
 #[cfg(test)]

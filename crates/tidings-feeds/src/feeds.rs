@@ -1,12 +1,14 @@
 //! All feeds of an archive: their tasks for each cluster, their states, and what is done to them by
 //! name.
 //!
-//! Invariants: changes are made one after another. Nobody waits for a change, for the disk or for a
-//! receiver who only reads states.
+//! Invariants: changes are made one after another, and none waits for a receiver longer than
+//! [`SETTLE_MAX`] or for a skip: else a cluster could not be followed meanwhile. Nobody waits for a
+//! change, for the disk or for a receiver who only reads states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidings_history::{CursorName, CursorStatus, Feed, FeedError, History, Offset};
@@ -19,6 +21,9 @@ use crate::receiver::{Receiver, ReceiverOptions};
 use crate::record::Source;
 use crate::status::{FeedStatus, Shared, State};
 use crate::worker::{Post, Worker};
+
+/// Maximum wait for the writes to the files of feeds that have ended.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 
 /// Why something could not be done with a feed.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +67,12 @@ struct Inner {
 struct All {
     feeds: BTreeMap<String, Configured>,
     clusters: BTreeMap<String, Open>,
+    /// The feeds of the configuration, also those that cannot begin yet.
+    wanted: BTreeMap<String, FeedOptions>,
+    /// Former feeds that may still write a file.
+    unsettled: Vec<Configured>,
+    /// Clusters and feeds that are being skipped.
+    skipping: BTreeSet<(String, String)>,
 }
 
 /// A feed of the configuration.
@@ -115,7 +126,8 @@ impl Feeds {
 
     /// Makes these the feeds. Changed feeds continue where they were; the cursors of feeds that are
     /// not among them stay until [`remove`](Self::remove). A feed whose cursor fails is tried
-    /// again.
+    /// again, and one whose file is still being written begins with a later
+    /// [`resume`](Self::resume).
     pub async fn configure(&self, feeds: Vec<FeedOptions>) {
         let _changes = self.0.changes.lock().await;
         let feeds = feeds.into_iter().take(FEEDS_MAX);
@@ -133,32 +145,19 @@ impl Feeds {
             .filter_map(is_former)
             .collect();
         // All end before one begins: feeds can have exchanged their files.
-        for name in &former {
-            self.end(name).await;
-        }
-        for (name, options) in feeds {
-            if !self.0.all.lock().feeds.contains_key(&name) {
-                let dead = DeadLetters::new(self.0.folder.join(&name));
-                if let Err(error) = dead.open().await {
-                    tracing::error!(feed = name, %error, "dead letters cannot be read");
-                }
-                let configured = Configured {
-                    receiver: Arc::new(Receiver::new(options.receiver.clone())),
-                    dead: Arc::new(dead),
-                    options,
-                    retry: None,
-                };
-                let mut all = self.0.all.lock();
-                all.feeds.insert(name.clone(), configured);
-            }
-            self.begin_retry(&name);
-        }
+        self.end_feeds(former).await;
+        self.0.all.lock().wanted = feeds;
+        self.add_wanted().await;
         self.begin_all().await;
     }
 
-    /// Begins again what has ended by a fault of the program.
+    /// Begins what could not begin before, and again what has ended by a fault of the program. Does
+    /// nothing while something is changed.
     pub async fn resume(&self) {
-        let _changes = self.0.changes.lock().await;
+        let Ok(_changes) = self.0.changes.try_lock() else {
+            return;
+        };
+        self.add_wanted().await;
         self.begin_all().await;
     }
 
@@ -189,10 +188,12 @@ impl Feeds {
         for cluster in self.clusters() {
             self.stop_cluster(&cluster).await;
         }
-        let feeds: Vec<_> = self.0.all.lock().feeds.keys().cloned().collect();
-        for feed in feeds {
-            self.end(&feed).await;
-        }
+        let feeds: Vec<_> = {
+            let mut all = self.0.all.lock();
+            all.wanted.clear();
+            all.feeds.keys().cloned().collect()
+        };
+        self.end_feeds(feeds).await;
     }
 
     /// Returns the state of each feed in each cluster, also of feeds that are not configured any
@@ -221,9 +222,10 @@ impl Feeds {
             };
             let names = cursors.keys().filter_map(|name| name.strip_prefix("feed-"));
             let mut names: BTreeSet<&str> = names.collect();
-            names.extend(all.feeds.keys().map(String::as_str));
+            names.extend(all.wanted.keys().map(String::as_str));
             for name in names {
-                let (mut status, shared) = open.status(name, all.feeds.get(name));
+                let is_wanted = all.wanted.contains_key(name);
+                let (mut status, shared) = open.status(name, is_wanted, all.feeds.get(name));
                 status.cluster.clone_from(&cluster);
                 if let Some(cursor) = cursors.get(&cursor_name(name)) {
                     show(cursor, now.0, &mut status);
@@ -321,25 +323,41 @@ impl Feeds {
     }
 
     /// Moves the cursors of a feed to the end in all clusters. The receiver gets a record that says
-    /// what was skipped.
+    /// what was skipped. Meanwhile clusters can be started and stopped.
     ///
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the cursors.
     pub async fn skip(&self, name: &str) -> Result<(), FeedsError> {
-        let _changes = self.0.changes.lock().await;
         self.dead(name)?;
+        let cursor: CursorName = cursor_name(name).parse()?;
         let mut skipped = Ok(());
         for cluster in self.clusters() {
+            let changes = self.0.changes.lock().await;
             let Some(feed) = self.0.all.lock().feed_of(&cluster) else {
                 continue;
             };
+            let Some(skipping) = self.begin_skip(&cluster, name) else {
+                skipped = skipped.and(Err(FeedError::InUse(cursor.clone())));
+                continue;
+            };
             self.end_in(&cluster, name).await;
-            let moved = feed.skip(cursor_name(name).parse()?).await;
+            drop(changes);
+            let moved = feed.skip(cursor.clone()).await;
+            drop(skipping);
             // It is delivered further, whatever failed.
+            let _changes = self.0.changes.lock().await;
             self.begin(&cluster, name).await;
             skipped = skipped.and(moved.map(drop));
         }
         Ok(skipped?)
+    }
+
+    /// Prevents a feed of a cluster from beginning until the result is dropped. `None` if something
+    /// else does.
+    fn begin_skip(&self, cluster: &str, name: &str) -> Option<Skipping> {
+        let of = (cluster.to_owned(), name.to_owned());
+        let is_new = self.0.all.lock().skipping.insert(of.clone());
+        is_new.then(|| Skipping(self.clone(), of))
     }
 
     /// Returns the text that prepares the receiver of a feed, if its form has one.
@@ -363,7 +381,7 @@ impl Feeds {
     pub async fn remove(&self, name: &str) -> Result<(), FeedsError> {
         let _changes = self.0.changes.lock().await;
         let cursor: CursorName = cursor_name(name).parse()?;
-        if self.0.all.lock().feeds.contains_key(name) {
+        if self.0.all.lock().wanted.contains_key(name) {
             return Err(FeedsError::Configured(name.to_owned()));
         }
         let mut is_found = false;
@@ -392,6 +410,36 @@ impl Feeds {
         dead.ok_or_else(|| FeedsError::NotFound(name.to_owned()))
     }
 
+    /// Adds the feeds of the configuration whose files nothing writes any more.
+    async fn add_wanted(&self) {
+        let missing: Vec<_> = {
+            let mut all = self.0.all.lock();
+            all.unsettled.retain(|former| !former.is_settled());
+            let wanted = all.wanted.values();
+            let missing = wanted.filter(|it| !all.feeds.contains_key(&it.name));
+            let can_begin = |it: &&FeedOptions| !all.unsettled.iter().any(|of| of.shares(it));
+            missing.filter(can_begin).cloned().collect()
+        };
+        for options in missing {
+            let name = options.name.clone();
+            let dead = DeadLetters::new(self.0.folder.join(&name));
+            if let Err(error) = dead.open().await {
+                tracing::error!(feed = name, %error, "dead letters cannot be read");
+            }
+            let configured = Configured {
+                receiver: Arc::new(Receiver::new(options.receiver.clone())),
+                dead: Arc::new(dead),
+                options,
+                retry: None,
+            };
+            self.0.all.lock().feeds.insert(name, configured);
+        }
+        let names: Vec<_> = self.0.all.lock().feeds.keys().cloned().collect();
+        for name in names {
+            self.begin_retry(&name);
+        }
+    }
+
     /// Starts the tasks of all feeds in all clusters that do not run.
     async fn begin_all(&self) {
         let feeds: Vec<_> = self.0.all.lock().feeds.keys().cloned().collect();
@@ -410,7 +458,11 @@ impl Feeds {
             let (Some(open), Some(feed)) = (all.clusters.get(cluster), all.feeds.get(name)) else {
                 return;
             };
-            if open.tasks.get(name).is_some_and(|(_, task)| task.runs()) {
+            let is_skipped = all
+                .skipping
+                .iter()
+                .any(|(of, feed)| of == cluster && feed == name);
+            if is_skipped || open.tasks.get(name).is_some_and(|(_, task)| task.runs()) {
                 return;
             }
             let post = feed.post(&self.0.clock, Arc::clone(&shared));
@@ -447,18 +499,35 @@ impl Feeds {
         }
     }
 
-    /// Ends a feed in all clusters. When this returns, nothing writes its files.
-    async fn end(&self, name: &str) {
-        for cluster in self.clusters() {
-            self.end_in(&cluster, name).await;
-        }
-        let feed = self.0.all.lock().feeds.remove(name);
-        if let Some(mut feed) = feed {
-            if let Some(retry) = feed.retry.take() {
-                retry.end().await;
+    /// Ends feeds in all clusters. When this returns, nothing writes their files, except for those
+    /// that are unsettled.
+    async fn end_feeds(&self, names: Vec<String>) {
+        let mut ended = Vec::new();
+        for name in names {
+            for cluster in self.clusters() {
+                self.end_in(&cluster, &name).await;
             }
-            feed.receiver.settle().await;
-            feed.dead.settle().await;
+            let feed = self.0.all.lock().feeds.remove(&name);
+            if let Some(mut feed) = feed {
+                if let Some(retry) = feed.retry.take() {
+                    retry.end().await;
+                }
+                ended.push(feed);
+            }
+        }
+        let settled = tokio::time::timeout(SETTLE_MAX, async {
+            for feed in &ended {
+                feed.receiver.settle().await;
+                feed.dead.settle().await;
+            }
+        });
+        if settled.await.is_err() {
+            ended.retain(|feed| !feed.is_settled());
+            for Configured { options, .. } in &ended {
+                let feed = &options.name;
+                tracing::error!(feed, "a write to a file of the former feed does not end");
+            }
+            self.0.all.lock().unsettled.extend(ended);
         }
     }
 
@@ -482,7 +551,32 @@ fn show(cursor: &CursorStatus, now: i64, status: &mut FeedStatus) {
     status.is_in_history = matches!(cursor.through, Offset::History(_));
 }
 
+/// A feed of a cluster that is being skipped, until it is dropped.
+struct Skipping(Feeds, (String, String));
+
+impl Drop for Skipping {
+    fn drop(&mut self) {
+        let Self(feeds, of) = self;
+        feeds.0.all.lock().skipping.remove(of);
+    }
+}
+
 impl Configured {
+    /// Whether nothing writes its files any more, once it has ended.
+    fn is_settled(&self) -> bool {
+        self.receiver.is_settled() && self.dead.is_settled()
+    }
+
+    /// Whether another feed has one of its files.
+    fn shares(&self, other: &FeedOptions) -> bool {
+        let file = |receiver: &ReceiverOptions| match receiver {
+            ReceiverOptions::File(file) => Some(file.path.clone()),
+            _ => None,
+        };
+        let own = file(&self.options.receiver);
+        self.options.name == other.name || own.is_some() && own == file(&other.receiver)
+    }
+
     fn post(&self, clock: &Arc<dyn Clock>, shared: Arc<Shared>) -> Post {
         Post {
             receiver: Arc::clone(&self.receiver),
@@ -496,7 +590,12 @@ impl Configured {
 
 impl Open {
     /// Returns the state of a feed, without what its cursor says.
-    fn status(&self, name: &str, configured: Option<&Configured>) -> (FeedStatus, Arc<Shared>) {
+    fn status(
+        &self,
+        name: &str,
+        is_wanted: bool,
+        configured: Option<&Configured>,
+    ) -> (FeedStatus, Arc<Shared>) {
         let mut status = FeedStatus {
             feed: name.to_owned(),
             state: State::Off,
@@ -511,9 +610,13 @@ impl Open {
                 (status, Arc::clone(shared))
             }
             _ => {
-                if configured.is_some() {
+                if is_wanted {
                     status.state = State::Retrying;
-                    "the feed is about to begin again".clone_into(&mut status.words);
+                    let words = match configured {
+                        Some(_) => "the feed is about to begin again",
+                        None => "a write to a file of the former feed does not end",
+                    };
+                    words.clone_into(&mut status.words);
                 }
                 (status, Arc::default())
             }
@@ -538,6 +641,7 @@ mod tests {
     use crate::encode::Encoder;
     use crate::encode::loki::{Loki, LokiOptions};
     use crate::encode::webhook::{Template, Webhook};
+    use crate::file::FileOptions;
     use crate::http::Connection;
     use crate::receiver::Form;
     use crate::record::Record;
@@ -569,6 +673,37 @@ mod tests {
         let (one, other) = ("{{ message }}", "[{{ message }}]");
         assert!(!restarts(body(one), body(one)).await);
         assert!(restarts(body(one), body(other)).await);
+    }
+
+    /// A disk that hangs delays no cluster, and no other feed gets the file meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_does_not_end_delays_its_feed_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let line_file = |name: &str| {
+            let path = folder.path().join("events.jsonl");
+            let (rotate, keep) = (1 << 20, 1);
+            let options = FileOptions { path, rotate, keep };
+            FeedOptions::new(name, ReceiverOptions::File(options))
+        };
+        let feeds = Feeds::new(folder.path().to_owned(), Arc::new(SystemClock));
+        feeds.configure(vec![line_file("feed")]).await;
+        let receiver = receiver(&feeds);
+        let Receiver::File(file) = &*receiver else {
+            panic!("a file");
+        };
+        let write = file.hold().await;
+        let next = vec![
+            line_file("next"),
+            FeedOptions::new("out", ReceiverOptions::Stdout),
+        ];
+        let configured = tokio::time::timeout(2 * SETTLE_MAX, feeds.configure(next));
+        configured.await.unwrap();
+        let names = || feeds.0.all.lock().feeds.keys().cloned().collect::<Vec<_>>();
+        feeds.resume().await;
+        assert_eq!(names(), ["out"]);
+        drop(write);
+        feeds.resume().await;
+        assert_eq!(names(), ["next", "out"]);
     }
 
     #[tokio::test]

@@ -146,4 +146,12 @@ impl Receiver {
             file.settle().await;
         }
     }
+
+    /// Whether the writes to a file that began have ended.
+    pub(crate) fn is_settled(&self) -> bool {
+        match self {
+            Self::File(file) => file.is_settled(),
+            _ => true,
+        }
+    }
 }

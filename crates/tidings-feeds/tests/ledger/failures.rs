@@ -14,6 +14,8 @@ struct Failing<F, H> {
     history: H,
     /// How many cursors of the feed `hook` are not opened, and how many reads of the coverage fail.
     left: [AtomicI64; 2],
+    /// Held while no skip goes on.
+    skip: tokio::sync::Mutex<()>,
 }
 
 impl<F, H> Failing<F, H> {
@@ -39,7 +41,10 @@ impl<F: Feed, H: History> Feed for Failing<F, H> {
     }
 
     fn skip(&self, name: CursorName) -> BoxFuture<'_, Result<bool, FeedError>> {
-        self.feed.skip(name)
+        Box::pin(async move {
+            let _held = self.skip.lock().await;
+            self.feed.skip(name).await
+        })
     }
 
     fn remove(&self, name: CursorName) -> BoxFuture<'_, Result<bool, FeedError>> {
@@ -83,6 +88,7 @@ async fn what_fails_is_tried_again_and_nothing_is_lost() {
         feed: world.cluster.feed(),
         history: world.cluster.history(),
         left: [AtomicI64::new(2), AtomicI64::new(2)],
+        skip: tokio::sync::Mutex::default(),
     });
     let clock: Arc<dyn Clock> = Arc::clone(&world.clock) as _;
     let feeds = Feeds::new(world.dead.clone(), clock);
@@ -90,9 +96,8 @@ async fn what_fails_is_tried_again_and_nothing_is_lost() {
     hook.from = tidings_feeds::From::Oldest;
     let file = world.folder.path().join("lines.jsonl");
     feeds.configure(vec![hook, lines(&file)]).await;
-    feeds
-        .start("prod", Arc::clone(&failing) as _, failing)
-        .await;
+    let (feed, history) = (Arc::clone(&failing), Arc::clone(&failing));
+    feeds.start("prod", feed, history).await;
     assert_eq!(World::status(&feeds, "hook").await.state, State::Retrying);
     for number in 0..3 {
         world.write(&format!("web.{number}")).await;
@@ -103,6 +108,20 @@ async fn what_fails_is_tried_again_and_nothing_is_lost() {
     let found: BTreeSet<_> = received.ids().into_iter().collect();
     let written: BTreeSet<_> = world.written.versions.values().flatten().cloned().collect();
     assert_eq!(found, written);
+    // A skip delays no other change, and its feed does not run meanwhile.
+    let held = failing.skip.lock().await;
+    let of_skip = feeds.clone();
+    let skip = tokio::spawn(async move { of_skip.skip("lines").await });
+    let is_ended = async || World::status(&feeds, "lines").await.state == State::Retrying;
+    until(async || is_ended().await.then_some(())).await;
+    let other = tokio::time::timeout(PATIENCE, feeds.stop("other")).await;
+    other.unwrap();
+    feeds.resume().await;
+    assert!(is_ended().await);
+    drop(held);
+    skip.await.unwrap().unwrap();
+    world.write("web.3").await;
+    assert_eq!(world.settled(&feeds, "lines").await.totals.delivered, 4);
     feeds.stop_all().await;
     world.close(no_feeds).await;
 }
