@@ -111,12 +111,8 @@ impl Leases {
         let life = Duration::from_millis(life);
         let mut open = self.open.lock().await;
         let asked_at = crate::clock::instant();
-        if let Some(lease) = open
-            .iter_mut()
-            .find(|lease| lease.serves((earliest, latest), asked_at, life))
-        {
-            lease.attached += 1;
-            return Ok(lease.id);
+        if let Some(id) = reuse(&mut open, (earliest, latest), asked_at, life) {
+            return Ok(id);
         }
         let ttl = latest
             .saturating_sub(now.0.div_euclid(1000))
@@ -141,6 +137,14 @@ impl Leases {
     pub(super) async fn forget(&self, id: i64) {
         self.open.lock().await.retain(|lease| lease.id != id);
     }
+}
+
+/// Attaches one more write to a lease that serves it, and returns the lease's number.
+fn reuse(open: &mut [Open], bounds: (i64, i64), now: Instant, life: Duration) -> Option<i64> {
+    let mut open = open.iter_mut();
+    let lease = open.find(|lease| lease.serves(bounds, now, life))?;
+    lease.attached += 1;
+    Some(lease.id)
 }
 
 async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result<i64, Failure> {
@@ -205,6 +209,20 @@ mod tests {
         // Ten minutes later the clock, which was set back, shows the same time again.
         let later = granted + Duration::from_secs(600);
         assert!(!lease.serves(bounds, later, hour));
+    }
+
+    #[test]
+    fn a_lease_serves_a_thousand_writes() {
+        let now = crate::clock::instant();
+        let mut open = [Open {
+            id: 7,
+            end: 3660,
+            until: now + Duration::from_secs(3660),
+            attached: 1,
+        }];
+        let mut reuse = || reuse(&mut open, (3600, 3660), now, Duration::from_secs(3600));
+        assert!((1..1000).all(|_| reuse() == Some(7)));
+        assert_eq!(reuse(), None);
     }
 
     #[test]
