@@ -118,7 +118,7 @@ impl Journal {
             return Ok(());
         }
         // What was deleted lies before this, and a store is slow to pass over it.
-        let after = keys::before(trimmed);
+        let mut after = keys::before(trimmed);
         let most = usize::try_from(floor - trimmed).unwrap_or(usize::MAX);
         let most = most.min(ENTRIES_READ);
         loop {
@@ -136,9 +136,11 @@ impl Journal {
                 self.trimmed.store(floor, Ordering::Relaxed);
                 return Ok(());
             }
+            let last = page.iter().rev().find(|(number, _)| *number < floor);
             match store.write_all(deletes).await {
-                // An error: one of the entries expired.
-                Ok(_) | Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
+                Ok(_) => after = last.map(|(_, entry)| entry.key.clone()).or(after),
+                // One of the entries expired.
+                Err(WriteError::NotFound | WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
