@@ -590,18 +590,20 @@ impl Reading<'_> {
     ) -> Result<usize, Status> {
         let mut left = limit;
         let before = self.found;
+        let mut is_first = true;
         loop {
             let open = parts.iter().filter(|part| !part.done).count();
             let missing = enough.saturating_sub(self.found - before);
             if open == 0 || left < open || missing == 0 || self.allowed == 0 || self.is_full() {
                 return Ok(left);
             }
-            // What is left for many parts is for the latest of them: a small page takes as long.
-            let share = (left / open).max(PAGE_MIN.min(left)).min(missing);
+            let least = if is_first { 1 } else { PAGE_MIN };
+            is_first = false;
+            let (share, every) = shares(open, left, least, missing);
             let store = self.store;
             let mut pages: Vec<BoxFuture<'_, Result<Found, Status>>> = Vec::new();
             let open = parts.iter_mut().filter(|part| !part.done);
-            for part in open.take(left / share) {
+            for part in open.step_by(every) {
                 pages.push(Box::pin(part.read(store, share)));
             }
             let mut pages = stream::iter(pages).buffered(self.at_once);
@@ -692,6 +694,13 @@ fn reached(parts: &[Part]) -> Option<i64> {
 fn parts_of((from, to): (i64, i64), queries: usize, parts_max: usize) -> usize {
     let longest = usize::try_from(to.saturating_sub(from) / PART_MIN).unwrap_or(usize::MAX);
     longest.min(parts_max / queries.clamp(1, parts_max)).max(1)
+}
+
+/// How many events each open part gets, and of how many parts one gets any: a small page takes as
+/// long as a large one. So if little is left for many parts, it is for some, spread over the range.
+fn shares(open: usize, left: usize, least: usize, missing: usize) -> (usize, usize) {
+    let share = (left / open).max(least.min(left)).min(missing);
+    (share, open.div_ceil(left / share))
 }
 
 /// Divides a range into parts, the last first.
@@ -854,6 +863,22 @@ mod tests {
             (vec![part(Some(700), false), part(None, false)], Some(1000)),
         ] {
             assert_eq!(reached(&parts), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_left_for_many_parts_is_spread_over_them() {
+        for (open, left, least, missing, expected) in [
+            (4, 1000, 64, usize::MAX, (250, 1)),
+            (32, 40, 1, usize::MAX, (1, 1)),
+            (32, 128, 64, usize::MAX, (64, 16)),
+            (32, 40, 64, usize::MAX, (40, 32)),
+            (1, 40, 64, 8, (8, 1)),
+        ] {
+            let found = shares(open, left, least, missing);
+            assert_eq!(found, expected, "{left} for {open}");
+            let (share, every) = found;
+            assert!(share * open.div_ceil(every) <= left);
         }
     }
 
