@@ -77,13 +77,13 @@ pub(crate) struct ClientAuthority(Arc<Authority>);
 struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
     certificates: Vec<CertificateDer<'static>>,
-    /// The certificates one by one, if there are several.
+    /// The certificates one by one.
     members: Vec<Member>,
     /// Cache of refused certificates. A replaced authority begins with an empty one.
     refused: Cache<Digest, Refused>,
 }
 
-/// One certificate of a bundle of several.
+/// One certificate of a bundle.
 struct Member {
     verifier: Arc<dyn ClientCertVerifier>,
     ends: Option<Timestamp>,
@@ -156,10 +156,7 @@ impl ClientAuthority {
                 used_at: AtomicI64::new(i64::MIN),
             })
         };
-        let members = match certificates.as_slice() {
-            [_] => Vec::new(),
-            several => several.iter().filter_map(member).collect(),
-        };
+        let members = certificates.iter().filter_map(member).collect();
         let refused = Cache::new(REFUSED_MAX);
         Ok(Self(Arc::new(Authority {
             verifier,
@@ -184,14 +181,14 @@ impl ClientAuthority {
         first.or_else(|| self.0.certificates.iter().filter_map(end).max())
     }
 
-    /// Notes which certificate of several vouches for an accepted client. If several do, the client
-    /// needs only the one that ends last.
+    /// Notes which certificate vouches for a client. If several do, the client needs only the one
+    /// that ends last. Returns whether that one has not ended: webpki does not check it, Go does.
     fn note_use(
         &self,
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         at: UnixTime,
-    ) {
+    ) -> bool {
         let vouches = |member: &&Member| {
             let verifier = &member.verifier;
             verifier
@@ -199,10 +196,15 @@ impl ClientAuthority {
                 .is_ok()
         };
         let used = self.0.members.iter().filter(vouches);
-        if let Some(used) = used.max_by_key(|member| member.ends) {
-            let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
-            used.used_at.fetch_max(seconds, Ordering::Relaxed);
+        let Some(used) = used.max_by_key(|member| member.ends) else {
+            return false;
+        };
+        let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+        if used.ends.is_some_and(|ends| ends.as_second() < seconds) {
+            return false;
         }
+        used.used_at.fetch_max(seconds, Ordering::Relaxed);
+        true
     }
 
     /// Whether some certificate is an authority in both.
@@ -300,8 +302,8 @@ impl ClientAuthority {
             .0
             .verifier
             .verify_client_cert(certificate, intermediates, at);
-        if verified.is_ok() {
-            self.note_use(certificate, intermediates, at);
+        if verified.is_ok() && !self.note_use(certificate, intermediates, at) {
+            return Err("the authority that vouches for it has expired".to_owned());
         }
         verified.map(|_| ()).map_err(|error| match error {
             rustls::Error::InvalidCertificate(error) => match error {
@@ -570,6 +572,20 @@ mod tests {
             .authority
             .ends("2025-12-01T00:00:00Z".parse().unwrap());
         assert!(alone.unwrap().to_string().starts_with("2026"));
+    }
+
+    /// As in Go. Whoever has the key of an authority that ended could be anybody.
+    #[test]
+    fn an_authority_that_has_expired_vouches_for_nobody() {
+        let (former, new) = (signer_until(2026), signer_until(2035));
+        let both = format!("{}{}", former.pem, new.pem);
+        let both = ClientAuthority::from_pem(both.as_bytes()).unwrap();
+        for authority in [&former.authority, &both] {
+            let client = certificate(&former, &["ann"], &[]);
+            let user = |at: &str| client.user(authority, at.parse().unwrap());
+            user("2025-12-31T00:00:00Z").unwrap();
+            assert!(user("2026-01-02T00:00:00Z").is_err());
+        }
     }
 
     #[test]
