@@ -89,7 +89,7 @@ pub use keep::feed::NotSealed;
 pub use keep::retention::SharedQuota;
 pub use keep::served::REVISION_BITS;
 pub use keep::transfer::{ImportError, Imported};
-pub use source::api_server::Selection;
+pub use source::api_server::{Selection, cluster_identity};
 pub use supervisor::{
     Connector, Ended, FormerNameError, Host, OPENED_AT_ONCE, Refusal, Setting, Supervisor,
     check_former_names,

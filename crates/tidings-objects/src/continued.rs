@@ -67,6 +67,9 @@ pub enum ContinueError {
         /// The cluster's name.
         cluster: String,
     },
+    /// The object storage did not answer in time.
+    #[error("the object storage did not answer in time")]
+    TimedOut,
 }
 
 /// Lets a cluster's data folder continue an archive that another folder began.
@@ -75,7 +78,10 @@ pub enum ContinueError {
 /// gets a new identity. Versions that it has and that are not sealed yet are sealed on top of what
 /// is there. Returns `false` if there is no archive, if it is already the cluster's own, or if its
 /// newest manifest was not written before `before`: another folder writes it since, so that this
-/// one is refused, whoever repeats the request.
+/// one is refused, whoever repeats the request. A time that is still to come is no proof of either.
+///
+/// `identity` is the uid of the source's namespace `kube-system`, if it is known. An archive of a
+/// source with another identity is not continued: the cluster was built anew under its name.
 ///
 /// To be called before the cluster is followed. It may be called again if the process ended
 /// half-way.
@@ -86,6 +92,7 @@ pub enum ContinueError {
 pub async fn take_over(
     place: &Place,
     cluster: &mut Cluster,
+    identity: Option<&str>,
     before: Timestamp,
     clock: &dyn Clock,
 ) -> Result<bool, ContinueError> {
@@ -101,7 +108,19 @@ pub async fn take_over(
             return Ok(false);
         }
     }
-    if manifest.written_at >= before {
+    if identity.is_some_and(|identity| is_of_another(&manifest, identity)) {
+        let cluster = cluster.name();
+        tracing::warn!(
+            cluster,
+            "the archive is not continued: it is of another cluster, whose kube-system had another uid"
+        );
+        return Ok(false);
+    }
+    let now = Timestamp::from_millisecond(clock.now().0).unwrap_or_default();
+    let latest = Timestamp::from_millisecond(clock.now().0.saturating_add(CLOCKS_DIFFER_MILLIS));
+    let latest = latest.unwrap_or(Timestamp::MAX);
+    // A later time was written by a clock that was ahead, and says nothing.
+    if (before..=latest).contains(&manifest.written_at) {
         let (cluster, written_at) = (cluster.name(), manifest.written_at);
         tracing::warn!(
             cluster,
@@ -128,8 +147,9 @@ pub async fn take_over(
         Continues::HasSealed => return Err(ContinueError::HasSealed { cluster: name }),
         Continues::OtherCluster => return Err(ContinueError::OtherCluster { cluster: name }),
     };
-    let now = Timestamp::from_millisecond(clock.now().0).unwrap_or_default();
-    let mut next = manifest.next(random_id(), now);
+    // Every other folder that is given the same time is refused from then on, even if its clock is
+    // ahead of this one.
+    let mut next = manifest.next(random_id(), now.max(before.min(latest)));
     next.writer = writer;
     // Readers ask for pending versions from there on.
     next.sealed_through = unsealed.first();
@@ -137,6 +157,15 @@ pub async fn take_over(
     folder.commit(&next).await?;
     ended(&unsealed, &next).await?;
     Ok(true)
+}
+
+/// Whether a manifest says that its versions are from a source with another identity.
+fn is_of_another(manifest: &Manifest, identity: &str) -> bool {
+    let mut identities = manifest.positions.iter();
+    identities.any(|(_, position)| {
+        let former = position.identity.as_deref();
+        former.is_some_and(|former| former != identity)
+    })
 }
 
 /// The versions in the files, compared with the manifest's positions.

@@ -50,7 +50,7 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Reads the identity of a cluster, the uid of its namespace `kube-system`; `None` if the client
 /// may not read that. The error says why the cluster does not answer as an API server does.
-pub(crate) async fn cluster_identity(client: &Client) -> Result<Option<String>, String> {
+pub async fn cluster_identity(client: &Client) -> Result<Option<String>, String> {
     let source = ApiServer::new(client.clone(), Selection::default());
     let identity = source.allowed_identity().await;
     identity.map_err(|failure| match failure {

@@ -11,6 +11,7 @@ use tidings_archive::Cluster;
 use tidings_history::{Cause, Gap, History};
 use tidings_objects::{
     ContinueError, FolderError, Manifest, Place, SealError, SealOptions, Sealer, check, newest,
+    take_over,
 };
 use tidings_store::clock::Clock;
 
@@ -476,6 +477,13 @@ async fn a_new_folder_covers_the_time_from_where_the_sealed_versions_end() {
         .await;
     former.seal(&place, SealOptions::default()).await.unwrap();
     let new = World::new();
+    // If the cluster was built anew since, its kube-system has another uid.
+    let mut cluster = new.open().await;
+    let rebuilt = Some("another");
+    let at = jiff::Timestamp::MAX;
+    let taken = take_over(&place, &mut cluster, rebuilt, at, &new.clock).await;
+    assert!(!taken.unwrap());
+    cluster.close().await;
     for is_taken in [true, false] {
         assert_eq!(new.take_over(&place).await.unwrap(), is_taken);
         let cluster = new.open().await;

@@ -535,17 +535,19 @@ async fn a_new_store_takes_the_place_of_one_that_is_lost() {
         let mut cluster = new.open().await;
         // It was written since the time by which it was lost.
         let at = before.written_at;
-        let taken = take_over(&place, &mut cluster, at, &new.clock).await;
+        let taken = take_over(&place, &mut cluster, None, at, &new.clock).await;
         assert!(!taken.unwrap());
         assert_eq!(newest(&place, "prod").await.unwrap(), before);
         let lost = at + jiff::SignedDuration::from_millis(1);
-        let taken = take_over(&place, &mut cluster, lost, &new.clock).await;
+        let taken = take_over(&place, &mut cluster, None, lost, &new.clock).await;
         assert!(taken.unwrap());
         let after = newest(&place, "prod").await.unwrap();
+        // A second folder that is given the same time is refused.
+        assert!(after.written_at >= lost);
         assert_eq!((&after.files, after.sealed_through), (&before.files, 0));
         assert_eq!(after.writer, cluster.store_identity());
         // From then on the archive is the folder's own.
-        let again = take_over(&place, &mut cluster, jiff::Timestamp::MAX, &new.clock).await;
+        let again = take_over(&place, &mut cluster, None, jiff::Timestamp::MAX, &new.clock).await;
         assert!(!again.unwrap());
         cluster.close().await;
 

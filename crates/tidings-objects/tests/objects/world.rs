@@ -245,7 +245,7 @@ impl World {
         place: &Place,
     ) -> std::result::Result<bool, ContinueError> {
         let mut cluster = self.open().await;
-        let taken = take_over(place, &mut cluster, Timestamp::MAX, &self.clock).await;
+        let taken = take_over(place, &mut cluster, None, Timestamp::MAX, &self.clock).await;
         cluster.close().await;
         taken
     }

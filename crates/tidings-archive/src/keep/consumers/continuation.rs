@@ -24,6 +24,9 @@ use crate::keep::versions::{KeepError, Keeper};
 /// Maximum number of sealed versions beyond the positions that are known.
 pub const SEALED_BEYOND_MAX: usize = 10_000;
 
+/// Clocks of machines are assumed to differ by at most this, in milliseconds.
+const CLOCKS_DIFFER: i64 = 10 * 60_000;
+
 /// The state at which another data folder's archive is continued.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Continued {
@@ -124,9 +127,11 @@ pub(crate) async fn continue_archive(
             let observed = observed.map(|(_, until)| *until).max();
             // The store begins at this position. If the source has not reached it, it went back.
             let begun = Position {
+                // A manifest's time far in the future would hide real gaps.
                 since: observed
                     .max(Some(position.covered_until()))
-                    .unwrap_or_default(),
+                    .unwrap_or_default()
+                    .min(keeper.now().0.saturating_add(CLOCKS_DIFFER)),
                 versions: 0,
                 latest: position.latest.max(position.version.unwrap_or(0)),
                 ..position.clone()

@@ -135,7 +135,7 @@ async fn open(
     })?;
     #[cfg(feature = "objects")]
     if let Some(continuation) = &defaults.continues
-        && let Err(error) = sealing::take_over(continuation, &mut cluster).await
+        && let Err(error) = sealing::take_over(continuation, &mut cluster, source.as_ref()).await
     {
         cluster.close().await;
         return Err(error.into());

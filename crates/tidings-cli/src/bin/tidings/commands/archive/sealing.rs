@@ -7,13 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tidings_archive::Cluster;
+use tidings_archive::{Cluster, cluster_identity};
 use tidings_cli::times::duration_of_seconds;
 use tidings_cli::values::bytes;
+use tidings_history::History as _;
 use tidings_objects::{ContinueError, Place, PlaceError, SealOptions, Sealer};
 use tidings_store::clock::SystemClock;
 use tokio::task::{AbortHandle, spawn};
+use tokio::time::timeout;
 
+use super::source::Source;
 use crate::clock;
 
 /// Minimum quota: twice the maximum size of a file, because the latest file stays.
@@ -21,6 +24,12 @@ const QUOTA_MIN: usize = 64 << 20;
 
 /// Clocks of machines are assumed to differ by less than this.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(10);
+
+/// Maximum time for reading a cluster's identity before its archive is continued.
+const IDENTITY_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum time for continuing an archive.
+const CONTINUE_MAX: Duration = Duration::from_secs(60);
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
@@ -107,15 +116,51 @@ pub(in crate::commands) struct Continuation {
 
 /// Makes a cluster's data folder continue the archive that another folder sealed, or this one
 /// before it was restored.
+///
+/// If the object storage does not answer, a cluster that was followed before is followed on,
+/// because its events expire meanwhile; only sealing waits. A new folder is refused: it would begin
+/// anew.
 pub(super) async fn take_over(
     Continuation { place, before }: &Continuation,
     cluster: &mut Cluster,
+    source: Option<&Source>,
 ) -> Result<(), ContinueError> {
-    if tidings_objects::take_over(place, cluster, *before, &SystemClock).await? {
-        let cluster = cluster.name();
-        tracing::info!(cluster, "continues the archive of a former data folder");
+    let identity = match source {
+        Some(source) => timeout(IDENTITY_MAX, cluster_identity(&source.client)).await,
+        None => Ok(Ok(None)),
+    };
+    // What follows the cluster reports it if it does not answer.
+    let identity = identity.ok().and_then(Result::ok).flatten();
+    let identity = identity.as_deref();
+    let taken = tidings_objects::take_over(place, cluster, identity, *before, &SystemClock);
+    let taken = timeout(CONTINUE_MAX, taken).await;
+    match taken.unwrap_or(Err(ContinueError::TimedOut)) {
+        Ok(is_taken) => {
+            if is_taken {
+                let cluster = cluster.name();
+                tracing::info!(cluster, "continues the archive of a former data folder");
+            }
+            Ok(())
+        }
+        Err(error @ (ContinueError::Folder(_) | ContinueError::TimedOut))
+            if was_followed(cluster).await =>
+        {
+            let cluster = cluster.name();
+            tracing::error!(
+                cluster,
+                %error,
+                "the archive is not continued before the next start; the cluster is followed"
+            );
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
-    Ok(())
+}
+
+/// Whether the data folder has followed the cluster before.
+async fn was_followed(cluster: &Cluster) -> bool {
+    let coverage = cluster.history().coverage(None).await;
+    coverage.is_ok_and(|coverage| !coverage.followed.is_empty())
 }
 
 /// The sealing tasks, by cluster name.
