@@ -138,6 +138,7 @@ fn what_an_archive_does_not_answer_is_explained() {
     let said = |code: &'static str, number: u16, message: &str| {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": number, "message": message,
+            "details": {"kind": if [UNKNOWN, NOWHERE].contains(&message) { "clusters" } else { "" }},
         });
         json_answer(code, &status)
     };

@@ -14,7 +14,7 @@ use hyper_util::service::TowerToHyperService;
 
 use super::clusters::{Clusters, PREFIX, name_in};
 use crate::api::chain;
-use crate::http::request::{FEEDS, is_at_or_below};
+use crate::http::request::{FEEDS, OfCluster, is_at_or_below};
 use crate::http::status::Status;
 
 /// Path prefixes of the root, which are not those of a cluster even if a single cluster's API is
@@ -45,7 +45,11 @@ pub(super) fn router(clusters: Arc<Clusters>, root: Router) -> Router {
 async fn dispatch(State(dispatch): State<Arc<Dispatch>>, mut request: Request) -> Response {
     let Dispatch { clusters, root } = &*dispatch;
     let path = request.uri().path();
-    let served = match name_in(path) {
+    let name = name_in(path).map(str::to_owned);
+    if name.is_some() {
+        request.extensions_mut().insert(OfCluster);
+    }
+    let served = match name.as_deref() {
         Some(name) => match clusters.find(name) {
             Some(served) => {
                 let below = below(request.uri(), PREFIX.len() + name.len());
@@ -58,7 +62,7 @@ async fn dispatch(State(dispatch): State<Arc<Dispatch>>, mut request: Request) -
             }
             None => None,
         },
-        None if is_roots(path) => None,
+        None if is_roots(request.uri().path()) => None,
         None => clusters.only(),
     };
     let answer = match served {

@@ -55,6 +55,11 @@ pub(crate) struct RequestLabels {
     pub(crate) scope: &'static str,
 }
 
+/// An extension of a request whose path names a cluster of an archive. The request may have come to
+/// the API of this cluster, with the rest of the path.
+#[derive(Clone, Copy)]
+pub(crate) struct OfCluster;
+
 /// Paths that are not of a resource. Their label is the path.
 const PATHS: [&str; 18] = [
     "/api",

@@ -36,6 +36,9 @@ const CONTINUE_BYTES_MAX: usize = 4 * 1024;
 /// An HTTP code and the reason that goes with it (`metav1.StatusReason`).
 pub(crate) type Reason = (StatusCode, &'static str);
 
+/// The kind of the details if a Status is about the clusters of an archive.
+const CLUSTERS: &str = "clusters";
+
 const BAD_REQUEST: Reason = (StatusCode::BAD_REQUEST, "BadRequest");
 pub(crate) const UNAUTHORIZED: Reason = (StatusCode::UNAUTHORIZED, "Unauthorized");
 pub(crate) const FORBIDDEN: Reason = (StatusCode::FORBIDDEN, "Forbidden");
@@ -211,12 +214,13 @@ impl Status {
     }
 
     /// The same Status for a path of a cluster of an archive; a 401 says so. Whoever is not known
-    /// does not learn whether the cluster exists.
+    /// does not learn whether the cluster exists. Clients recognize it by its details' kind.
     pub(crate) fn at_cluster(mut self) -> Self {
         if self.code() == StatusCode::UNAUTHORIZED {
             self.0.message = "Unauthorized: the archive has no cluster of this name, or neither \
                               that cluster nor the archive knows these credentials"
                 .into();
+            return self.about_kind(CLUSTERS, "");
         }
         self
     }
@@ -248,7 +252,7 @@ impl Status {
     /// 404: an archive follows no cluster of this name.
     pub(crate) fn no_such_cluster(name: &str) -> Self {
         let message = format!("clusters {} not found", Quoted(name));
-        Self::of(NOT_FOUND, message).about_kind("clusters", name)
+        Self::of(NOT_FOUND, message).about_kind(CLUSTERS, name)
     }
 
     /// 403: a page of another host made the request.
@@ -287,11 +291,9 @@ impl Status {
 
     /// 404: an archive of several clusters serves events only below the clusters' names.
     pub(crate) fn name_a_cluster() -> Self {
-        Self::generic(
-            NOT_FOUND,
-            "the server could not find the requested resource: the API of each cluster of this archive is below \
-             /clusters/NAME, and /clusters lists the names",
-        )
+        let message = "the server could not find the requested resource: the API of each cluster \
+                       of this archive is below /clusters/NAME, and /clusters lists the names";
+        Self::of(NOT_FOUND, message).about_kind(CLUSTERS, "")
     }
 
     fn not_allowed(message: impl Display) -> Self {

@@ -256,7 +256,7 @@ async fn entered(
         widen(&mut clusters, &all);
     }
     if clusters.is_empty() {
-        return Err(nothing_seen(timeline, &known, &filter));
+        return Err(nothing_seen(timeline, &known, &filter).await);
     }
     let mut filter = filter.without(Key::Cluster);
     if !filter.only(Key::Namespace).is_empty() {
@@ -330,13 +330,14 @@ async fn of_home(timeline: &Timeline, info: &RequestInfo, user: &User) -> Result
 }
 
 /// The Status for a user who may see nothing of what is requested. Only users whom the archive
-/// itself knows learn whether a cluster exists.
-fn nothing_seen(timeline: &Timeline, known: &Known, filter: &Filter) -> Status {
+/// itself knows, and who may read its clusters' names, learn whether a cluster exists.
+async fn nothing_seen(timeline: &Timeline, known: &Known, filter: &Filter) -> Status {
     let (root, sources) = (timeline.sources.root(), timeline.sources.all());
     let is_there = |name: &str| sources.iter().any(|source| source.name == name);
     let named = filter.only(Key::Cluster);
     if let Some(name) = named.into_iter().find(|name| !is_there(name))
         && known.is_known_to(root)
+        && access::may_list_clusters(root, &known.user).await
     {
         return Status::no_such_cluster(name);
     }

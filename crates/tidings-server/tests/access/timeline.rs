@@ -223,6 +223,20 @@ async fn an_archive_shows_of_each_cluster_what_may_be_seen_there() {
     assert_eq!(below.get("/timeline").await.code, 404);
 }
 
+#[tokio::test]
+async fn nobody_learns_which_clusters_an_archive_has() {
+    let clusters = vec![
+        cluster("prod", &["a.1"]).await,
+        cluster("edge", &["b.1"]).await,
+    ];
+    let archive = Archive::start_with(clusters, |options| options.security.anonymous_auth = true);
+    let archive = archive.await.unwrap();
+    let nobody = archive.to_root(&Credentials::Nothing).await;
+    let known = ask(&nobody, "view?cluster=prod").await;
+    assert_eq!(known.0, 403, "{}", known.1);
+    assert_eq!(ask(&nobody, "view?cluster=prox").await, known);
+}
+
 /// When the event first happened, in seconds.
 const FIRST: i64 = 1_600_000_000;
 

@@ -16,7 +16,7 @@ use crate::auth::impersonation;
 use crate::auth::{ANONYMOUS, Identity, ReviewError, User, forbidden};
 use crate::clock;
 use crate::flow::connections::Visitor;
-use crate::http::request::RequestInfo;
+use crate::http::request::{OfCluster, RequestInfo};
 use crate::http::status::Status;
 use crate::http::stored::Key;
 use tidings_api::codec::Api;
@@ -44,12 +44,9 @@ pub(in crate::api) async fn authenticate(
             identity.user.insert(user).clone()
         }
         Err(status) => {
-            let is_at_cluster =
-                server.followed.is_some() || parts.uri.path().starts_with("/clusters/");
-            let status = if is_at_cluster {
-                status.at_cluster()
-            } else {
-                status
+            let status = match parts.extensions.get() {
+                Some(OfCluster) => status.at_cluster(),
+                None => status,
             };
             return (identity, Err(status));
         }
@@ -239,6 +236,16 @@ pub(crate) async fn may_list(
         Ok(decision) => Ok(decision.allowed),
         Err(_) => Err(Status::cannot_check()),
     }
+}
+
+/// Whether a user may read the names of an archive's clusters. Without an answer, it may not.
+pub(crate) async fn may_list_clusters(server: &ApiServer, user: &User) -> bool {
+    let asked = Attributes::Path {
+        verb: "get".into(),
+        path: "/clusters".into(),
+    };
+    let decision = decide(server, user, &asked).await;
+    decision.is_ok_and(|decision| decision.allowed)
 }
 
 /// The Status for a user who may not list events.

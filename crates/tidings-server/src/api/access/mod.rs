@@ -9,4 +9,4 @@ mod checks;
 pub(super) mod review;
 
 pub(super) use checks::{authenticate, authorize, preauthorize_create, require_create};
-pub(crate) use checks::{forbidden_to_list, identify, may_list, require};
+pub(crate) use checks::{forbidden_to_list, identify, may_list, may_list_clusters, require};

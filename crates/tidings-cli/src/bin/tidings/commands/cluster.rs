@@ -358,11 +358,10 @@ impl CommandError {
             Self::Unreachable(error) if Stranger::is_in(error) => Some(STRANGER_HINT.to_owned()),
             Self::Unreachable(error) => Some(unreachable_hint(error).to_owned()),
             Self::Away(error) => error.hint().or_else(|| Some(UNREACHABLE_HINT.to_owned())),
-            // The phrases of an archive.
-            Self::Unauthorized(status) if status.message.contains("no cluster of this name") => {
+            Self::Unauthorized(status) if is_about_clusters(status) => {
                 Some(AT_CLUSTER_HINT.to_owned())
             }
-            Self::Refused { status, .. } if status.message.contains("below /clusters/NAME") => {
+            Self::Refused { status, .. } if is_about_clusters(status) => {
                 Some(NAME_A_CLUSTER_HINT.to_owned())
             }
             Self::Unauthorized(_) => Some(UNAUTHORIZED_HINT.to_owned()),
@@ -386,6 +385,12 @@ impl CommandError {
             _ => None,
         }
     }
+}
+
+/// Whether an archive says that it has no such cluster, or that a cluster must be named.
+fn is_about_clusters(status: &kube::core::Status) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| details.kind == "clusters" && details.name.is_empty())
 }
 
 /// Advice if the server does not answer.
@@ -421,7 +426,7 @@ pub(crate) const UNAUTHORIZED_HINT: &str =
     "the credentials are wrong or have expired; kubectl auth whoami uses the same ones";
 
 /// Advice if a cluster of an archive is not there, or does not accept the credentials.
-const AT_CLUSTER_HINT: &str = "is the name of the cluster right? The archive lists the names at /clusters, and each cluster knows its own users: use credentials of this one";
+const AT_CLUSTER_HINT: &str = "is the name of the cluster right? The archive lists the names at /clusters, and each cluster knows its own users: use credentials of this one that have not expired";
 
 /// Advice if an archive of several clusters is asked without the name of one.
 const NAME_A_CLUSTER_HINT: &str = "an archive is at this address: name one of its clusters with --server ADDRESS/clusters/NAME, or all with --cluster all; --cluster NAME is a cluster of the kubeconfig if that has one of this name";
