@@ -97,7 +97,9 @@ async fn behind(flags: &ClusterFlags) -> Result<Option<Vec<(String, ClusterFlags
             tell(&format!(
                 "other clusters than this one are not shown: failed to {error}"
             ));
+            // The name is only shown, and this is the one by default.
             let name = name_of_home(&home, server.context_namespace().ok()).await;
+            let name = name.unwrap_or_else(|_| "home".to_owned());
             return Ok(Some(vec![(name, home.by(past::through))]));
         }
         Err(error) => return Err(error),
@@ -115,18 +117,22 @@ async fn behind(flags: &ClusterFlags) -> Result<Option<Vec<(String, ClusterFlags
     Ok(Some(clusters.collect()))
 }
 
-/// The name that the archive gives its home cluster, as its coverage of a namespace says; `home` if
-/// the user may not read that, which is the name by default.
-async fn name_of_home(home: &ClusterFlags, namespace: Option<String>) -> String {
+/// The name that the archive gives its home cluster, as its coverage of a namespace says.
+async fn name_of_home(
+    home: &ClusterFlags,
+    namespace: Option<String>,
+) -> Result<String, CommandError> {
     let archive = home.by(past::through);
-    let coverage = archived::coverage(&archive, namespace.as_deref());
-    let coverage = coverage.await.ok();
-    coverage.map_or_else(|| "home".to_owned(), |coverage| coverage.cluster)
+    let coverage = archived::coverage(&archive, namespace.as_deref()).await?;
+    Ok(coverage.cluster)
 }
 
 /// The flags for everything that an archive serves of the selected cluster: with the archive behind
 /// the cluster's API server, if it has one, below `clusters/proxy`. `namespace`: one that the user
 /// may read.
+///
+/// # Errors
+/// It is not known whether there is an archive, or what it calls the cluster.
 pub(crate) async fn whole(
     flags: &ClusterFlags,
     namespace: Option<&str>,
@@ -135,12 +141,18 @@ pub(crate) async fn whole(
         return Ok(flags.clone());
     }
     let server = flags.server().await?;
-    let Ok(Sought::Found) = past::seek(&server).await else {
-        return Ok(flags.clone());
-    };
+    match past::seek(&server).await {
+        Ok(Sought::Found) => {}
+        // The first request fails like this one, and its error is printed.
+        Ok(Sought::Absent) | Err(_) => return Ok(flags.clone()),
+        Ok(Sought::Unknown(what, why)) => {
+            let why = format!("find the cluster's archive: {what}: {why}");
+            return Err(CommandError::Failed(why));
+        }
+    }
     let namespace = namespace.map(str::to_owned);
     let namespace = namespace.or_else(|| server.context_namespace().ok());
-    let name = name_of_home(flags, namespace).await;
+    let name = name_of_home(flags, namespace).await?;
     let address = flags.config()?.cluster_url.to_string();
     Ok(flags.at(proxied(&address, &name)))
 }
