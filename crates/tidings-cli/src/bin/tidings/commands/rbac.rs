@@ -263,10 +263,11 @@ fn account(namespace: &str, name: &str) -> [Value; 3] {
 }
 
 fn objects(args: &Args, uses: Use) -> Vec<Value> {
-    let name = args
-        .name
-        .clone()
-        .unwrap_or_else(|| format!("tidings-{}", uses.word()));
+    let name = args.name.clone().unwrap_or_else(|| match uses {
+        // The chart of an archive has a role tidings-archive.
+        Use::Archive => "tidings-follow".to_owned(),
+        uses => format!("tidings-{}", uses.word()),
+    });
     let mut metadata = json!({"name": name});
     let kind = match &args.namespace {
         Some(namespace) => {
