@@ -166,7 +166,10 @@ pub(crate) async fn outlook(flags: &ClusterFlags, rules: &str) -> Result<Coverag
 }
 
 /// The coverage that a server returns, of the whole cluster if `namespace` is empty.
-async fn coverage_of(server: &Server, namespace: &str) -> Result<Coverage, CommandError> {
+pub(crate) async fn coverage_of(
+    server: &Server,
+    namespace: &str,
+) -> Result<Coverage, CommandError> {
     match namespace {
         "" => coverage_by(server, &[]).await,
         namespace => coverage_by(server, &[("namespace", namespace)]).await,

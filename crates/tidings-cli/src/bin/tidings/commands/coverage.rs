@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tidings_cli::table::{Cell, Screen};
 use tidings_cli::times::duration_of_seconds;
 use tidings_history::{Answer, Counted, Coverage, Followed, Gap, Retention, timestamp};
@@ -23,15 +23,12 @@ use super::archived::{self, Trouble};
 use super::cluster::{
     ClusterFlags, CommandError, DONE, EXIT_CODES, FAILED, finish, namespace, one_line, tell,
 };
+use super::gaps;
 use super::past;
 use super::terminal::{self, ColorFlag};
 use crate::clock;
 use cells::{UNKNOWN, bytes, life, number, said_bytes, table, text};
 use outlook::CheckedRules;
-
-/// Age of `complete until` above which a cluster is not followed properly. Normally it advances
-/// within about three minutes.
-const BEHIND: SignedDuration = SignedDuration::from_mins(5);
 
 /// Show from when to when an archive has the events of its clusters, and the gaps in which versions
 /// may be missing.
@@ -266,7 +263,10 @@ fn print(
         })
     });
     let gaps: Vec<_> = gaps.collect();
-    let behind: Vec<_> = found.iter().filter(|one| is_behind(one, now)).collect();
+    let behind: Vec<_> = found
+        .iter()
+        .filter(|one| gaps::is_behind(one, now))
+        .collect();
     writeln!(out)?;
     if gaps.is_empty() {
         // A gap is recorded when the list that ends it is complete.
@@ -287,7 +287,7 @@ fn print(
         table(&headings, &gaps, screen, out)?;
     }
     if !behind.is_empty() {
-        let minutes = BEHIND.as_mins();
+        let minutes = gaps::BEHIND.as_mins();
         writeln!(
             out,
             "\nBehind by {minutes} minutes or more: {}. What came after COMPLETE UNTIL is not known.",
@@ -333,14 +333,6 @@ fn print_troubles(troubles: &[Trouble], out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", one_line(&format!("{of}: {what}")))?;
     }
     Ok(())
-}
-
-/// Whether a followed cluster is complete only until some minutes ago. Its gap is recorded only
-/// when it is followed again. A cluster that is not followed here is as complete as intended.
-fn is_behind(coverage: &Coverage, now: Timestamp) -> bool {
-    let mut followed = coverage.followed.iter();
-    coverage.retention.is_some()
-        && followed.any(|one| now.duration_since(timestamp(one.complete_until)) >= BEHIND)
 }
 
 /// Finds clusters that are in truth the same one, because a kubeconfig may lead to another cluster

@@ -65,14 +65,16 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         let selection = SelectionFlags::of(object, args.tree);
         let reader = selection.reader(&args.cluster, &args.namespaces).await?;
         let archive = args.past.reader(&args.cluster, &reader, true).await?;
-        let events = match &archive {
-            Some(archive) if args.past.is_archive_alone() => archive.list(None).await,
-            _ => reader.list(None).await,
+        let mut events = match archive {
+            Some(archive) if args.past.is_archive_alone() => archive.list(None).await?.events,
+            Some(archive) => {
+                let past = past::list(&archive, None).await?;
+                let mut events = reader.list(None).await?.events;
+                past::add(past, &mut events);
+                events
+            }
+            None => reader.list(None).await?.events,
         };
-        let mut events = events?.events;
-        if let Some(archive) = archive.filter(|_| !args.past.is_archive_alone()) {
-            past::add(&archive, None, &mut events).await?;
-        }
         event::sort(&mut events);
         if args.tree {
             described.push((name, events));

@@ -205,13 +205,15 @@ async fn show_all(
     let limit = args
         .limit
         .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let past = match &archive {
+        Some(archive) => past::list(archive, limit).await?,
+        None => Vec::new(),
+    };
     let Existing {
         mut events,
         revisions,
     } = list(args, &sources, limit).await?;
-    if let Some(archive) = &archive {
-        past::add(archive, limit, &mut events).await?;
-    }
+    past::add(past, &mut events);
     event::sort(&mut events);
     events.drain(..events.len().saturating_sub(limit.unwrap_or(usize::MAX)));
     if let Some(key) = &args.sort_by {
@@ -236,11 +238,11 @@ async fn show_all(
         return watch(&sources, &revisions, watched).await;
     }
     if events.is_empty() && !printer.says_nothing_found() {
-        tell_nothing_found(args, &sources, &namespace).await?;
+        tell_nothing_found(args, &sources, archive.as_ref(), &namespace).await?;
         return Ok(DONE);
     }
     print(args, events, now, printer, out)?;
-    tell_gaps(args, &sources).await;
+    tell_gaps(args, &sources, archive.as_ref()).await;
     Ok(DONE)
 }
 
@@ -258,6 +260,7 @@ async fn sources(
             args.selection.as_of(now, &mut reader)?;
         }
         reader.events_max = args.max_events;
+        let mut is_archive = false;
         let is_asked = args.history.is_some() || args.selection.is_of_times();
         let past = args
             .past
@@ -267,10 +270,15 @@ async fn sources(
             Some(past) if args.past.is_archive_alone() || args.history.is_some() => {
                 past::tell_alone();
                 reader = past;
+                is_archive = true;
             }
             past => archive = past,
         }
-        sources.push(Source { name, reader });
+        sources.push(Source {
+            name,
+            reader,
+            is_archive,
+        });
     }
     Ok((sources, archive))
 }
@@ -339,6 +347,7 @@ async fn list(
 async fn tell_nothing_found(
     args: &Args,
     sources: &[Source],
+    archive: Option<&Reader>,
     namespace: &str,
 ) -> Result<(), CommandError> {
     tell(&match namespace {
@@ -350,7 +359,7 @@ async fn tell_nothing_found(
             tell_span(&source.reader).await?;
         }
     }
-    if tell_gaps(args, sources).await {
+    if tell_gaps(args, sources, archive).await {
         tell(
             "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
         );
@@ -411,12 +420,20 @@ async fn tell_span(reader: &Reader) -> Result<(), CommandError> {
 }
 
 /// Prints gaps within the selected time. Returns whether a source is an archive.
-async fn tell_gaps(args: &Args, sources: &[Source]) -> bool {
+async fn tell_gaps(args: &Args, sources: &[Source], archive: Option<&Reader>) -> bool {
     let mut is_archive = false;
-    for Source { name, reader } in sources {
-        let namespace = &reader.namespace;
-        let coverage = archived::coverage_if_archive(&args.cluster, &reader.server, namespace);
-        let Some(coverage) = coverage.await else {
+    let sources = sources
+        .iter()
+        .map(|source| (&source.name, &source.reader, source.is_archive));
+    let archive = archive.map(|reader| (&None, reader, true));
+    for (name, reader, is_known) in sources.chain(archive) {
+        let (server, namespace) = (&reader.server, &reader.namespace);
+        let coverage = if is_known {
+            archived::coverage_of(server, namespace).await.ok()
+        } else {
+            archived::coverage_if_archive(&args.cluster, server, namespace).await
+        };
+        let Some(coverage) = coverage else {
             continue;
         };
         is_archive = true;
@@ -512,6 +529,8 @@ struct Source {
     /// The name of the cluster, if the archive has several.
     name: Option<String>,
     reader: Reader,
+    /// Whether it is the archive of the selected cluster, in place of the cluster.
+    is_archive: bool,
 }
 
 impl Source {
@@ -617,7 +636,11 @@ mod tests {
             }
         });
         let reader = reader(service);
-        Source { name: None, reader }
+        Source {
+            name: None,
+            reader,
+            is_archive: false,
+        }
     }
 
     /// The annotations are shown in no column.

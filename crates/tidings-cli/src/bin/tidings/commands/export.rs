@@ -19,7 +19,7 @@ use tidings_cli::event::Event;
 use self::file::{Form, Target, What};
 use super::all_clusters;
 use super::cluster::{ClusterFlags, CommandError, DONE, EXIT_CODES, NamespaceFlags, finish, tell};
-use super::past::{self, PastFlags};
+use super::past::PastFlags;
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal;
@@ -101,9 +101,8 @@ async fn export(args: Args) -> Result<u8, CommandError> {
         .await?;
     reader.rbac = args.selection.rbac("export");
     let is_asked = args.selection.is_of_times();
-    let archive = args.past.reader(&args.cluster, &reader, is_asked).await?;
+    let archive = args.past.instead(&args.cluster, &reader, is_asked).await?;
     if let Some(archive) = archive {
-        past::tell_alone();
         reader = archive;
     }
     let words = format!(

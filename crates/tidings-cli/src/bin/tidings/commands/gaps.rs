@@ -1,7 +1,19 @@
 //! A note about gaps within the time of the shown events.
 
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use tidings_history::{Gap, timestamp};
+use tidings_history::{Coverage, Gap, timestamp};
+
+/// Age of `complete until` above which a cluster is not followed properly. Normally it advances
+/// within about three minutes.
+pub(super) const BEHIND: SignedDuration = SignedDuration::from_mins(5);
+
+/// Whether a followed cluster is complete only until some minutes ago. Its gap is recorded only
+/// when it is followed again. A cluster that is not followed here is as complete as intended.
+pub(super) fn is_behind(coverage: &Coverage, now: Timestamp) -> bool {
+    let mut followed = coverage.followed.iter();
+    coverage.retention.is_some()
+        && followed.any(|one| now.duration_since(timestamp(one.complete_until)) >= BEHIND)
+}
 
 /// The note for a reader of events seen within this time, if versions may be missing in it: `a gap
 /// of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.

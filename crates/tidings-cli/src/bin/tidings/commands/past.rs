@@ -12,10 +12,14 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 use tidings_cli::event::Event;
+use tidings_history::timestamp;
 use tidings_server::{PAST_GROUP, PAST_VERSION};
 
+use super::archived;
 use super::cluster::{ARCHIVE_USE, ClusterFlags, CommandError, Server, one_line, tell};
+use super::gaps;
 use super::reader::Reader;
+use crate::clock;
 
 /// Whether to read the cluster, its archive, or both.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -49,6 +53,38 @@ impl PastFlags {
             rbac: ARCHIVE_USE,
             ..reader.clone()
         }))
+    }
+
+    /// A reader of the cluster's archive that takes the place of the cluster's reader; `None` if
+    /// the cluster is read. An archive that refuses the user, or does not answer, is told and not
+    /// read. One that does not follow the cluster is told, too.
+    pub(crate) async fn instead(
+        &self,
+        cluster: &ClusterFlags,
+        reader: &Reader,
+        is_asked: bool,
+    ) -> Result<Option<Reader>, CommandError> {
+        let Some(archive) = self.reader(cluster, reader, is_asked).await? else {
+            return Ok(None);
+        };
+        if !self.archive
+            && let Err(error) = archive.list_nothing().await
+            && tell_cluster_alone(&error)
+        {
+            return Ok(None);
+        }
+        tell_alone();
+        let coverage = archived::coverage_of(&archive.server, &archive.namespace).await;
+        if let Ok(coverage) = coverage
+            && gaps::is_behind(&coverage, clock::now())
+            && let Some(until) = coverage.followed.iter().map(|it| it.complete_until).min()
+        {
+            let until = gaps::moment(timestamp(until));
+            tell(&format!(
+                "the archive is complete only until {until}; --live reads what the cluster has"
+            ));
+        }
+        Ok(Some(archive))
     }
 
     /// The cluster's archive, as a server of events; see [`reader`](Self::reader).
@@ -212,31 +248,40 @@ fn rewritten(target: &str) -> Option<String> {
     Some(format!("/apis/{PAST_VERSION}/{below}{question}{query}"))
 }
 
-/// Adds an archive's events to those of its cluster, except for those that the cluster has, too. A
-/// refusal is told, and changes nothing.
+/// Tells that the archive refused the user or did not answer. Returns whether it was so.
+fn tell_cluster_alone(error: &CommandError) -> bool {
+    let is_cluster_alone = error.is_forbidden() || error.may_pass();
+    if is_cluster_alone {
+        tell(&format!("only what the cluster has is shown: {error}"));
+    }
+    is_cluster_alone
+}
+
+/// Lists an archive's events, to be added to those of its cluster. They are listed before the
+/// cluster's, because events expire there meanwhile. After a refusal, which is told, there are
+/// none.
 ///
 /// # Errors
 /// The errors of the archive, except for a refusal.
-pub(crate) async fn add(
+pub(crate) async fn list(
     reader: &Reader,
     limit: Option<usize>,
-    events: &mut Vec<Event>,
-) -> Result<(), CommandError> {
-    let listed = match reader.list(limit).await {
-        Ok(listed) => listed,
-        Err(error) if error.is_forbidden() || error.may_pass() => {
-            tell(&format!("only what the cluster has is shown: {error}"));
-            return Ok(());
-        }
-        Err(error) => return Err(error),
-    };
-    let added = join(events, listed.events);
+) -> Result<Vec<Event>, CommandError> {
+    match reader.list(limit).await {
+        Ok(listed) => Ok(listed.events),
+        Err(error) if tell_cluster_alone(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds an archive's events to those of its cluster, except for those that the cluster has, too.
+pub(crate) fn add(past: Vec<Event>, events: &mut Vec<Event>) {
+    let added = join(events, past);
     if added > 0 {
         tell(&format!(
             "{added} of the events are from the archive of this cluster"
         ));
     }
-    Ok(())
 }
 
 /// Joins what is past to what is live; returns the number of added events.

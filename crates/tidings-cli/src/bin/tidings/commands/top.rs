@@ -22,7 +22,7 @@ use super::capture::CaptureFlags;
 use super::cluster::{
     ClusterFlags, CommandError, EXIT_CODES_WITH_CAPTURES, NamespaceFlags, finish, one_line, tell,
 };
-use super::past::{self, PastFlags};
+use super::past::PastFlags;
 use super::reader::Reader;
 use super::selection::SelectionFlags;
 use super::terminal::ColorFlag;
@@ -235,8 +235,7 @@ async fn show(mut args: Args) -> Result<u8, CommandError> {
         }
         reader.filter.since = Some(top.since());
         let is_asked = args.window.is_some() || args.selection.is_of_times();
-        if let Some(archive) = args.past.reader(&flags, &reader, is_asked).await? {
-            past::tell_alone();
+        if let Some(archive) = args.past.instead(&flags, &reader, is_asked).await? {
             reader = archive;
         }
         let is_counted = args.selection.is_of_times_alone()
