@@ -712,6 +712,8 @@ fn the_chart_takes_its_values_and_no_others() {
         "name: scraper",
         "--feeds=/etc/tidings/feeds.yaml",
         "url: https://a.example",
+        "    name: tidings-archive-first\n    port: 443",
+        "    statefulset.kubernetes.io/pod-name: tidings-archive-0",
     ] {
         assert!(text.contains(part), "no {part}");
     }

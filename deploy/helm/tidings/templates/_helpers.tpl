@@ -6,6 +6,11 @@ archive.tidings.internal
 {{- .Release.Name | trunc 44 | trimSuffix "-" }}-archive
 {{- end }}
 
+{{- /* The Service that the API server asks. Of several archives, it has to be one and the same. */ -}}
+{{- define "tidings.apiServiceName" -}}
+{{- include "tidings.name" . }}{{ if gt (int .Values.replicas) 1 }}-first{{ end }}
+{{- end }}
+
 {{- define "tidings.selector" -}}
 app.kubernetes.io/name: tidings-archive
 app.kubernetes.io/instance: {{ .Release.Name }}
