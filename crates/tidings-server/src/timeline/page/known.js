@@ -18,6 +18,12 @@ export class Known {
     /** Whether a link was used: clusters then have names of contexts, which no flag selects. */
     this.link = false;
     this.asked = 0;
+    /** @type {() => void} */
+    this.answered = () => {};
+    /** Resolves with the first answer. @type {Promise<void>} */
+    this.first = new Promise((resolve) => {
+      this.answered = resolve;
+    });
     /** The last renewal. @type {Promise<void>} */
     this.renewed = Promise.resolve();
   }
@@ -29,6 +35,7 @@ export class Known {
     this.clusters = found.clusters;
     this.link = found.login === "code";
     this.store.ahead = found.now - Date.now();
+    this.answered();
     return found;
   }
 

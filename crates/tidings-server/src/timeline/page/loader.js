@@ -24,7 +24,7 @@ const SOURCES = ["start", "view", "list", "live", "panel"];
 export class Loader {
   /**
    * @param {Store} store
-   * @param {{loaded: (picture: Picture, again: boolean) => void,
+   * @param {{loaded: (picture: Picture, again: boolean) => void, known: Promise<void>,
    *   login: (message: string) => void}} on
    */
   constructor(store, on) {
@@ -86,6 +86,7 @@ export class Loader {
     try {
       /** @type {Picture} */
       const picture = await get("view", params, control.signal);
+      await this.on.known; // which clusters there are
       if (this.control !== control) return;
       this.took = performance.now() - this.asked;
       this.succeeded("view");

@@ -60,7 +60,7 @@ let measured = false;
 
 const clusters = () => known.clusters.length > 1;
 const login = startLogin(() => void start());
-const loader = new Loader(store, { loaded, login: (message) => {
+const loader = new Loader(store, { loaded, known: known.first, login: (message) => {
   live.stop();
   login.open(message, picture !== null);
 } });
@@ -415,6 +415,8 @@ setInterval(() => {
 
 /** Requests the overview, and begins at a range with events. */
 async function start() {
+  // A fixed range needs neither the overview nor the server's clock: both are requested at once.
+  if (store.view.last === null && !picture) void loader.load();
   let found;
   try {
     found = await known.load();
@@ -426,7 +428,7 @@ async function start() {
   header.setOverview(found);
   const newest = known.newest();
   if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) known.show();
-  else void loader.load();
+  else if (!loader.control) void loader.load();
   store.replace();
 }
 
