@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::record::RECORD_BYTES_MAX;
+use super::yaml::Line;
 
 /// Bytes read from the input at a time.
 const CHUNK: usize = 64 << 10;
@@ -61,10 +62,31 @@ struct DockerLine {
 enum Beginning {
     /// This many bytes are not the container's.
     Prefix(usize),
+    /// The container's name has this many bytes. With a time behind it, this many bytes are not the
+    /// container's.
+    Named(usize, usize, Content),
     /// This many bytes are of the runtime.
     Runtime(usize, Part),
     /// The line may be one of Docker's JSON logs.
     Docker,
+}
+
+/// What a container's line is within a document of several lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// A first line, or another one that is not indented.
+    Begins(Form),
+    /// An indented line.
+    Continues(Form),
+    /// The closing bracket.
+    Ends,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
 }
 
 /// A reader of the lines that containers wrote.
@@ -85,6 +107,8 @@ pub(super) struct Logs<R> {
     is_within_line: bool,
     /// The part that the current line has, if it is of a runtime.
     part: Option<Part>,
+    /// The name of the container whose document has begun, and the document's form.
+    begun: Option<(Vec<u8>, Form)>,
 }
 
 /// The lines, and the line that is open because its end is missing yet.
@@ -189,11 +213,6 @@ impl Lines {
             self.end_open();
         }
     }
-
-    /// Whether the line of a stream is open.
-    fn is_open(&self, stream: Stream) -> bool {
-        self.open == Some(stream) || (self.open.is_some() && self.is_held_open)
-    }
 }
 
 impl<R: Read> Logs<R> {
@@ -209,6 +228,7 @@ impl<R: Read> Logs<R> {
             given: 0,
             is_within_line: false,
             part: None,
+            begun: None,
         }
     }
 
@@ -269,6 +289,11 @@ impl<R: Read> Logs<R> {
             };
             let (length, part) = match beginning {
                 Beginning::Prefix(length) => (length, None),
+                Beginning::Named(name, length, content) => {
+                    let name = rest.get(..name).unwrap_or_default();
+                    let is_own = note_document(&mut self.begun, name, content);
+                    (if is_own { length } else { 0 }, None)
+                }
                 Beginning::Runtime(length, part) => (length, Some(part)),
                 Beginning::Docker => match self.docker_line() {
                     Some(true) => continue,
@@ -306,8 +331,8 @@ impl<R: Read> Logs<R> {
             return Some(false);
         }
         let stream = line.stream.unwrap_or(Stream::Stdout);
-        let is_last = text.len() < line.log.len()
-            || !(self.lines.is_open(stream) || text.len() >= PART || has_open_object(text));
+        // Other programs write whole lines without a line feed.
+        let is_last = text.len() < line.log.len() || text.len() < PART;
         self.lines.extend(Some(stream), text.as_bytes());
         self.lines.end_part(Part { stream, is_last });
         self.read += length + usize::from(end.is_some());
@@ -366,14 +391,50 @@ fn beginning(line: &[u8], is_end: bool) -> Option<Beginning> {
     let line = look.get(..end.unwrap_or(look.len())).unwrap_or(look);
     let name = name_length(line);
     let behind = line.get(name..).unwrap_or_default();
-    let Some(time) = time_length(behind) else {
-        return Some(Beginning::Prefix(name));
-    };
+    let time = time_length(behind).unwrap_or_default();
     let behind = behind.get(time..).unwrap_or_default();
-    Some(match runtime_length(behind).filter(|_| name == 0) {
+    let runtime = runtime_length(behind).filter(|_| name == 0 && time > 0);
+    Some(match runtime {
         Some((length, part)) => Beginning::Runtime(time + length, part),
-        None => Beginning::Prefix(name + time),
+        None if name > 0 => Beginning::Named(name, name + time, content(behind)),
+        None => Beginning::Prefix(time),
     })
+}
+
+/// Judges a container's line by its beginning, without a line feed.
+fn content(line: &[u8]) -> Content {
+    let text = line.trim_ascii();
+    let form = match text {
+        [b'"' | b'{' | b'[' | b'}' | b']', ..] | [.., b'{' | b'['] => Form::Json,
+        _ => Form::Yaml,
+    };
+    match line {
+        [b' ' | b'\t', ..] if !text.is_empty() => Content::Continues(form),
+        [b'}' | b']', ..] => Content::Ends,
+        [.., b'{' | b'['] => Content::Begins(Form::Json),
+        _ if Line::of(line).begins_block() => Content::Begins(Form::Yaml),
+        _ => Content::Other,
+    }
+}
+
+/// Notes in `begun` which container's document has begun, of which form. Returns false for a line
+/// that would become part of another container's document, because the lines of several containers
+/// may be printed in turn: the line keeps its name.
+fn note_document(begun: &mut Option<(Vec<u8>, Form)>, name: &[u8], content: Content) -> bool {
+    let other = begun.as_ref().filter(|(begun, _)| begun != name);
+    match (content, other) {
+        (Content::Continues(form), Some((_, begun))) => form != *begun,
+        (Content::Ends, Some((_, begun))) => *begun != Form::Json,
+        (Content::Continues(_), None) => true,
+        (Content::Begins(form), _) => {
+            *begun = Some((name.to_vec(), form));
+            true
+        }
+        (Content::Ends | Content::Other, _) => {
+            *begun = None;
+            true
+        }
+    }
 }
 
 /// The length of a container's name as kubectl prints it, `[pod/web-0/nginx] `, or Docker Compose,
@@ -431,15 +492,4 @@ fn runtime_length(line: &[u8]) -> Option<(usize, Part)> {
     };
     let length = line.len() - behind.len() + tags.len() + usize::from(end.is_some());
     Some((length, Part { stream, is_last }))
-}
-
-/// Whether a text ends within a JSON object.
-fn has_open_object(text: &str) -> bool {
-    let Some(at) = text.find('{') else {
-        return false;
-    };
-    let object = text.get(at..).unwrap_or_default();
-    let mut objects = serde_json::Deserializer::from_str(object).into_iter::<IgnoredAny>();
-    let first = objects.next();
-    first.is_some_and(|object| object.is_err_and(|error| error.is_eof()))
 }

@@ -1,9 +1,10 @@
-//! Events between lines of other kinds, in the logs of programs, and in a collector's batch.
+//! Events between lines of other kinds: lines that look like YAML, lines of other containers, and
+//! strings of a collector's batch.
 
 use serde_json::{Value, json};
 
 use super::super::{Found, RECORD_BYTES_MAX};
-use super::logs::batch;
+use super::logs::{batch, prefixed};
 use super::{check, event, found, line, list, pretty, value, yaml};
 
 /// The names of the events, in order of the names.
@@ -174,4 +175,47 @@ fn events_in_strings_are_read_from_large_objects() {
     ]
     .concat();
     check(bad, &["1: n/a Repaired"]);
+}
+
+/// `kubectl logs --prefix` prints the lines of several containers in turn.
+#[test]
+fn lines_of_two_containers_become_no_event_that_never_was() {
+    let a = list(&["a"]);
+    let b: Value = serde_json::from_str(&a.to_string().replace("\"n\"", "\"m\"")).expect("JSON");
+    let (pods, services) = (["[pod/a/x] ", "[pod/b/y] "], ["web-1  | ", "db-1   | "]);
+    for form in [pretty, yaml] {
+        for (a, b) in [(&a, &b), (&a["items"][0], &b["items"][0])] {
+            for [one, two] in [pods, services] {
+                let lines = |prefix: &str, value: &Value| -> Vec<String> {
+                    let text = prefixed(&form(value), prefix);
+                    text.split_inclusive('\n').map(str::to_owned).collect()
+                };
+                let (one, two) = (lines(one, a), lines(two, b));
+                for at in 0..=one.len() {
+                    for (from, to) in [(0, two.len()), (1, two.len()), (3, 8), (6, two.len())] {
+                        let between = two[from..to].concat();
+                        let text = one[..at].concat() + &between + &one[at..].concat();
+                        for found in found(text.as_bytes()) {
+                            let Found::Record(record) = found else {
+                                continue;
+                            };
+                            let Ok(event) = record.event else { continue };
+                            let body = Value::Object(event.body).to_string();
+                            let is_mixed = body.contains("\"n\"") && body.contains("\"m\"");
+                            assert!(!is_mixed, "{body} from {text}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // One after the other, of which the second is cut at its front.
+    let tail = pretty(&list(&["c", "d"]));
+    let tail: Vec<_> = tail.lines().skip(3).collect();
+    let tail = prefixed(&tail.join("\n"), "[pod/b/y] ");
+    for first in [pretty(&a), line("a"), "kubectl get events {}".to_owned()] {
+        let text = prefixed(&first, "[pod/a/x] ") + &tail;
+        let names = names(&text);
+        assert_eq!(names[names.len() - 2..], ["c", "d"], "from {text}");
+    }
 }

@@ -34,11 +34,14 @@ fn docker(stream: &str, text: &str, part: usize) -> Vec<String> {
 #[test]
 fn lines_that_container_runtimes_split_are_joined() {
     type Split = fn(&str, &str, usize) -> Vec<String>;
-    let mut long = value("long");
-    long["message"] = "x".repeat(50_000).into();
-    let (long, short) = (long.to_string(), line("short"));
-    for split in [cri as Split, docker] {
-        for part in [200, 16 << 10] {
+    let [long, other] = [("long", 50_000), ("other", 20_000)].map(|(name, length)| {
+        let mut event = value(name);
+        event["message"] = "x".repeat(length).into();
+        event.to_string()
+    });
+    // Docker's parts are known by their length.
+    for (split, lengths) in [(cri as Split, &[200, 16 << 10][..]), (docker, &[16 << 10])] {
+        for part in lengths.iter().copied() {
             let parts = split("stdout", &long, part);
             let next = split("stdout", &line("next"), 1 << 20).concat();
             assert!(parts.len() > 2);
@@ -46,20 +49,20 @@ fn lines_that_container_runtimes_split_are_joined() {
             check(parts.concat() + &next, &["1: n/long", &last]);
 
             // The lines of another stream are between the parts, whole and split.
-            for length in [1 << 20, 100] {
-                let others = split("stderr", &short, length);
+            for length in [1 << 20, part] {
+                let others = split("stderr", &other, length);
                 for at in 1..parts.len().min(5) {
                     let (before, behind) = (parts[..at].concat(), parts[at..].concat());
                     let mixed = before + &others.concat() + &behind + &next;
-                    let other = format!("{}: n/short", at + 1);
+                    let other = format!("{}: n/other", at + 1);
                     let last = format!("{}: n/next", parts.len() + others.len() + 1);
                     check(mixed, &["1: n/long", &other, &last]);
                 }
                 // The parts of both alternate, and the one or the other begins.
                 let last = format!("{}: n/next", parts.len() + others.len() + 1);
                 for (both, read) in [
-                    ([&parts, &others], ["1: n/long", "2: n/short", &last]),
-                    ([&others, &parts], ["1: n/short", "2: n/long", &last]),
+                    ([&parts, &others], ["1: n/long", "2: n/other", &last]),
+                    ([&others, &parts], ["1: n/other", "2: n/long", &last]),
                 ] {
                     let longest = parts.len().max(others.len());
                     let mixed = (0..longest).flat_map(|at| both.map(|lines| lines.get(at)));
@@ -90,11 +93,15 @@ fn lines_that_container_runtimes_split_are_joined() {
     let text = format!("{}{}", "x".repeat(16 << 10), line("a"));
     check(docker("stdout", &text, 16 << 10).concat(), &["1: n/a"]);
     // Other programs write whole lines without a line feed.
-    let whole = |name: &str| json!({"log": line(name), "stream": "stdout"}).to_string();
-    check(
-        format!("{}\n{}", whole("a"), whole("b")),
-        &["1: n/a", "2: n/b"],
-    );
+    let whole = |text: &str| json!({"log": text, "stream": "stdout"}).to_string();
+    for before in ["starting", "starting {\"", "{"] {
+        check(
+            [before, &line("a"), before, &line("b")]
+                .map(whole)
+                .join("\n"),
+            &["2: n/a", "4: n/b"],
+        );
+    }
     // What has other fields is no line of Docker.
     check(
         json!({"log": "text\n", "more": value("a")}).to_string(),
@@ -125,7 +132,7 @@ fn a_joined_line_is_not_bounded_but_what_is_held_back_is() {
 }
 
 /// A text with a prefix before each line.
-fn prefixed(text: &str, prefix: &str) -> String {
+pub(super) fn prefixed(text: &str, prefix: &str) -> String {
     let lines = text.lines().map(|line| format!("{prefix}{line}\n"));
     lines.collect::<Vec<_>>().concat()
 }
