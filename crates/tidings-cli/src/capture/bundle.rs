@@ -375,7 +375,8 @@ impl Reading<'_> {
 
     fn text(&mut self, input: impl Read, member: Option<&Arc<str>>) -> io::Result<()> {
         let mut sink = Sink::new(member.cloned(), self.take, read_nested);
-        let lines = Logs::new(Uncoloured::new(Text::new(input)));
+        // Docker's lines have the escape sequences within JSON.
+        let lines = Uncoloured::new(Logs::new(Uncoloured::new(Text::new(input))));
         let mut scanner = Scanner::new(lines, &mut sink);
         let result = scanner.run();
         let line = scanner.at.line;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use super::record::RECORD_BYTES_MAX;
 use super::sink::Sink;
+use super::text::Uncoloured;
 use super::unreadable::Unreadable;
 use super::window::{Cursor, Window};
 use super::yaml::{self, Block, Line, Place};
@@ -41,7 +42,7 @@ fn is_of_prefixed_event(beginning: &[u8]) -> bool {
 
 /// Finds the events of a text that was found within a string of another one.
 pub(super) fn read_nested(text: &[u8], sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut scanner = Scanner::new(text, sink);
+    let mut scanner = Scanner::new(Uncoloured::new(text), sink);
     scanner.is_nested = true;
     scanner.run()
 }

@@ -190,6 +190,12 @@ fn lines_of_two_containers_become_no_event_that_never_was() {
                     let text = prefixed(&form(value), prefix);
                     text.split_inclusive('\n').map(str::to_owned).collect()
                 };
+    // In colours.
+    let coloured = line("a").replace(':', "\u{1b}[0m:\u{1b}[32m");
+    check(
+        json!({"log": coloured, "more": "x"}).to_string(),
+        &["1: n/a"],
+    );
                 let (one, two) = (lines(one, a), lines(two, b));
                 for at in 0..=one.len() {
                     for (from, to) in [(0, two.len()), (1, two.len()), (3, 8), (6, two.len())] {

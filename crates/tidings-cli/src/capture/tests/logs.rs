@@ -166,6 +166,16 @@ fn prefixes_of_all_lines_are_seen_through() {
             .map(|line| docker("stdout", line, 1 << 20).concat());
         let lines: String = lines.collect();
         assert_eq!(summary(lines.as_bytes()), expected, "from {lines}");
+        // In colours.
+        let lines = text.lines().map(|line| {
+            let line = format!(
+                "\u{1b}[1;39m{}\u{1b}[0m",
+                line.replace(": ", ":\u{1b}[39m ")
+            );
+            docker("stdout", &line, 1 << 20).concat()
+        });
+        let lines: String = lines.collect();
+        assert_eq!(summary(lines.as_bytes()), expected, "from {lines}");
         // The events of several containers, one after the other.
         let both = prefixed(&text, "[pod/a/x] ") + &prefixed(&text, "[pod/b/y] ");
         assert_eq!(summary(both.as_bytes()).len(), 4, "from {both}");
