@@ -10,6 +10,17 @@ pub(super) fn has_object(line: &[u8]) -> bool {
     behind.any(|text| text.starts_with(b"\"") || text.starts_with(b"\\\""))
 }
 
+/// Whether a text has a word as a key, also within quotes.
+pub(super) fn has_key(text: &[u8], word: &[u8]) -> bool {
+    let is_colon = |behind: &[u8]| behind.trim_ascii_start().starts_with(b":");
+    let mut words = text.windows(word.len()).enumerate();
+    words.any(|(at, piece)| {
+        let behind = text.get(at + word.len()..).unwrap_or_default();
+        let behind = behind.strip_prefix(b"\\").unwrap_or(behind);
+        piece == word && behind.strip_prefix(b"\"").is_some_and(is_colon)
+    })
+}
+
 fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 
+use super::line::has_key;
 use super::scan::Scanner;
 use super::unreadable::Unreadable;
 
@@ -52,8 +53,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         };
         self.sink.seen.line(text, text);
         let text = guess.next.and_then(|at| text.get(..at)).unwrap_or(text);
-        let has = |word: &[u8]| text.windows(word.len()).any(|it| it == word);
-        let is_event = OF_EVENTS.iter().any(|word| has(word));
+        let is_event = OF_EVENTS.iter().any(|word| has_key(text, word));
         self.is_rest_missed = false;
         let events = self.sink.seen.events;
         while let Some(inner) = guess.last_inner
@@ -68,6 +68,9 @@ impl<R: Read> Scanner<'_, '_, R> {
             } else {
                 self.sink.perhaps_lost(place, Unreadable::headless(), false);
             }
+        }
+        if self.at.line == place {
+            self.rest_of_line()?;
         }
         Ok(true)
     }

@@ -80,7 +80,6 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                 && !(first == b'{' && self.begins_object(0, true)?)
                 && self.remainder()?
             {
-                self.rest_of_line()?;
                 continue;
             }
             if self.at.is_line_start() {

@@ -326,4 +326,16 @@ fn a_line_whose_beginning_is_missing_is_said() {
             "{found:?} from {other}"
         );
     }
+    // Words of events are no keys of events.
+    for rest in [
+        "ing\",\"msg\":\"no lastTimestamp in regarding\"}\n",
+        "\"eventTime\",\"level\":\"info\",\"involvedObject \":1}\n",
+    ] {
+        check(rest, &["= text of something else"]);
+    }
+    check(r#"g":"{\"eventTime\":null}"}"#, &[headless]);
+    // The line behind is looked at from its beginning.
+    let flow = "regarding: {name: p}\nmetadata: {name: a}\nnote: x\n";
+    let read = summary(flow.as_bytes())[0].replace("1: ", "2: ");
+    check(format!("\"a\":{{}}}}\n{flow}"), &[headless, &read]);
 }
