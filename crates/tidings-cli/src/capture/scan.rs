@@ -13,31 +13,58 @@ use super::yaml::{self, Block, Line, Place};
 /// Bytes at the beginning of a line that decide what the line is.
 const LINE_LOOK: usize = 512;
 
-/// The beginnings of lines that only an event has in JSON on several lines. The last is one of
-/// other objects, too.
+/// The keys at the beginnings of lines that only an event has in JSON on several lines. The last is
+/// one of other objects, too.
 const OF_EVENTS: [&[u8]; 7] = [
-    b"\"involvedObject\":",
-    b"\"regarding\":",
-    b"\"firstTimestamp\":",
-    b"\"lastTimestamp\":",
-    b"\"eventTime\":",
-    b"\"reportingComponent\":",
-    b"\"reason\":",
+    b"involvedObject",
+    b"regarding",
+    b"firstTimestamp",
+    b"lastTimestamp",
+    b"eventTime",
+    b"reportingComponent",
+    b"reason",
 ];
 
-/// The lines of an event on several lines in JSON and YAML that have its object reference.
-const REFERENCES: [&[u8]; 3] = [
-    b" \"involvedObject\": {",
-    b" \"regarding\": {",
-    b" involvedObject:",
-];
+/// The keys of an event's object reference.
+const REFERENCES: [&[u8]; 2] = [b"involvedObject", b"regarding"];
 
-/// Whether a line, of which this is the beginning, has an event's object reference behind other
-/// text. Such an event is not read, unless the text is what [`Logs`](super::logs::Logs) leaves out.
-fn is_of_prefixed_event(beginning: &[u8]) -> bool {
+/// Whether a line begins with a key in JSON.
+fn begins_with_key(line: &[u8], key: &[u8]) -> bool {
+    let behind = line.strip_prefix(b"\"").and_then(|it| it.strip_prefix(key));
+    let behind = behind.and_then(|it| it.strip_prefix(b"\""));
+    behind.is_some_and(|behind| behind.trim_ascii_start().starts_with(b":"))
+}
+
+/// The form of an event on several lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
+}
+
+/// The form of an event whose object reference is on a line, of which this is the beginning, behind
+/// other text. Such an event is not read, unless the text is what [`Logs`](super::logs::Logs)
+/// leaves out.
+fn prefixed_event(beginning: &[u8]) -> Option<Form> {
     let line = beginning.trim_ascii();
-    let ends = |reference: &&[u8]| line.ends_with(reference);
-    beginning.len() < LINE_LOOK && REFERENCES.iter().any(ends)
+    let (form, key) = match line.strip_suffix(b"{") {
+        Some(line) => (Form::Json, line.trim_ascii_end()),
+        None => (Form::Yaml, line),
+    };
+    let key = key.strip_suffix(b":")?.trim_ascii_end();
+    let key = match form {
+        Form::Json => key.strip_suffix(b"\"")?,
+        Form::Yaml => key,
+    };
+    let mut references = REFERENCES.into_iter();
+    let before = references.find_map(|reference| key.strip_suffix(reference))?;
+    let before = match form {
+        Form::Json => before.strip_suffix(b"\"")?,
+        Form::Yaml => before,
+    };
+    let is_comment = form == Form::Yaml && line.starts_with(b"#");
+    let is_prefixed = before.last().is_some_and(u8::is_ascii_whitespace) && !is_comment;
+    (is_prefixed && beginning.len() < LINE_LOOK).then_some(form)
 }
 
 /// Finds the events of a text that was found within a string of another one.
@@ -96,7 +123,8 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                     }
                     continue;
                 }
-                let found = OF_EVENTS.iter().position(|key| line.text.starts_with(key));
+                let mut keys = OF_EVENTS.iter();
+                let found = keys.position(|key| begins_with_key(line.text, key));
                 if let Some(index) = found
                     && !self.is_nested
                     && std::mem::take(&mut self.is_rest_missed)
@@ -107,9 +135,15 @@ impl<'s, 't, R: Read> Scanner<'s, 't, R> {
                     } else {
                         self.sink.perhaps_lost(place, why, false);
                     }
-                } else if found.is_none() && !self.is_nested && is_of_prefixed_event(look) {
-                    let why = "its lines begin with other text".to_owned();
-                    self.sink.lost(self.at.line, Unreadable::Syntax(why));
+                } else if found.is_none()
+                    && !self.is_nested
+                    && let Some(form) = prefixed_event(look)
+                {
+                    let why = Unreadable::Syntax("its lines begin with other text".to_owned());
+                    match form {
+                        Form::Json => self.sink.lost(self.at.line, why),
+                        Form::Yaml => self.sink.perhaps_lost(self.at.line, why, false),
+                    }
                 }
             }
             self.rest_of_line()?;

@@ -181,7 +181,17 @@ fn prefixes_of_all_lines_are_seen_through() {
         assert_eq!(summary(both.as_bytes()).len(), 4, "from {both}");
     }
     // Events behind an unknown prefix are not read, which is said; those beside them are.
-    for text in [pretty(&events), yaml(&events)] {
+    let newer = json!({"kind": "List", "items": [{"note": "x", "regarding": {"kind": "Pod"}}, {"regarding": {"kind": "Pod"}}]});
+    let tabbed = pretty(&events).replace("  ", "\t");
+    let java = pretty(&events).replace("\": ", "\" : ");
+    for text in [
+        pretty(&events),
+        yaml(&events),
+        yaml(&newer),
+        pretty(&newer),
+        tabbed,
+        java,
+    ] {
         let lines = prefixed(&text, "router ");
         let found = summary(format!("{lines}{}\n", line("c")).as_bytes());
         let why = "! its lines begin with other text";
@@ -192,6 +202,12 @@ fn prefixes_of_all_lines_are_seen_through() {
             "{found:?} from {lines}"
         );
     }
+    // A comment is no event, nor is a word of prose.
+    for text in ["# The field involvedObject:\n", "#   regarding:\n"] {
+        check(format!("{text}{}", line("a")), &["2: n/a"]);
+        check(format!("{}\n{text}", line("a")), &["1: n/a"]);
+    }
+    check("It has an involvedObject:\n", &["= text of something else"]);
 }
 
 /// An object as a collector of OpenTelemetry writes it.
@@ -310,6 +326,18 @@ fn a_line_whose_beginning_is_missing_is_said() {
         &line("a")[reason.expect("a reason")..],
         &["= text of something else"],
     );
+    // Words of events are no keys of events.
+    for rest in [
+        "ing\",\"msg\":\"no lastTimestamp in regarding\"}\n",
+        "\"eventTime\",\"level\":\"info\",\"involvedObject \":1}\n",
+    ] {
+        check(rest, &["= text of something else"]);
+    }
+    check(r#"g":"{\"eventTime\":null}"}"#, &[headless]);
+    // The line behind is looked at from its beginning.
+    let flow = "regarding: {name: p}\nmetadata: {name: a}\nnote: x\n";
+    let read = summary(flow.as_bytes())[0].replace("1: ", "2: ");
+    check(format!("\"a\":{{}}}}\n{flow}"), &[headless, &read]);
     // Other text costs nothing.
     for other in [
         "a \"quoted\" {text}",
@@ -326,16 +354,4 @@ fn a_line_whose_beginning_is_missing_is_said() {
             "{found:?} from {other}"
         );
     }
-    // Words of events are no keys of events.
-    for rest in [
-        "ing\",\"msg\":\"no lastTimestamp in regarding\"}\n",
-        "\"eventTime\",\"level\":\"info\",\"involvedObject \":1}\n",
-    ] {
-        check(rest, &["= text of something else"]);
-    }
-    check(r#"g":"{\"eventTime\":null}"}"#, &[headless]);
-    // The line behind is looked at from its beginning.
-    let flow = "regarding: {name: p}\nmetadata: {name: a}\nnote: x\n";
-    let read = summary(flow.as_bytes())[0].replace("1: ", "2: ");
-    check(format!("\"a\":{{}}}}\n{flow}"), &[headless, &read]);
 }
