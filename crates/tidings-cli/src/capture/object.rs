@@ -37,6 +37,8 @@ pub(super) struct Open {
     held: usize,
     /// The positions of lines that are not part of the document.
     between: Vec<(u64, u64)>,
+    /// The indentation and the key of the document's second line.
+    first_key: Option<(u64, Box<[u8]>)>,
     /// The last string that was read.
     last_text: Quoted,
     /// The strings that may have events.
@@ -91,8 +93,7 @@ impl<R: Read> Scanner<'_, '_, R> {
         let other = lines.next().unwrap_or_default().trim_ascii();
         let next = lines.next().unwrap_or_default();
         let text = next.trim_ascii_start();
-        let is_key = text.starts_with(b"\"") && text.windows(2).any(|it| it == b"\":");
-        Ok(is_key && text.len() < next.len() && is_of_other_program(other))
+        Ok(is_key(text) && text.len() < next.len() && is_of_other_program(other))
     }
 
     /// Reads the document at the current position, as far as it is valid; returns whether that is
@@ -105,6 +106,7 @@ impl<R: Read> Scanner<'_, '_, R> {
             is_on_one_line,
             held: 0,
             between: Vec::new(),
+            first_key: None,
             last_text: Quoted::default(),
             strings: Strings::default(),
             is_first_of_line: false,
@@ -192,6 +194,11 @@ impl<R: Read> Scanner<'_, '_, R> {
                 let (text, end) = self.quoted()?;
                 if let Some(broken) = end {
                     return Ok(Err(broken));
+                }
+                if depth == 1 && frame.state == State::First && open.is_first_of_line {
+                    let key = self.window.between(text.start, text.end);
+                    let key = key.get(..LITERAL_BYTES_MAX).unwrap_or(key);
+                    open.first_key = Some((text.start - self.at.line_start, key.into()));
                 }
                 open.last_text = text;
                 frame.state = State::Colon;
@@ -399,12 +406,36 @@ impl<R: Read> Scanner<'_, '_, R> {
         if !is_other {
             return Ok(false);
         }
-        if has_events && !self.objects_of_line()? {
+        let opens_object = line.trim_ascii_end().ends_with(b"{");
+        let end = self.at.at + length as u64 + 1;
+        if (has_events && !self.objects_of_line()?)
+            || (opens_object && self.begins_next(open, end)?)
+        {
             return Ok(false);
         }
         self.at.at += length as u64;
         open.between.push((self.at.line_start, self.at.at));
         Ok(true)
+    }
+
+    /// Whether the line at a position, behind a line of text that ends with a brace, has the first
+    /// key of another document like the open one, whose end is missing.
+    fn begins_next(&mut self, open: &Open, at: u64) -> io::Result<bool> {
+        let line = self
+            .window
+            .peek(at, LINE_BETWEEN_BYTES_MAX, |byte| byte == b'\n')?;
+        let text = line.trim_ascii_start();
+        let indent = (line.len() - text.len()) as u64 + 1;
+        let Some(key) = text.strip_prefix(b"\"").filter(|_| is_key(text)) else {
+            return Ok(false);
+        };
+        let is_before_key = open.frames.last().is_some_and(|innermost| {
+            innermost.is_object && matches!(innermost.state, State::First | State::Next)
+        });
+        let is_alike = open.first_key.as_ref().is_some_and(|(column, first)| {
+            *column == indent && (open.frames.len() > 1 || key.starts_with(first))
+        });
+        Ok(open.is_on_one_line || !is_before_key || is_alike)
     }
 
     /// Reports the events that are lost with the open objects.
@@ -479,6 +510,12 @@ impl<R: Read> Scanner<'_, '_, R> {
             }
         }
     }
+}
+
+/// Whether a line without the blank space before it begins with a key.
+fn is_key(text: &[u8]) -> bool {
+    let is_end = |it: &[u8]| it.starts_with(b"\":") || it == b"\" :";
+    text.starts_with(b"\"") && text.windows(3).any(is_end)
 }
 
 /// The bytes between two positions without the lines of other programs.

@@ -162,22 +162,21 @@ impl<'a> Line<'a> {
     }
 
     /// Whether the line has JSON where events and lists have none, as in the log of a program:
-    /// behind other text, or behind a key that is no field of theirs. In an event, the value of
-    /// such a field may be JSON in quotes.
+    /// behind other text, or behind a key that is no field of theirs. In an event, texts may have
+    /// JSON, too.
     fn is_of_log(&self, is_in_event: bool) -> bool {
-        let is_json = self.value.starts_with(b"{");
-        let is_quoted_json = self.value.starts_with(b"\"{");
         let is_field = |key: &[u8]| {
-            let is_text = !is_json && (is_in_event || !is_quoted_json);
+            let is_text = is_in_event && !self.value.starts_with(b"{");
             WITH_BRACES.contains(&key) || (is_text && TEXTS.contains(&key))
         };
-        !self.is_item() && !self.key.is_some_and(is_field) && has_object(self.text)
+        let is_field = self.key.is_some_and(is_field) || (is_in_event && self.is_item());
+        !is_field && has_object(self.text)
     }
 
     /// Whether JSON on several lines may begin at the end of the line, as in the log of a program.
     pub(super) fn may_open_object(&self) -> bool {
         let is_known = |key| WITH_BRACES.contains(&key);
-        self.text.ends_with(b"{") && !self.is_item() && !self.key.is_some_and(is_known)
+        self.text.ends_with(b"{") && !self.key.is_some_and(is_known)
     }
 }
 
@@ -255,10 +254,12 @@ impl Block {
         if (is_json || is_of_log) && !self.is_known {
             return Place::Behind;
         }
-        let is_of_log = is_of_log || line.may_open_object();
-        let has_place = is_inside || line.key.is_some();
+        let is_item = line.is_item() && self.is_known;
+        let is_of_log = is_of_log || (line.may_open_object() && !is_item);
+        let has_place = is_inside || line.key.is_some() || line.is_item();
         if is_of_log && has_place && is_begun && !(is_inside && self.is_known) {
-            return Place::Unclear;
+            let is_full = self.between.len() >= LINES_BETWEEN_MAX;
+            return if is_full { Place::Behind } else { Place::Unclear };
         }
         if is_inside {
             return self.keep(line);

@@ -36,6 +36,7 @@ fn lines_that_look_like_yaml_hide_no_events() {
         "Config: loaded\n",
         "INFO:     Started server process\n",
         "event: started\n",
+        "reason: unknown\n",
         "kind: cluster\n",
         "Received:\n",
     ];
@@ -44,6 +45,7 @@ fn lines_that_look_like_yaml_hide_no_events() {
         "event: ",
         "object: ",
         "message: ",
+        "- ",
         "INFO:  got event ",
         "  got event: ",
     ];
@@ -55,7 +57,8 @@ fn lines_that_look_like_yaml_hide_no_events() {
             for (form, make) in forms {
                 // This may be YAML.
                 let is_message = form == "quoted" && prefix == "message: ";
-                if before.starts_with("kind:") && (is_message || prefix.starts_with(' ')) {
+                let is_yaml = is_message || prefix == "- " || prefix.starts_with(' ');
+                if before.starts_with("kind:") && is_yaml {
                     continue;
                 }
                 let lines = expected
@@ -125,6 +128,29 @@ fn an_event_in_a_log_between_lines_of_an_object_is_read() {
     }
 }
 
+/// The rest of an event is missing, and the next one is behind a text.
+#[test]
+fn two_events_on_several_lines_do_not_become_one() {
+    let (a, b) = (
+        format!("router: {}\n", pretty(&value("a"))),
+        pretty(&value("b")),
+    );
+    let lines: Vec<_> = a.split_inclusive('\n').collect();
+    let of_line = line("a");
+    let comma = of_line.find(",\"kind\"").expect("a key") + 1;
+    let cuts = (2..lines.len()).map(|at| lines[..at].concat());
+    for cut in cuts.chain([format!("{}\n", &of_line[..comma])]) {
+        for prefix in ["router: ", "I0101 x.go:1] got ", "event: "] {
+            let text = format!("{cut}{prefix}{b}\n");
+            let names = names(&text);
+            assert!(
+                names.len() == 2 && names[0].starts_with("! not JSON") && names[1] == "b",
+                "{names:?} from {text}"
+            );
+        }
+    }
+}
+
 /// The strings of an object are searched, however large it is, and though it has events.
 #[test]
 fn events_in_strings_are_read_from_large_objects() {
@@ -164,6 +190,12 @@ fn events_in_strings_are_read_from_large_objects() {
     for text in [noted.to_string(), batch(&[noted]).to_string()] {
         assert_eq!(names(&text), ["a"], "from {text}");
     }
+    // In colours.
+    let coloured = line("a").replace(':', "\u{1b}[0m:\u{1b}[32m");
+    check(
+        json!({"log": coloured, "more": "x"}).to_string(),
+        &["1: n/a"],
+    );
     // The line that it wraps is cut, or has a bad character.
     let wrapped = json!({"log": line("a"), "more": "x"}).to_string();
     let cut = wrapped.find("Pulled").expect("a reason");
@@ -190,12 +222,6 @@ fn lines_of_two_containers_become_no_event_that_never_was() {
                     let text = prefixed(&form(value), prefix);
                     text.split_inclusive('\n').map(str::to_owned).collect()
                 };
-    // In colours.
-    let coloured = line("a").replace(':', "\u{1b}[0m:\u{1b}[32m");
-    check(
-        json!({"log": coloured, "more": "x"}).to_string(),
-        &["1: n/a"],
-    );
                 let (one, two) = (lines(one, a), lines(two, b));
                 for at in 0..=one.len() {
                     for (from, to) in [(0, two.len()), (1, two.len()), (3, 8), (6, two.len())] {

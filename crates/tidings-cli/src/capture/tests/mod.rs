@@ -1,5 +1,6 @@
 //! Tests of captures: tables of cases, a matrix of damaged captures, and properties.
 
+mod any_log;
 mod between;
 mod bundles;
 mod forms;
