@@ -148,7 +148,7 @@ struct ConnectionSetting {
     insecure_skip_verify: Option<String>,
     #[serde(default, deserialize_with = "proxy")]
     proxy: Option<Uri>,
-    #[serde(default, deserialize_with = "duration")]
+    #[serde(default, deserialize_with = "timeout")]
     timeout: Option<Duration>,
     compression: Option<Compression>,
     token_file: Option<PathBuf>,
@@ -189,14 +189,18 @@ fn body<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Template>, D::Erro
     found.map(Some).map_err(D::Error::custom)
 }
 
-fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(value)?;
-    let found = times::duration_of_seconds(&text).map_err(D::Error::custom)?;
+fn duration<'de, D: Deserializer<'de>>(value: D, key: &str) -> Result<Option<Duration>, D::Error> {
+    let found = times::duration_of_seconds(&String::deserialize(value)?);
+    let found = found.map_err(|why| D::Error::custom(format_args!("{key}: {why}")))?;
     Ok(Some(found))
 }
 
+fn timeout<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    duration(value, "timeout")
+}
+
 fn every<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    let found = duration(value)?;
+    let found = duration(value, "every")?;
     if found.is_some_and(|every| every > EVERY_MAX) {
         return Err(D::Error::custom("every: expected at most 1d"));
     }
@@ -374,9 +378,9 @@ fn header(key: &str, text: &str) -> Result<HeaderValue, String> {
     value.map_err(|_| format!("{key}: a value has characters that no header can have"))
 }
 
-fn header_name(name: &str) -> Result<HeaderName, String> {
+fn header_name(key: &str, name: &str) -> Result<HeaderName, String> {
     let found = HeaderName::try_from(name);
-    found.map_err(|_| format!("headers: {name:?} is no name of a header"))
+    found.map_err(|_| format!("connection: {key}: {name:?} is no name of a header"))
 }
 
 impl ConnectionSetting {
@@ -425,7 +429,7 @@ impl ConnectionSetting {
             .map_or(is_compressed, |it| it == Compression::Gzip);
         let mut headers = HeaderMap::new();
         for (name, text) in self.headers {
-            let name = header_name(&name)?;
+            let name = header_name("headers", &name)?;
             if SECRETS.contains(&name.as_str()) {
                 return Err(format!(
                     "connection: headers: {name} is a secret: name its file in headerFiles"
@@ -435,7 +439,8 @@ impl ConnectionSetting {
         }
         found.headers = headers;
         for (name, path) in self.header_files {
-            found.header_files.push((header_name(&name)?, at(path)));
+            let name = header_name("headerFiles", &name)?;
+            found.header_files.push((name, at(path)));
         }
         Ok(found)
     }
@@ -511,7 +516,7 @@ mod tests {
             (
                 "- name: a\n  stdout: {}\n  every: soon",
                 "line 4",
-                "duration",
+                "every: expected a duration",
             ),
             (
                 "- name: a\n  stdout: {}\n  filter: 'raeson:x'",
@@ -629,6 +634,23 @@ mod tests {
                 &format!("- name: a\n  loki: {{{url}, labels: grafana}}"),
                 "line 3",
                 "grafana",
+            ),
+            (
+                &format!("- name: a\n  loki:\n    {url}\n    labels: {{env: prod}}"),
+                "line 5",
+                "unknown variant `prod`",
+            ),
+            (
+                &format!("- name: a\n  webhook: {{{url}}}\n  connection: {{timeout: soon}}"),
+                "line 4",
+                "timeout: expected a duration",
+            ),
+            (
+                &format!(
+                    "- name: a\n  webhook: {{{url}}}\n  connection: {{headerFiles: {{a b: c}}}}"
+                ),
+                "line 2",
+                "headerFiles: \"a b\"",
             ),
         ]);
     }

@@ -6,9 +6,11 @@
 //! [`Streams`](super::streams::Streams) bounds how many sets of labels there are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
 use crate::encode::facts::{EventFacts, Facts, OTHER, label_value};
 use crate::record::{Record, Source};
@@ -198,17 +200,27 @@ impl Label {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Text {
-            Preset(String),
-            List(BTreeMap<String, Label>),
-        }
-        match Text::deserialize(from)? {
-            Text::Preset(name) => Self::preset(&name),
-            Text::List(list) => Self::list(list),
-        }
-        .map_err(D::Error::custom)
+        from.deserialize_any(LabelsVisitor)
+    }
+}
+
+/// Reads the name of a preset or a map of labels. The error of a map is that of its label.
+struct LabelsVisitor;
+
+impl<'de> Visitor<'de> for LabelsVisitor {
+    type Value = Labels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("k8s-monitoring, alloy, kee, or a map of labels")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Labels, E> {
+        Labels::preset(name).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Labels, A::Error> {
+        let list = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+        Labels::list(list).map_err(A::Error::custom)
     }
 }
 
