@@ -21,6 +21,8 @@ use crate::record::{Record, Source};
 
 pub use facts::{EventFacts, Facts, GAP_REASON, Notice, SKIP_REASON, TEST_REASON};
 
+/// Maximum records of a request, also of forms that can have more.
+pub const RECORDS_MAX: usize = 500;
 /// Maximum bytes of a receiver's answer that are read.
 pub const ANSWER_LEN_MAX: usize = 1 << 20;
 /// Maximum bytes of a receiver's own words in states, logs and dead letters.
@@ -28,9 +30,9 @@ pub const WORDS_LEN_MAX: usize = 512;
 
 /// The form of a receiver.
 pub trait Encoder: Send + Sync {
-    /// Returns how many records one request has at most.
+    /// Returns how many records one request has at most. A batch of the feed may have more.
     fn records_max(&self) -> usize {
-        usize::MAX
+        RECORDS_MAX
     }
 
     /// Encodes records as one request. Records that cannot be encoded are named in the result and

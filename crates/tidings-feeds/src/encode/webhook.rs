@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tidings_api::codec::{self, Api};
 use tidings_history::timestamp;
 
-use super::{Answer, Encoded, Encoder, Verdict, judge_failure};
+use super::{Answer, Encoded, Encoder, RECORDS_MAX, Verdict, judge_failure};
 use crate::record::{Record, RecordBody, Source};
 
 pub use template::{Template, TemplateError};
@@ -39,7 +39,7 @@ impl Webhook {
 
 impl Encoder for Webhook {
     fn records_max(&self) -> usize {
-        if self.is_batch() { usize::MAX } else { 1 }
+        if self.is_batch() { RECORDS_MAX } else { 1 }
     }
 
     fn encode(&self, source: &Source, records: &[Record]) -> Encoded {
@@ -184,6 +184,7 @@ mod tests {
             Record::version(version, 2).unwrap(),
             Record::skip("hook", skip),
         ];
+        assert_eq!(Webhook::default().records_max(), RECORDS_MAX);
         let batch = Webhook::default().encode(&source, &records);
         let found: Value = serde_json::from_slice(&batch.body).unwrap();
         assert_eq!(found[0]["id"], "u-1/2/7");
