@@ -3,7 +3,8 @@
 //! Invariants: a dead letter is synced before its version is committed. There are at most
 //! [`LETTERS_MAX`] of at most [`BYTES_MAX`]: when the newer file has half of that, it becomes the
 //! older one, whose dead letters are deleted and counted. Dead letters that are sent again are in
-//! files of their own until the last of them is settled.
+//! files of their own until the last of them is settled, with the number of those that are: so they
+//! are counted and shown like the others, and each is sent again once, but for crashes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Seek, Write};
@@ -27,24 +28,18 @@ pub(crate) const LETTERS_MAX: u64 = 10_000;
 /// Maximum bytes of a feed's dead letters.
 pub(crate) const BYTES_MAX: u64 = 64 << 20;
 
-/// A record that was not delivered.
+/// A record that was not delivered, as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct DeadLetter {
-    /// When the record became a dead letter, in milliseconds since 1970.
-    pub at: i64,
-    /// The cluster's name.
-    pub cluster: String,
+pub(crate) struct DeadLetter {
+    at: i64,
+    cluster: String,
     /// The cluster's identity; empty if it is not known.
     #[serde(default)]
-    pub cluster_uid: String,
-    /// The record's id.
-    pub id: String,
-    /// Why it was given up.
-    pub cause: DeadCause,
-    /// The receiver's words.
-    pub why: String,
+    cluster_uid: String,
+    id: String,
+    pub(crate) cause: DeadCause,
+    why: String,
     body: Body,
 }
 
@@ -173,14 +168,30 @@ impl DeadLetter {
     }
 }
 
+/// A dead letter without its record.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct DeadLetterSummary {
+    /// When the record became a dead letter, in milliseconds since 1970.
+    pub at: i64,
+    /// The cluster's name.
+    pub cluster: String,
+    /// The record's id.
+    pub id: String,
+    /// Why it was given up.
+    pub cause: DeadCause,
+    /// The receiver's words.
+    pub why: String,
+}
+
 /// How many dead letters a feed has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DeadLetterCount {
-    /// Their number, without those that are being sent again.
+    /// Their number, with those that are being sent again.
     pub letters: u64,
-    /// Their bytes.
+    /// Bytes of their files.
     pub bytes: u64,
     /// Number of the oldest ones that were deleted to make room, since the process began.
     pub deleted: u64,
@@ -247,29 +258,32 @@ impl DeadLetters {
         self.files.run(move |files| files.append(&line, 1)).await
     }
 
-    /// Returns the dead letters, the oldest first, without those that are being sent again and
-    /// lines of another version of the program.
-    pub(crate) async fn read(&self) -> io::Result<Vec<DeadLetter>> {
+    /// Returns the dead letters, the oldest first, without lines of another version of the program.
+    /// Those that are being sent again are among them until they are settled.
+    pub(crate) async fn read(&self) -> io::Result<Vec<DeadLetterSummary>> {
         let read = self.files.run(|files| {
-            let mut letters = Letters::open(&[files.older(), files.newer()])?;
+            let others = Letters::open(&[files.older(), files.newer()])?;
             let mut found = Vec::new();
-            while let Some(line) = letters.line()? {
-                found.extend(serde_json::from_slice::<DeadLetter>(&line).ok());
+            for mut letters in [files.unsettled()?, others] {
+                while let Some(line) = letters.line()? {
+                    found.extend(serde_json::from_slice::<DeadLetterSummary>(&line).ok());
+                }
             }
             Ok(found)
         });
         read.await
     }
 
-    /// Deletes all dead letters. Returns how many there were.
+    /// Deletes all dead letters, also those that were being sent again. Returns how many there
+    /// were.
     pub(crate) async fn delete(&self) -> io::Result<u64> {
         let deleted = self.files.run(|files| {
-            let [older, newer] = files.counted()?;
-            files.counted = None;
+            let [older, newer, retried] = files.counted()?;
             remove(&files.older())?;
             remove(&files.newer())?;
+            files.remove_retried()?;
             files.counted()?;
-            Ok(older.letters + newer.letters)
+            Ok(older.letters + newer.letters + retried.letters)
         });
         deleted.await
     }
@@ -278,11 +292,12 @@ impl DeadLetters {
     /// being sent again.
     pub(crate) async fn begin_retry(&self) -> io::Result<Option<u64>> {
         let begun = self.files.run(|files| {
-            let [older, newer] = files.counted()?;
+            let [older, newer, _] = files.counted()?;
             if files.shown.lock().is_retrying {
                 return Ok(None);
             }
-            files.counted = None;
+            // A crash can have left the number of former ones.
+            files.remove_retried()?;
             for (from, to) in [files.older(), files.newer()].iter().zip(files.retried()) {
                 match std::fs::rename(from, to) {
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -298,20 +313,29 @@ impl DeadLetters {
         begun.await
     }
 
-    /// Opens the dead letters that are to be sent again.
+    /// Opens the dead letters that are to be sent again and are not settled.
     pub(crate) async fn to_retry(&self) -> io::Result<Letters> {
-        self.files
-            .run(|files| Letters::open(&files.retried()))
-            .await
+        self.files.run(|files| files.unsettled()).await
+    }
+
+    /// Stores that the next ones of those that are sent again are settled.
+    pub(crate) async fn settle_retried(&self, letters: u64) -> io::Result<()> {
+        let stored = self.files.run(move |files| {
+            let settled = files.settled() + letters;
+            files.counted = None;
+            // A number that a crash makes unreadable is 0: they are sent once more.
+            let next = files.folder.join("retried.settled.next");
+            std::fs::write(&next, settled.to_string())?;
+            std::fs::rename(next, files.settled_path())?;
+            files.counted().map(drop)
+        });
+        stored.await
     }
 
     /// Notes that all of them are settled.
     pub(crate) async fn end_retry(&self) -> io::Result<()> {
         let ended = self.files.run(|files| {
-            files.counted = None;
-            for path in files.retried() {
-                remove(&path)?;
-            }
+            files.remove_retried()?;
             files.counted().map(drop)
         });
         ended.await
@@ -341,8 +365,9 @@ struct Amount {
 #[derive(Debug)]
 struct Files {
     folder: PathBuf,
-    /// What the older and the newer file have; `None` if it is to be counted.
-    counted: Option<[Amount; 2]>,
+    /// What the older file, the newer file, and those that are sent again have; `None` if it is to
+    /// be counted.
+    counted: Option<[Amount; 3]>,
     shown: Arc<Mutex<DeadLetterCount>>,
 }
 
@@ -359,17 +384,56 @@ impl Files {
         ["retried.old.jsonl", "retried.jsonl"].map(|name| self.folder.join(name))
     }
 
+    fn settled_path(&self) -> PathBuf {
+        self.folder.join("retried.settled")
+    }
+
+    /// The number of settled dead letters among those that are sent again.
+    fn settled(&self) -> u64 {
+        let stored = std::fs::read_to_string(self.settled_path());
+        stored.ok().and_then(|it| it.parse().ok()).unwrap_or(0)
+    }
+
+    /// Opens those that are sent again and are not settled.
+    fn unsettled(&self) -> io::Result<Letters> {
+        let mut letters = Letters::open(&self.retried())?;
+        for _ in 0..self.settled() {
+            if letters.line()?.is_none() {
+                break;
+            }
+        }
+        Ok(letters)
+    }
+
+    /// Removes those that are sent again, and then their number: the other way round, settled ones
+    /// would be sent once more.
+    fn remove_retried(&mut self) -> io::Result<()> {
+        self.counted = None;
+        for path in self.retried() {
+            remove(&path)?;
+        }
+        remove(&self.settled_path())
+    }
+
     /// Counts what is in the files, if that is not known.
-    fn counted(&mut self) -> io::Result<[Amount; 2]> {
-        let counted = match self.counted {
-            Some(counted) => counted,
-            None => [amount(&self.older())?, amount(&self.newer())?],
+    fn counted(&mut self) -> io::Result<[Amount; 3]> {
+        let counted = if let Some(counted) = self.counted {
+            counted
+        } else {
+            let mut retried = Amount::default();
+            for path in self.retried() {
+                let of_file = amount(&path)?;
+                retried.letters += of_file.letters;
+                retried.bytes += of_file.bytes;
+            }
+            retried.letters = retried.letters.saturating_sub(self.settled());
+            [amount(&self.older())?, amount(&self.newer())?, retried]
         };
         self.note(counted);
         Ok(counted)
     }
 
-    fn note(&mut self, counted: [Amount; 2]) {
+    fn note(&mut self, counted: [Amount; 3]) {
         self.counted = Some(counted);
         let is_retrying = self.retried().iter().any(|path| path.exists());
         let mut shown = self.shown.lock();
@@ -379,7 +443,7 @@ impl Files {
     }
 
     fn append(&mut self, lines: &[u8], letters: u64) -> io::Result<()> {
-        let [mut older, mut newer] = self.counted()?;
+        let [mut older, mut newer, retried] = self.counted()?;
         self.counted = None;
         std::fs::create_dir_all(&self.folder)?;
         let bytes = lines.len() as u64;
@@ -413,7 +477,7 @@ impl Files {
         }
         newer.letters += letters;
         newer.bytes += bytes;
-        self.note([older, newer]);
+        self.note([older, newer, retried]);
         Ok(())
     }
 }
@@ -521,6 +585,11 @@ mod tests {
         letters.iter().map(|letter| letter.id.as_str()).collect()
     }
 
+    async fn shown(dead: &DeadLetters) -> Vec<String> {
+        let letters = dead.read().await.unwrap().into_iter();
+        letters.map(|letter| letter.id).collect()
+    }
+
     #[tokio::test]
     async fn dead_letters_are_bounded_and_sent_again_once() {
         const HALF: u64 = LETTERS_MAX / 2;
@@ -543,11 +612,8 @@ mod tests {
         let dead = DeadLetters::new(at.clone());
         dead.open().await.unwrap();
         assert_eq!(dead.count().letters, LETTERS_MAX);
-        let found = dead.read().await.unwrap();
         let all = letters(HALF, 3 * HALF);
-        assert_eq!(ids(&found), ids(&all), "the oldest are deleted");
-        let (_, record) = found[0].record().unwrap();
-        assert_eq!(record.id, found[0].id);
+        assert_eq!(shown(&dead).await, ids(&all), "the oldest are deleted");
         assert_eq!(dead.begin_retry().await.unwrap(), Some(LETTERS_MAX));
         dead.append(&letters(1, 3)).await.unwrap();
         assert_eq!(
@@ -562,26 +628,42 @@ mod tests {
         let dead = DeadLetters::new(at.clone());
         dead.open().await.unwrap();
         assert!(dead.count().is_retrying);
-        let (mut to_retry, mut again) = (dead.to_retry().await.unwrap(), Vec::new());
+        assert_eq!(dead.count().letters, LETTERS_MAX + 2);
+        let mut again: Vec<DeadLetter> = Vec::new();
         loop {
-            let (rest, page) = to_retry.page().await.unwrap();
-            if page.is_empty() {
+            // What is settled is not sent again after a crash, nor shown.
+            let to_retry = dead.to_retry().await.unwrap();
+            let (_, page) = to_retry.page().await.unwrap();
+            let settled = page.len();
+            if settled == 0 {
                 break;
             }
-            assert!(page.len() <= Limits::default().versions);
+            assert!(settled <= Limits::default().versions);
             again.extend(page.into_iter().map(Result::unwrap));
-            to_retry = rest;
+            dead.settle_retried(settled as u64).await.unwrap();
+            let left = all.len() - again.len() + 2;
+            assert_eq!(dead.count().letters, left as u64);
         }
         assert_eq!(ids(&again), ids(&all));
+        let (_, record) = again[0].record().unwrap();
+        assert_eq!(record.id, again[0].id);
         dead.append(&letters(3, 4)).await.unwrap();
         dead.append_line(b"{\"at\":\"later\"}\n".to_vec())
             .await
             .unwrap();
         dead.end_retry().await.unwrap();
         assert!(!dead.count().is_retrying);
-        assert_eq!(ids(&dead.read().await.unwrap()), ids(&letters(1, 4)));
+        assert_eq!(shown(&dead).await, ids(&letters(1, 4)));
+        // A crash can leave the number of former ones.
+        std::fs::write(at.join("retried.settled"), "7").unwrap();
+        assert_eq!(shown(&dead).await, ids(&letters(1, 4)));
+        assert_eq!(dead.begin_retry().await.unwrap(), Some(4));
+        dead.settle_retried(1).await.unwrap();
+        dead.append(&letters(4, 5)).await.unwrap();
+        assert_eq!(shown(&dead).await, ids(&letters(2, 5)));
         assert_eq!(dead.delete().await.unwrap(), 4);
         assert_eq!(dead.count().letters, 0);
+        assert!(!dead.count().is_retrying);
         assert!(dead.remove().await.unwrap() && !dead.remove().await.unwrap());
     }
 }

@@ -15,7 +15,7 @@ use tidings_history::{CursorName, CursorStatus, Feed, FeedError, History, Offset
 use tidings_store::clock::Clock;
 use tokio::task::JoinHandle;
 
-use crate::dead::{DeadLetter, DeadLetters};
+use crate::dead::{DeadLetterSummary, DeadLetters};
 use crate::options::{FEEDS_MAX, FeedOptions, cursor_name};
 use crate::receiver::{Receiver, ReceiverOptions};
 use crate::record::Source;
@@ -81,7 +81,7 @@ struct Configured {
     receiver: Arc<Receiver>,
     dead: Arc<DeadLetters>,
     /// Sends dead letters again.
-    retry: Option<Task>,
+    retry: Option<(Arc<Shared>, Task)>,
 }
 
 /// A cluster whose feeds are delivered.
@@ -293,11 +293,12 @@ impl Feeds {
         Ok(checked)
     }
 
-    /// Returns the dead letters of a feed, the oldest first.
+    /// Returns the dead letters of a feed, the oldest first. Those that are being sent again are
+    /// among them.
     ///
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the file.
-    pub async fn dead_letters(&self, name: &str) -> Result<Vec<DeadLetter>, FeedsError> {
+    pub async fn dead_letters(&self, name: &str) -> Result<Vec<DeadLetterSummary>, FeedsError> {
         Ok(self.dead(name)?.read().await?)
     }
 
@@ -314,12 +315,22 @@ impl Feeds {
         Ok(letters)
     }
 
-    /// Deletes the dead letters of a feed. Returns how many there were.
+    /// Deletes the dead letters of a feed. Returns how many there were. Those that are being sent
+    /// again are not sent any more.
     ///
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the file.
     pub async fn delete_dead_letters(&self, name: &str) -> Result<u64, FeedsError> {
-        Ok(self.dead(name)?.delete().await?)
+        let _changes = self.0.changes.lock().await;
+        let dead = self.dead(name)?;
+        let retry = {
+            let mut all = self.0.all.lock();
+            all.feeds.get_mut(name).and_then(|feed| feed.retry.take())
+        };
+        if let Some((_, task)) = retry {
+            task.end().await;
+        }
+        Ok(dead.delete().await?)
     }
 
     /// Moves the cursors of a feed to the end in all clusters. The receiver gets a record that says
@@ -480,10 +491,11 @@ impl Feeds {
     fn begin_retry(&self, name: &str) {
         if let Some(feed) = self.0.all.lock().feeds.get_mut(name)
             && feed.dead.count().is_retrying
-            && !feed.retry.as_ref().is_some_and(Task::runs)
+            && !feed.retry.as_ref().is_some_and(|(_, task)| task.runs())
         {
-            let post = feed.post(&self.0.clock, Arc::default());
-            feed.retry = Some(Task(tokio::spawn(post.retry())));
+            let shared = Arc::<Shared>::default();
+            let post = feed.post(&self.0.clock, Arc::clone(&shared));
+            feed.retry = Some((shared, Task(tokio::spawn(post.retry()))));
         }
     }
 
@@ -509,7 +521,7 @@ impl Feeds {
             }
             let feed = self.0.all.lock().feeds.remove(&name);
             if let Some(mut feed) = feed {
-                if let Some(retry) = feed.retry.take() {
+                if let Some((_, retry)) = feed.retry.take() {
                     retry.end().await;
                 }
                 ended.push(feed);
@@ -603,6 +615,8 @@ impl Open {
         };
         if let Some(configured) = configured {
             status.dead_letters = configured.dead.count();
+            let retry = configured.retry.as_ref().filter(|(_, task)| task.runs());
+            status.retry = retry.map(|(shared, _)| shared.retry());
         }
         match self.tasks.get(name) {
             Some((shared, task)) if task.runs() => {
@@ -638,6 +652,8 @@ mod tests {
     use tidings_store::clock::SystemClock;
 
     use super::*;
+    use crate::dead::DeadLetter;
+    use crate::delivery::DeadCause;
     use crate::encode::Encoder;
     use crate::encode::loki::{Loki, LokiOptions};
     use crate::encode::webhook::{Template, Webhook};
@@ -704,6 +720,40 @@ mod tests {
         drop(write);
         feeds.resume().await;
         assert_eq!(names(), ["next", "out"]);
+    }
+
+    /// A receiver that refuses them would otherwise have to be there to get rid of them.
+    #[tokio::test(start_paused = true)]
+    async fn dead_letters_that_are_being_sent_again_can_be_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all = options(Form::Webhook(Webhook::Batch));
+        if let ReceiverOptions::Http(connection, _) = &mut all[0].receiver {
+            connection.signature = Some(folder.path().join("absent"));
+        }
+        let feeds = Feeds::new(folder.path().to_owned(), Arc::new(SystemClock));
+        feeds.configure(all).await;
+        let source = Source {
+            cluster: "prod".to_owned(),
+            uid: String::new(),
+        };
+        let record = Record::test(UnixMillis(1), "of a test".to_owned());
+        let cause = (DeadCause::Rejected, "400".to_owned());
+        let letter = DeadLetter::new(&source, &record, cause, UnixMillis(2));
+        let dead = feeds.dead("feed").unwrap();
+        dead.append(&[letter]).await.unwrap();
+        assert_eq!(feeds.retry("feed").await.unwrap(), 1);
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        let shown = {
+            let all = feeds.0.all.lock();
+            let (shared, _) = all.feeds["feed"].retry.as_ref().unwrap();
+            shared.retry()
+        };
+        assert_eq!(shown.state, State::Refused);
+        assert!(shown.words.contains("absent"), "{shown:?}");
+        assert_eq!(feeds.dead_letters("feed").await.unwrap().len(), 1);
+        assert_eq!(feeds.delete_dead_letters("feed").await.unwrap(), 1);
+        assert!(!dead.count().is_retrying);
+        feeds.retry("feed").await.unwrap();
     }
 
     #[tokio::test]

@@ -53,7 +53,7 @@ mod worker;
 
 pub use self::http::{Connection, Credentials};
 pub use conditions::Condition;
-pub use dead::{DeadLetter, DeadLetterCount};
+pub use dead::{DeadLetterCount, DeadLetterSummary};
 pub use delivery::DeadCause;
 pub use feeds::{Feeds, FeedsError};
 pub use file::FileOptions;
@@ -61,5 +61,5 @@ pub use options::{FEEDS_MAX, FeedOptions, From, NAME_LEN_MAX};
 pub use receiver::{Form, ReceiverOptions};
 pub use record::{Record, RecordBody, Source, VersionRecord};
 pub use series::{SERIES_MAX, Series};
-pub use status::{FeedStatus, State, Totals};
+pub use status::{FeedStatus, RetryStatus, State, Totals};
 pub use tidings_api::conditions::Conditions;

@@ -106,6 +106,24 @@ pub struct FeedStatus {
     pub retried: u64,
     /// The dead letters of the feed, of all clusters.
     pub dead_letters: DeadLetterCount,
+    /// What becomes of those that are being sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryStatus>,
+}
+
+/// The state of sending a feed's dead letters again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RetryStatus {
+    /// What it does.
+    pub state: State,
+    /// Since when it is retrying or refused, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<i64>,
+    /// The receiver's last words when something was not taken; empty if nothing was.
+    #[serde(default)]
+    pub words: String,
 }
 
 /// The part of a status that the task of a feed changes.
@@ -163,6 +181,15 @@ impl Shared {
 
     pub(crate) fn seconds(&self) -> Seconds {
         self.seconds.lock().clone()
+    }
+
+    pub(crate) fn retry(&self) -> RetryStatus {
+        let (state, since, words) = self.state.lock().clone();
+        RetryStatus {
+            state,
+            since,
+            words,
+        }
     }
 
     pub(crate) fn show(&self, status: &mut FeedStatus) {

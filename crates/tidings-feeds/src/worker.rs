@@ -144,6 +144,8 @@ impl Post {
         while let Err(error) = self.retry_all().await {
             let feed = &self.feed;
             tracing::error!(feed, %error, "dead letters are not sent again yet");
+            let why = format!("read dead letters: {error}");
+            self.shared.fail(State::Retrying, &why, self.clock.now());
             tokio::time::sleep(REFUSED).await;
         }
     }
@@ -157,6 +159,8 @@ impl Post {
             if page.is_empty() {
                 return self.dead.end_retry().await;
             }
+            self.shared.set(State::Delivering);
+            let settled = page.len() as u64;
             let mut batch: Option<(Source, Vec<Record>)> = None;
             for letter in page {
                 let letter = match letter {
@@ -184,6 +188,7 @@ impl Post {
                 }
             }
             self.deliver_again(batch, &mut is_exhausted).await;
+            self.dead.settle_retried(settled).await?;
         }
     }
 

@@ -349,7 +349,11 @@ fn row(feed: &FeedStatus) -> Vec<Cell> {
     cells.push(Cell::new(&backlog));
     cells.push(Cell::new(&format!("{:.0}s", feed.backlog_seconds)));
     cells.extend(numbers.map(|number| Cell::new(&number.to_string())));
-    cells.push(Cell::new(&feed.words));
+    let retry = feed.retry.iter().filter(|retry| !retry.words.is_empty());
+    let retry = retry.map(|retry| format!("dead letters: {}", retry.words));
+    let words = std::iter::once(feed.words.clone()).filter(|words| !words.is_empty());
+    let words: Vec<_> = words.chain(retry).collect();
+    cells.push(Cell::new(&words.join("; ")));
     cells
 }
 
