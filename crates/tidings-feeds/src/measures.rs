@@ -10,7 +10,7 @@ use crate::status::{FeedStatus, SECONDS, State};
 type Read = fn(&FeedStatus) -> f64;
 
 /// The metrics with one value for each feed of a cluster.
-const SINGLE: [(&str, &str, &str, Read); 10] = [
+const SINGLE: [(&str, &str, &str, Read); 11] = [
     (
         "delivered_total",
         "counter",
@@ -46,6 +46,12 @@ const SINGLE: [(&str, &str, &str, Read); 10] = [
         "counter",
         "Versions that a later one of the same period replaced, since the feed began.",
         |it| it.totals.replaced as f64,
+    ),
+    (
+        "history_total",
+        "counter",
+        "Versions of the history before the feed that were read, which are also delivered, dead or filtered.",
+        |it| it.totals.history as f64,
     ),
     (
         "backlog_versions",

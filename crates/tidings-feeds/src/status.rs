@@ -72,6 +72,8 @@ pub struct Totals {
     pub filtered: u64,
     /// Versions that a later one replaced (`every`).
     pub replaced: u64,
+    /// Versions of the history before the feed that were read. They are also in one of the others.
+    pub history: u64,
 }
 
 /// The state of a feed in a cluster.

@@ -453,6 +453,9 @@ impl Worker {
         let mut records = Vec::with_capacity(batch.versions.len());
         totals.skipped += batch.skip.map_or(0, |skip| skip.versions);
         totals.gone += batch.gone;
+        if batch.is_history {
+            totals.history += batch.versions.len() as u64;
+        }
         let feed = &self.post.feed;
         records.extend(batch.skip.map(|skip| Record::skip(feed, skip)));
         records.extend(batch.gaps.into_iter().map(Record::gap));

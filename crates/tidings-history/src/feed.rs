@@ -215,6 +215,8 @@ pub struct Batch {
     pub occurrences: Vec<u64>,
     /// Number of versions that expired or were deleted before they were read.
     pub gone: u64,
+    /// Whether the versions are of the history before the feed.
+    pub is_history: bool,
     /// Where the batch ends.
     pub through: Offset,
 }
@@ -228,6 +230,7 @@ impl Batch {
             versions: Vec::new(),
             occurrences: Vec::new(),
             gone: 0,
+            is_history: false,
             through,
         }
     }

@@ -342,6 +342,7 @@ impl Handle {
         };
         let mut batch = Batch::ending(through);
         (batch.versions, batch.occurrences) = (versions, all);
+        batch.is_history = true;
         let read = InFlight {
             through,
             is_committed: false,
