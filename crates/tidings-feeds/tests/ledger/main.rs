@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod failures;
+mod skips;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -74,7 +75,11 @@ impl Received {
         }
         let mut body = vec![0; len];
         from.read_exact(&mut body)?;
-        Ok((from, serde_json::from_slice(&body)?))
+        let events = match serde_json::from_slice(&body)? {
+            Value::Array(events) => events,
+            event => vec![event],
+        };
+        Ok((from, events))
     }
 
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
