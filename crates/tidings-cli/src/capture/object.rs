@@ -408,8 +408,9 @@ impl<R: Read> Scanner<'_, '_, R> {
         }
         let opens_object = line.trim_ascii_end().ends_with(b"{");
         let end = self.at.at + length as u64 + 1;
-        if (has_events && !self.objects_of_line()?)
-            || (opens_object && self.begins_next(open, end)?)
+        // Where the document ends before the line, the events on it are read behind the document.
+        if (opens_object && self.begins_next(open, end)?)
+            || (has_events && !self.objects_of_line()?)
         {
             return Ok(false);
         }

@@ -140,11 +140,17 @@ fn two_events_on_several_lines_do_not_become_one() {
     let comma = of_line.find(",\"kind\"").expect("a key") + 1;
     let cuts = (2..lines.len()).map(|at| lines[..at].concat());
     for cut in cuts.chain([format!("{}\n", &of_line[..comma])]) {
-        for prefix in ["router: ", "I0101 x.go:1] got ", "event: "] {
+        let with_event = format!("I0101 got {} and ", line("c"));
+        for (prefix, read) in [
+            ("router: ", &["b"] as &[&str]),
+            ("I0101 x.go:1] got ", &["b"]),
+            ("event: ", &["b"]),
+            (&with_event, &["b", "c"]),
+        ] {
             let text = format!("{cut}{prefix}{b}\n");
             let names = names(&text);
             assert!(
-                names.len() == 2 && names[0].starts_with("! not JSON") && names[1] == "b",
+                names[0].starts_with("! not JSON") && names[1..] == *read,
                 "{names:?} from {text}"
             );
         }
