@@ -191,7 +191,10 @@ impl<R: Read> Scanner<'_, '_, R> {
         };
         match (byte, frame.is_object, frame.state) {
             (b'"', true, State::First | State::Next) => {
-                let (text, end) = self.quoted()?;
+                let (text, end) = self.quoted(&mut open.strings, &mut open.frames)?;
+                let Some(frame) = open.frames.last_mut() else {
+                    return Ok(Ok(()));
+                };
                 if let Some(broken) = end {
                     return Ok(Err(broken));
                 }
@@ -240,7 +243,10 @@ impl<R: Read> Scanner<'_, '_, R> {
                 self.at.at += 1;
             }
             (b'"', true, State::Value) | (b'"', false, State::First | State::Next) => {
-                let (text, end) = self.quoted()?;
+                let (text, end) = self.quoted(&mut open.strings, &mut open.frames)?;
+                let Some(frame) = open.frames.last_mut() else {
+                    return Ok(Ok(()));
+                };
                 if !(frame.is_passed_over || frame.key == Key::Before || self.is_nested) {
                     open.strings.push(text);
                 }

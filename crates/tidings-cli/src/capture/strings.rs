@@ -90,8 +90,13 @@ impl Strings {
 }
 
 impl<R: Read> Scanner<'_, '_, R> {
-    /// Skips a quoted string; returns it, and what it breaks off with.
-    pub(super) fn quoted(&mut self) -> io::Result<(Quoted, Option<Broken>)> {
+    /// Skips a quoted string; returns it, and what it breaks off with. The strings before one that
+    /// is too large are searched.
+    pub(super) fn quoted(
+        &mut self,
+        strings: &mut Strings,
+        open: &mut [Frame],
+    ) -> io::Result<(Quoted, Option<Broken>)> {
         let start = self.at.at + 1;
         let mut text = Quoted {
             start,
@@ -110,6 +115,7 @@ impl<R: Read> Scanner<'_, '_, R> {
                 }
                 text.end += rest.len() as u64;
                 if text.is_too_large() {
+                    self.search(strings, open)?;
                     self.window.release(text.end - WORD_BYTES_MAX);
                 }
                 continue;

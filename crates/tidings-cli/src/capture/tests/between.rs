@@ -189,6 +189,10 @@ fn events_in_strings_are_read_from_large_objects() {
         ],
     );
 
+    // Before a longer string, which is not held in memory.
+    let wrapped = json!({"log": line("a"), "more": "x".repeat(RECORD_BYTES_MAX + (1 << 20))});
+    assert_eq!(names(&format!("{wrapped}\n{}", line("b"))), ["a", "b"]);
+
     // A logger that keeps the line beside the object, and an event about an event.
     let beside = json!({"log": line("a"), "event": value("a")}).to_string();
     assert_eq!(names(&format!("{beside}\n").repeat(2)), ["a", "a"]);
