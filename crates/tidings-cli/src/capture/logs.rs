@@ -74,8 +74,11 @@ enum Beginning {
 /// What a container's line is within a document of several lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// A first line, or another one that is not indented.
+    /// A first line, or another one that is not indented: a bracket, or a key of Kubernetes
+    /// objects.
     Begins(Form),
+    /// As [`Begins`](Self::Begins), if the next line continues it. It may be any text.
+    MayBegin(Form),
     /// An indented line.
     Continues(Form),
     /// The closing bracket.
@@ -107,8 +110,16 @@ pub(super) struct Logs<R> {
     is_within_line: bool,
     /// The part that the current line has, if it is of a runtime.
     part: Option<Part>,
-    /// The name of the container whose document has begun, and the document's form.
+    documents: Documents,
+}
+
+/// The documents of several lines that have begun, each by its container's name and its form.
+#[derive(Default)]
+struct Documents {
     begun: Option<(Vec<u8>, Form)>,
+    /// The one that begins if its container's next line continues it, before a line of the begun
+    /// one.
+    candidate: Option<(Vec<u8>, Form)>,
 }
 
 /// The lines, and the line that is open because its end is missing yet.
@@ -228,7 +239,7 @@ impl<R: Read> Logs<R> {
             given: 0,
             is_within_line: false,
             part: None,
-            begun: None,
+            documents: Documents::default(),
         }
     }
 
@@ -291,7 +302,7 @@ impl<R: Read> Logs<R> {
                 Beginning::Prefix(length) => (length, None),
                 Beginning::Named(name, length, content) => {
                     let name = rest.get(..name).unwrap_or_default();
-                    let is_own = note_document(&mut self.begun, name, content);
+                    let is_own = self.documents.note(name, content);
                     (if is_own { length } else { 0 }, None)
                 }
                 Beginning::Runtime(length, part) => (length, Some(part)),
@@ -411,28 +422,56 @@ fn content(line: &[u8]) -> Content {
     match line {
         [b' ' | b'\t', ..] if !text.is_empty() => Content::Continues(form),
         [b'}' | b']', ..] => Content::Ends,
-        [.., b'{' | b'['] => Content::Begins(Form::Json),
-        _ if Line::of(line).begins_block() => Content::Begins(Form::Yaml),
-        _ => Content::Other,
+        [b'{' | b'['] => Content::Begins(Form::Json),
+        [.., b'{' | b'['] => Content::MayBegin(Form::Json),
+        _ => match Line::of(line) {
+            line if line.key.is_none() => Content::Other,
+            line if line.is_known() && line.begins_block() => Content::Begins(Form::Yaml),
+            _ => Content::MayBegin(Form::Yaml),
+        },
     }
 }
 
-/// Notes in `begun` which container's document has begun, of which form. Returns false for a line
-/// that would become part of another container's document, because the lines of several containers
-/// may be printed in turn: the line keeps its name.
-fn note_document(begun: &mut Option<(Vec<u8>, Form)>, name: &[u8], content: Content) -> bool {
-    let other = begun.as_ref().filter(|(begun, _)| begun != name);
-    match (content, other) {
-        (Content::Continues(form), Some((_, begun))) => form != *begun,
-        (Content::Ends, Some((_, begun))) => *begun != Form::Json,
-        (Content::Continues(_), None) => true,
-        (Content::Begins(form), _) => {
-            *begun = Some((name.to_vec(), form));
-            true
+impl Documents {
+    /// Notes a container's line. Returns false for a line that would become part of another
+    /// container's document, because the lines of several containers may be printed in turn: the
+    /// line keeps its name.
+    fn note(&mut self, name: &[u8], content: Content) -> bool {
+        let candidate = self.candidate.take_if(|(candidate, _)| candidate == name);
+        let begun = self.begun.as_ref();
+        let is_own = begun.is_some_and(|(begun, _)| begun == name);
+        let other = begun.filter(|_| !is_own).map(|(_, form)| *form);
+        if is_own {
+            self.candidate = None;
         }
-        (Content::Ends | Content::Other, _) => {
-            *begun = None;
-            true
+        let own = |form| Some((name.to_vec(), form));
+        match (content, other) {
+            (Content::Continues(form), _) if candidate.is_some_and(|of| of.1 == form) => {
+                self.begun = own(form);
+                true
+            }
+            (Content::Continues(form), Some(begun)) => form != begun,
+            (Content::Ends, Some(begun)) => begun != Form::Json,
+            // Between the lines of JSON, YAML is not part of them, whatever follows.
+            (Content::Begins(Form::Yaml) | Content::MayBegin(Form::Yaml), Some(Form::Json))
+            | (Content::Other, Some(_))
+            | (Content::Continues(_), None) => true,
+            // Between the lines of YAML, it would be a key.
+            (Content::MayBegin(Form::Yaml), Some(Form::Yaml)) => false,
+            (Content::MayBegin(form), other)
+                if other.is_some() || (!is_own && form == Form::Yaml) =>
+            {
+                self.candidate = own(form);
+                true
+            }
+            (Content::Begins(form) | Content::MayBegin(form), _) => {
+                self.begun = own(form);
+                true
+            }
+            (Content::Ends | Content::Other, None) => {
+                self.begun = None;
+                true
+            }
         }
     }
 }

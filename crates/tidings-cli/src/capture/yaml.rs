@@ -77,7 +77,7 @@ pub(super) struct Line<'a> {
     indent: usize,
     /// The column of the text after the dashes of list items.
     column: usize,
-    key: Option<&'a [u8]>,
+    pub(super) key: Option<&'a [u8]>,
     value: &'a [u8],
     /// Whether the line begins with a tab, which is no indentation in YAML.
     is_tabbed: bool,
@@ -115,7 +115,8 @@ impl<'a> Line<'a> {
         self.text == b"-" || self.text.starts_with(b"- ")
     }
 
-    fn is_known(&self) -> bool {
+    /// Whether the line has a key with which Kubernetes objects begin.
+    pub(super) fn is_known(&self) -> bool {
         let is_around = |key| AROUND.contains(&key) && self.value.is_empty();
         self.key
             .is_some_and(|key| KNOWN.contains(&key) || is_around(key))
@@ -259,7 +260,11 @@ impl Block {
         let has_place = is_inside || line.key.is_some() || line.is_item();
         if is_of_log && has_place && is_begun && !(is_inside && self.is_known) {
             let is_full = self.between.len() >= LINES_BETWEEN_MAX;
-            return if is_full { Place::Behind } else { Place::Unclear };
+            return if is_full {
+                Place::Behind
+            } else {
+                Place::Unclear
+            };
         }
         if is_inside {
             return self.keep(line);

@@ -261,3 +261,32 @@ fn lines_of_two_containers_become_no_event_that_never_was() {
         assert_eq!(names[names.len() - 2..], ["c", "d"], "from {text}");
     }
 }
+
+/// Any text may look like the first line of a document.
+#[test]
+fn a_line_of_another_container_takes_nothing_from_an_event() {
+    let all = list(&["a"]);
+    for form in [pretty, yaml] {
+        for value in [&all, &all["items"][0]] {
+            let text = prefixed(&form(value), "[pod/a/x] ");
+            let lines: Vec<_> = text.split_inclusive('\n').collect();
+            for other in [
+                "I0101 x.go:1] start cfg={",
+                "main.main() {",
+                "foo [",
+                "Config: loaded",
+                "starting",
+            ] {
+                let other = format!("[pod/b/y] {other}\n");
+                let others = [(1, other.clone()), (2, format!("[pod/b/y] text\n{other}"))];
+                for (first, other) in others {
+                    for at in first..lines.len() {
+                        let text = lines[..at].concat() + &other + &lines[at..].concat();
+                        assert_eq!(names(&text), ["a"], "from {text}");
+                        assert_eq!(event(text.as_bytes()), all["items"][0], "from {text}");
+                    }
+                }
+            }
+        }
+    }
+}
