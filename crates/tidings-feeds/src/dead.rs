@@ -230,6 +230,12 @@ impl DeadLetters {
         *self.shown.lock()
     }
 
+    /// Delays all calls until the result is dropped.
+    #[cfg(test)]
+    pub(crate) async fn hold(&self) -> impl Sized + use<> {
+        self.files.hold().await
+    }
+
     /// Waits until the calls that began have ended.
     pub(crate) async fn settle(&self) {
         self.files.settle().await;

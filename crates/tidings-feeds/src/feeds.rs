@@ -6,8 +6,11 @@
 //! change, for the disk or for a receiver who only reads states.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -321,7 +324,7 @@ impl Feeds {
     /// # Errors
     /// [`FeedsError::NotFound`], and errors of the file.
     pub async fn delete_dead_letters(&self, name: &str) -> Result<u64, FeedsError> {
-        let _changes = self.0.changes.lock().await;
+        let changes = self.0.changes.lock().await;
         let dead = self.dead(name)?;
         let retry = {
             let mut all = self.0.all.lock();
@@ -330,7 +333,15 @@ impl Feeds {
         if let Some((_, task)) = retry {
             task.end().await;
         }
-        Ok(dead.delete().await?)
+        // Its turn comes before that of a retry that begins now, which so finds nothing. The disk
+        // delays no change.
+        let mut deletion = pin!(dead.delete());
+        let begun = poll_fn(|context| Poll::Ready(deletion.as_mut().poll(context))).await;
+        drop(changes);
+        Ok(match begun {
+            Poll::Ready(deleted) => deleted?,
+            Poll::Pending => deletion.await?,
+        })
     }
 
     /// Moves the cursors of a feed to the end in all clusters. The receiver gets a record that says
@@ -751,7 +762,16 @@ mod tests {
         assert_eq!(shown.state, State::Refused);
         assert!(shown.words.contains("absent"), "{shown:?}");
         assert_eq!(feeds.dead_letters("feed").await.unwrap().len(), 1);
-        assert_eq!(feeds.delete_dead_letters("feed").await.unwrap(), 1);
+        // A disk that hangs delays no other change.
+        let held = dead.hold().await;
+        let mut deletion = pin!(feeds.delete_dead_letters("feed"));
+        let deleted = tokio::time::timeout(SETTLE_MAX, deletion.as_mut()).await;
+        assert!(deleted.is_err());
+        let stopped = tokio::time::timeout(SETTLE_MAX, feeds.stop("other")).await;
+        assert!(stopped.is_ok());
+        feeds.resume().await;
+        drop(held);
+        assert_eq!(deletion.await.unwrap(), 1);
         assert!(!dead.count().is_retrying);
         feeds.retry("feed").await.unwrap();
     }
