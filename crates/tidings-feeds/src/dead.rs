@@ -324,16 +324,19 @@ impl DeadLetters {
         self.files.run(|files| files.unsettled()).await
     }
 
-    /// Stores that the next ones of those that are sent again are settled.
+    /// Stores that the next ones of those that are sent again are settled. If that fails, nothing
+    /// changed.
     pub(crate) async fn settle_retried(&self, letters: u64) -> io::Result<()> {
         let stored = self.files.run(move |files| {
+            let [older, newer, mut retried] = files.counted()?;
             let settled = files.settled() + letters;
-            files.counted = None;
             // A number that a crash makes unreadable is 0: they are sent once more.
             let next = files.folder.join("retried.settled.next");
             std::fs::write(&next, settled.to_string())?;
             std::fs::rename(next, files.settled_path())?;
-            files.counted().map(drop)
+            retried.letters = retried.letters.saturating_sub(letters);
+            files.note([older, newer, retried]);
+            Ok(())
         });
         stored.await
     }

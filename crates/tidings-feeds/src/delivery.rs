@@ -3,10 +3,11 @@
 //! It does no I/O and reads no clock. Invariants: each record ends as delivered or dead, exactly
 //! once, and records that are sent again keep their order. If a receiver rejects some records of a
 //! request and does not say which, all of them become dead letters, and only so many count as dead.
-//! If the receiver takes no record of a batch, none is dead before it takes a test record. So
-//! neither a wrong configuration nor an outage makes dead letters, and no record holds up the
-//! others forever. A receiver that is busy gets the same records until it takes them, in the end in
-//! smaller requests.
+//! If the receiver takes no record of a batch, none is dead before it takes a test record; where a
+//! request has one record, one may be if it took one of the batch before. So neither a wrong
+//! configuration nor an outage makes many dead letters, and no record holds up the others forever.
+//! A receiver that is busy gets the same records until it takes them, in the end in smaller
+//! requests.
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ const RETRIES_MAX: u32 = 30;
 /// As [`RETRIES_MAX`], once a record became a dead letter after so many: a feed with many such
 /// records goes on.
 const RETRIES_AFTER_DEATH: u32 = 3;
+/// Records without such a death after which retries are as many as before.
+const RECORDS_AFTER_DEATH: usize = 500;
 /// Refusals of the same records after which a test record is sent: a minute lies between them.
 const REFUSALS_MAX: u32 = 2;
 /// Times a receiver is busy with the same records until they are sent in halves: it may be because
@@ -139,8 +142,22 @@ pub(crate) enum Next {
     Refused(String),
 }
 
+/// What the deliveries so far showed of the receiver.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Experience {
+    /// Whether it took a record of the last delivery.
+    is_taking: bool,
+    /// Records since the last one whose retries were exhausted; `None` if there is none among the
+    /// last [`RECORDS_AFTER_DEATH`].
+    since_death: Option<usize>,
+}
+
 /// Records on their way to a receiver.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is of another answer, and they change apart"
+)]
 pub(crate) struct Delivery {
     /// The records of the coming requests.
     parts: VecDeque<Vec<Record>>,
@@ -152,14 +169,16 @@ pub(crate) struct Delivery {
     busy: u32,
     /// Whether the receiver took a record.
     is_taking: bool,
+    /// Whether it did so in the delivery before, and not yet in this one.
+    is_taking_since_before: bool,
     /// Whether records that fail are sent in halves, because the receiver took a test record.
     is_halving: bool,
     /// Whether the first record is dead if it fails once more.
     is_last_try: bool,
     /// Failures of the same records after which a test record is sent.
     retries_max: u32,
-    /// Records that became dead letters because their retries were exhausted.
-    exhausted: u32,
+    /// As [`Experience::since_death`], if the rest of the records has no such death.
+    since_death: Option<usize>,
     doubt: Option<Doubt>,
 }
 
@@ -168,9 +187,10 @@ fn versions(records: &[Record]) -> u64 {
 }
 
 impl Delivery {
-    /// Begins the delivery of records, at most `max` in a request. `is_exhausted` is that of the
-    /// delivery before.
-    pub(crate) fn new(records: Vec<Record>, max: usize, is_exhausted: bool) -> Self {
+    /// Begins the delivery of records, at most `max` in a request.
+    pub(crate) fn new(records: Vec<Record>, max: usize, former: Experience) -> Self {
+        let since_death = former.since_death.map(|since| since + records.len());
+        let is_taking = former.is_taking && max == 1;
         let mut parts = VecDeque::new();
         let mut rest = records;
         while rest.len() > max.max(1) {
@@ -183,22 +203,26 @@ impl Delivery {
             failures: 0,
             failures_untested: 0,
             busy: 0,
-            is_taking: false,
+            is_taking,
+            is_taking_since_before: is_taking,
             is_halving: false,
             is_last_try: false,
-            retries_max: if is_exhausted {
+            retries_max: if former.since_death.is_some() {
                 RETRIES_AFTER_DEATH
             } else {
                 RETRIES_MAX
             },
-            exhausted: 0,
+            since_death: since_death.filter(|since| *since < RECORDS_AFTER_DEATH),
             doubt: None,
         }
     }
 
-    /// Whether a record became a dead letter because its retries were exhausted.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.exhausted > 0
+    /// What this delivery and those before showed of the receiver.
+    pub(crate) fn experience(&self) -> Experience {
+        Experience {
+            is_taking: self.is_taking,
+            since_death: self.since_death,
+        }
     }
 
     /// The next request; `None` if all records are delivered or dead.
@@ -250,12 +274,12 @@ impl Delivery {
             Verdict::Delivered => {
                 step.delivered = versions(&part);
                 self.note_progress();
-                self.is_taking = true;
+                self.note_taken(true);
             }
             Verdict::PartlyRejected(rejected, why) => {
                 let dead = rejected.min(versions(&part));
                 step.delivered = versions(&part) - dead;
-                self.is_taking = true;
+                self.note_taken(true);
                 let cause = DeadCause::PossiblyRejected;
                 self.bury(
                     part.into_iter().map(|it| (it, why.clone())),
@@ -318,7 +342,7 @@ impl Delivery {
             match outcomes.next().unwrap_or_else(missing) {
                 Outcome::Delivered => {
                     step.delivered += u64::from(record.is_version());
-                    self.is_taking = true;
+                    self.note_taken(true);
                     self.note_progress();
                 }
                 Outcome::Rejected(reason) => left.push((record, Some(reason))),
@@ -364,7 +388,7 @@ impl Delivery {
             let why = why.clone();
             let dead = part.into_iter().map(|record| (record, why.clone()));
             self.bury(dead, DeadCause::Rejected, step);
-            self.exhausted = self.exhausted.saturating_add(1);
+            self.since_death = Some(0);
             self.retries_max = RETRIES_AFTER_DEATH;
         } else if self.is_halving && part.len() > 1 {
             self.halve(part);
@@ -385,7 +409,7 @@ impl Delivery {
     /// Settles a doubt about records by whether the receiver took a test record.
     fn settle(&mut self, doubt: Doubt, part: Vec<Record>, is_taken: bool, step: &mut Step) {
         self.failures_untested = 0;
-        self.is_taking = is_taken;
+        self.note_taken(is_taken);
         self.is_halving = is_taken;
         match doubt.rejected {
             _ if !is_taken => {
@@ -458,6 +482,13 @@ impl Delivery {
         }
         self.note_progress();
         self.is_halving = false;
+        // One record at most is dead for what was before.
+        self.is_taking &= !self.is_taking_since_before;
+    }
+
+    /// Notes whether the receiver took a record or a test record just now.
+    fn note_taken(&mut self, is_taken: bool) {
+        (self.is_taking, self.is_taking_since_before) = (is_taken, false);
     }
 
     fn note_progress(&mut self) {

@@ -6,6 +6,7 @@
 //! passed by. Where later versions replace earlier ones, the end of a batch is stored before the
 //! batch is sent: after a crash the same versions replace the same ones.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tidings_store::UnixMillis;
 use tidings_store::clock::Clock;
 
 use crate::dead::{DeadLetter, DeadLetters};
-use crate::delivery::{DeadCause, Delivery, Next, REFUSED, Reply, Request};
+use crate::delivery::{DeadCause, Delivery, Experience, Next, REFUSED, Reply, Request};
 use crate::encode::{Outcome, Verdict};
 use crate::options::{FeedOptions, From, cursor_name};
 use crate::receiver::Receiver;
@@ -30,6 +31,9 @@ use crate::thin;
 
 /// Bytes and versions that are read together if later versions replace earlier ones.
 const THINNED: (usize, usize) = (2 << 20, 5000);
+/// Versions that are read together if a request has one record. A skip can count so many that the
+/// receiver took; fewer make more commits, each of which waits for the disk.
+const SINGLES: usize = 20;
 /// How long after the end of a period its versions are read: a commit may still be under way. A
 /// version that comes later is delivered besides the last one of its period.
 const SLACK: Duration = Duration::from_secs(2);
@@ -52,17 +56,17 @@ impl Post {
         timestamp(self.clock.now())
     }
 
-    /// Delivers records. Adds what became of versions to `totals`. `is_exhausted` is whether
-    /// retries for a record of the last batch were exhausted, which makes those of this one few.
+    /// Delivers records. Adds what became of versions to `totals`, and what the receiver showed
+    /// to `experience`.
     async fn deliver(
         &self,
         source: &Source,
         records: Vec<Record>,
         totals: &mut Totals,
-        is_exhausted: &mut bool,
+        experience: &mut Experience,
     ) {
         let max = self.receiver.records_max();
-        let mut delivery = Delivery::new(records, max, *is_exhausted);
+        let mut delivery = Delivery::new(records, max, *experience);
         let mut is_retry = false;
         while let Some(request) = delivery.next() {
             let test;
@@ -115,7 +119,7 @@ impl Post {
             self.shared.fail(state, &why, self.clock.now());
             tokio::time::sleep(wait).await;
         }
-        *is_exhausted = delivery.is_exhausted();
+        *experience = delivery.experience();
     }
 
     async fn wait_for_store(&self, why: &str) {
@@ -126,10 +130,14 @@ impl Post {
 
     /// Stores dead letters, however often that takes.
     async fn bury(&self, letters: Vec<DeadLetter>) {
-        if letters.is_empty() {
-            return;
+        if !letters.is_empty() {
+            self.store_dead(|| self.dead.append(&letters)).await;
         }
-        while let Err(error) = self.dead.append(&letters).await {
+    }
+
+    /// Repeats a write of dead letters until it succeeds.
+    async fn store_dead<F: Future<Output = io::Result<()>>>(&self, write: impl Fn() -> F) {
+        while let Err(error) = write().await {
             let (feed, why) = (&self.feed, format!("store dead letters: {error}"));
             if self.shared.fail(State::Retrying, &why, self.clock.now()) {
                 tracing::error!(feed, why, "dead letters cannot be stored yet");
@@ -150,9 +158,9 @@ impl Post {
         }
     }
 
-    async fn retry_all(&self) -> std::io::Result<()> {
+    async fn retry_all(&self) -> io::Result<()> {
         let mut letters = self.dead.to_retry().await?;
-        let mut is_exhausted = false;
+        let mut experience = Experience::default();
         loop {
             let page;
             (letters, page) = letters.page().await?;
@@ -166,7 +174,8 @@ impl Post {
                 let letter = match letter {
                     Ok(letter) => letter,
                     Err(line) => {
-                        self.dead.append_line(line).await?;
+                        let append = || self.dead.append_line(line.clone());
+                        self.store_dead(append).await;
                         continue;
                     }
                 };
@@ -180,23 +189,29 @@ impl Post {
                     Some((of, records)) if *of == source && !is_alone => records.push(record),
                     _ => {
                         let former = batch.replace((source, vec![record]));
-                        self.deliver_again(former, &mut is_exhausted).await;
+                        self.deliver_again(former, &mut experience).await;
                     }
                 }
                 if is_alone {
-                    self.deliver_again(batch.take(), &mut is_exhausted).await;
+                    self.deliver_again(batch.take(), &mut experience).await;
                 }
             }
-            self.deliver_again(batch, &mut is_exhausted).await;
-            self.dead.settle_retried(settled).await?;
+            self.deliver_again(batch, &mut experience).await;
+            // If the page were read again instead, the receiver would get it again.
+            let settle = || self.dead.settle_retried(settled);
+            self.store_dead(settle).await;
         }
     }
 
-    async fn deliver_again(&self, batch: Option<(Source, Vec<Record>)>, is_exhausted: &mut bool) {
+    async fn deliver_again(
+        &self,
+        batch: Option<(Source, Vec<Record>)>,
+        experience: &mut Experience,
+    ) {
         if let Some((source, records)) = batch {
             // The totals have them as dead.
             let mut totals = Totals::default();
-            self.deliver(&source, records, &mut totals, is_exhausted)
+            self.deliver(&source, records, &mut totals, experience)
                 .await;
         }
     }
@@ -241,8 +256,8 @@ pub(crate) struct Worker {
     place: Option<Place>,
     /// When a followed cluster without a known identity was last asked for it.
     asked: Option<Duration>,
-    /// Whether retries for a record of the last batch were exhausted.
-    is_exhausted: bool,
+    /// What the receiver showed. It outlives the batches, which may be small.
+    experience: Experience,
 }
 
 /// A cursor, and what is stored with it.
@@ -251,6 +266,8 @@ struct Place {
     totals: Totals,
     /// The first entry after the batch that is being delivered, if versions replace others in it.
     end: Option<u64>,
+    /// Whether the last batch is followed by more of the history, which a skip does not count.
+    is_in_history: bool,
 }
 
 /// What is stored with a cursor.
@@ -288,7 +305,7 @@ impl Worker {
             options,
             place: None,
             asked: None,
-            is_exhausted: false,
+            experience: Experience::default(),
         }
     }
 
@@ -343,6 +360,7 @@ impl Worker {
                 cursor,
                 totals: stored.totals,
                 end: stored.end,
+                is_in_history: false,
             }
         };
         Ok(self.place.insert(place))
@@ -351,13 +369,7 @@ impl Worker {
     /// Delivers what there is, and waits until there is more.
     async fn turn(&mut self) -> Result<(), FeedError> {
         let Some(every) = self.options.every else {
-            let mut limits = Limits::default();
-            if self.post.receiver.records_max() == 1 {
-                // A commit follows each entry, so that a skip counts few versions that the receiver
-                // has.
-                limits.versions = 1;
-            }
-            self.drain(limits).await?;
+            self.drain(Limits::default()).await?;
             self.post.shared.set(State::Idle);
             self.place().await?.cursor.changed().await;
             return Ok(());
@@ -384,7 +396,12 @@ impl Worker {
         loop {
             // Nothing fails between the reading of a batch and its commit.
             self.identify().await?;
+            let is_single = self.options.every.is_none() && self.post.receiver.records_max() == 1;
             let place = self.place().await?;
+            let mut limits = limits;
+            if is_single && !place.is_in_history {
+                limits.versions = limits.versions.min(SINGLES);
+            }
             let begun = place.end.map(|end| Limits {
                 until: None,
                 through: Some(Offset::Entry(end)),
@@ -398,6 +415,7 @@ impl Worker {
                 return Ok(());
             };
             let through = batch.through;
+            place.is_in_history = matches!(through, Offset::History(_));
             let mut totals = place.totals.clone();
             if let (Offset::Entry(end), Some(_), None) = (through, self.options.every, begun) {
                 self.begin(end).await?;
@@ -410,7 +428,7 @@ impl Worker {
             }
             self.post.shared.set(State::Delivering);
             let post = &self.post;
-            post.deliver(&self.source, records, &mut totals, &mut self.is_exhausted)
+            post.deliver(&self.source, records, &mut totals, &mut self.experience)
                 .await;
             self.commit(through, totals).await?;
         }
@@ -538,15 +556,34 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::pin::pin;
 
     use tidings_store::clock::ManualClock;
 
     use super::*;
     use crate::encode::webhook::Webhook;
+    use crate::file::FileOptions;
     use crate::http::Connection;
     use crate::receiver::{Form, ReceiverOptions};
     use crate::status::FeedStatus;
+
+    fn post(folder: &Path, receiver: ReceiverOptions, clock: &ManualClock) -> Post {
+        Post {
+            receiver: Arc::new(Receiver::new(receiver)),
+            dead: Arc::new(DeadLetters::new(folder.join("dead"))),
+            clock: Arc::new(clock.clone()),
+            shared: Arc::default(),
+            feed: "feed".to_owned(),
+        }
+    }
+
+    fn source() -> Source {
+        Source {
+            cluster: "prod".to_owned(),
+            uid: String::new(),
+        }
+    }
 
     /// A receiver is refused after a minute, and then by a test record, which is no delivery.
     #[tokio::test(start_paused = true)]
@@ -556,21 +593,12 @@ mod tests {
         connection.signature = Some(folder.path().join("absent"));
         let receiver = ReceiverOptions::Http(Box::new(connection), Form::Webhook(Webhook::Batch));
         let clock = ManualClock::at(UnixMillis(5));
-        let post = Post {
-            receiver: Arc::new(Receiver::new(receiver)),
-            dead: Arc::new(DeadLetters::new(folder.path().join("dead"))),
-            clock: Arc::new(clock.clone()),
-            shared: Arc::default(),
-            feed: "feed".to_owned(),
-        };
-        let source = Source {
-            cluster: "prod".to_owned(),
-            uid: String::new(),
-        };
+        let post = post(folder.path(), receiver, &clock);
+        let source = source();
         let mut totals = Totals::default();
         let records = vec![post.test_record("of a test")];
-        let mut is_exhausted = false;
-        let delivery = post.deliver(&source, records, &mut totals, &mut is_exhausted);
+        let mut experience = Experience::default();
+        let delivery = post.deliver(&source, records, &mut totals, &mut experience);
         let mut delivery = pin!(delivery);
         for _ in 0..6 {
             let ended = tokio::time::timeout(REFUSED, delivery.as_mut()).await;
@@ -580,5 +608,34 @@ mod tests {
             assert_eq!((status.state, status.since), (State::Refused, Some(5)));
             clock.advance(60_000);
         }
+    }
+
+    /// A full disk does not make a receiver get dead letters again and again.
+    #[tokio::test(start_paused = true)]
+    async fn dead_letters_are_sent_once_while_their_number_cannot_be_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rotate, keep) = (folder.path().join("events.jsonl"), 1 << 20, 1);
+        let receiver = ReceiverOptions::File(FileOptions {
+            path: path.clone(),
+            rotate,
+            keep,
+        });
+        let post = post(folder.path(), receiver, &ManualClock::at(UnixMillis(5)));
+        let dead = Arc::clone(&post.dead);
+        let record = post.test_record("of a test");
+        let cause = (DeadCause::Rejected, "400".to_owned());
+        let letter = DeadLetter::new(&source(), &record, cause, UnixMillis(2));
+        dead.append(&[letter]).await.unwrap();
+        dead.begin_retry().await.unwrap();
+        let no_file = folder.path().join("dead/retried.settled.next");
+        std::fs::create_dir(&no_file).unwrap();
+        let mut retry = pin!(post.retry());
+        let ended = tokio::time::timeout(3 * REFUSED, retry.as_mut()).await;
+        assert!(ended.is_err());
+        assert_eq!(dead.count().letters, 1);
+        std::fs::remove_dir(&no_file).unwrap();
+        retry.await;
+        assert_eq!(std::fs::read_to_string(path).unwrap().lines().count(), 1);
+        assert_eq!(dead.count().letters, 0);
     }
 }

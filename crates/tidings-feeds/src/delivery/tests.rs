@@ -71,7 +71,7 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
         (Verdict::Retry(why()), 80),
     ];
     for (verdict, requests_max) in verdicts {
-        let mut delivery = Delivery::new(records(8), usize::MAX, false);
+        let mut delivery = Delivery::new(records(8), usize::MAX, Experience::default());
         let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
             if ids.contains(&5) {
                 verdict.clone()
@@ -85,26 +85,70 @@ fn a_record_that_spoils_each_request_is_dead_and_no_other() {
     }
 }
 
-/// A receiver may fail with each of many records.
+/// A receiver may fail with each of many records, of which others are between.
 #[test]
 fn retries_are_few_once_they_were_in_vain() {
-    let requests = [false, true].map(|is_exhausted| {
-        let mut delivery = Delivery::new(records(8), usize::MAX, is_exhausted);
+    let mut former = Experience::default();
+    let mut send = |bad: &[usize]| {
+        let mut delivery = Delivery::new(records(8), usize::MAX, former);
         let (delivered, dead, requests) = deliver(&mut delivery, |ids| {
-            if ids.contains(&2) || ids.contains(&5) {
+            if ids.iter().any(|id| bad.contains(id)) {
                 Verdict::Retry("500".to_owned())
             } else {
                 Verdict::Delivered
             }
         });
-        assert_eq!((delivered, dead), (vec![0, 1, 3, 4, 6, 7], vec![2, 5]));
-        assert!(delivery.is_exhausted());
+        let good = (0..8).filter(|id| !bad.contains(id));
+        assert_eq!((delivered, dead), (good.collect(), bad.to_vec()));
+        former = delivery.experience();
         requests
-    });
-    assert!(requests[0] <= 80 && requests[1] <= 26, "{requests:?}");
-    let mut delivery = Delivery::new(records(8), usize::MAX, true);
-    deliver(&mut delivery, |_| Verdict::Delivered);
-    assert!(!delivery.is_exhausted());
+    };
+    assert!((30..=80).contains(&send(&[2, 5])));
+    for _ in 0..3 {
+        assert!(send(&[2, 5]) <= 26);
+        // A good batch between.
+        send(&[]);
+    }
+    for _ in 0..RECORDS_AFTER_DEATH / 8 {
+        send(&[]);
+    }
+    assert!((30..=80).contains(&send(&[2, 5])));
+}
+
+/// A receiver of single records gets a test record only if it may take none.
+#[test]
+fn a_rejected_record_after_a_taken_one_is_dead_without_a_test_record() {
+    let rejected = || Verdict::Rejected("400".to_owned());
+    let taken = || Verdict::Delivered;
+    // Records in a request, and each request's verdict with whether a test record comes next.
+    for (max, verdicts, tested) in [
+        (1, vec![taken(), rejected()], [false, false].as_slice()),
+        (1, vec![taken(), Verdict::TooLarge], &[false, false]),
+        // It may take none any more.
+        (
+            1,
+            vec![taken(), rejected(), rejected()],
+            &[false, false, true],
+        ),
+        (1, vec![rejected()], &[true]),
+        (2, vec![taken(), rejected()], &[false, true]),
+    ] {
+        let mut former = Experience::default();
+        for (verdict, is_tested) in verdicts.iter().zip(tested) {
+            let mut delivery = Delivery::new(records(1), max, former);
+            assert!(matches!(delivery.next(), Some(Request::Records(_))));
+            let step = delivery.handle(judged(verdict.clone()), 0);
+            let is_rejected = *verdict != Verdict::Delivered;
+            assert_eq!(step.dead.len(), usize::from(is_rejected && !is_tested));
+            let next = delivery.next();
+            assert_eq!(
+                matches!(next, Some(Request::Test)),
+                *is_tested,
+                "{verdicts:?}"
+            );
+            former = delivery.experience();
+        }
+    }
 }
 
 /// A wrong configuration and an outage are no fault of records, however long they last.
@@ -113,7 +157,7 @@ fn no_record_is_dead_while_the_receiver_takes_none() {
     let why = || "no".to_owned();
     let rejected = |ids: &[usize]| vec![Outcome::Rejected(why()); ids.len().max(1)];
     for number in 0..6 {
-        let mut delivery = Delivery::new(records(8), usize::MAX, false);
+        let mut delivery = Delivery::new(records(8), usize::MAX, Experience::default());
         let (mut failures, mut has_recovered) = (0, false);
         let (delivered, dead, _) = deliver(&mut delivery, |ids| {
             failures += 1;
@@ -141,7 +185,7 @@ fn no_record_is_dead_while_the_receiver_takes_none() {
 /// The receiver may recover between the failure of a record and the test record.
 #[test]
 fn a_record_is_sent_once_more_after_a_test_record() {
-    let mut delivery = Delivery::new(records(1), 1, false);
+    let mut delivery = Delivery::new(records(1), 1, Experience::default());
     let mut has_recovered = false;
     let (delivered, dead, _) = deliver(&mut delivery, |ids| {
         has_recovered |= ids.is_empty();
@@ -156,7 +200,7 @@ fn a_record_is_sent_once_more_after_a_test_record() {
 
 #[test]
 fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
-    let mut delivery = Delivery::new(records(1), 1, false);
+    let mut delivery = Delivery::new(records(1), 1, Experience::default());
     let retry = || Verdict::Retry("503".to_owned());
     let waits = |delivery: &mut Delivery, asked: Option<u64>| {
         let reply = Reply::Judged(retry(), asked.map(Duration::from_secs));
@@ -178,7 +222,7 @@ fn waits_grow_and_are_not_shorter_than_the_receiver_asks() {
 /// A test record may be taken where records are not: a limit can be one of bytes.
 #[test]
 fn a_busy_receiver_gets_the_same_records_after_each_wait_and_at_last_single_ones() {
-    let mut delivery = Delivery::new(records(8), usize::MAX, false);
+    let mut delivery = Delivery::new(records(8), usize::MAX, Experience::default());
     let mut asked = Duration::from_secs(7);
     for number in 0..200 {
         let Some(Request::Records(part)) = delivery.next() else {
@@ -207,7 +251,7 @@ fn a_busy_receiver_gets_the_same_records_after_each_wait_and_at_last_single_ones
 
 #[test]
 fn a_failed_request_is_followed_by_a_wait_whatever_comes_next() {
-    let mut delivery = Delivery::new(records(8), usize::MAX, false);
+    let mut delivery = Delivery::new(records(8), usize::MAX, Experience::default());
     let asked = Duration::from_secs(7);
     let mut dead = 0;
     while let Some(request) = delivery.next() {
@@ -225,7 +269,7 @@ fn a_failed_request_is_followed_by_a_wait_whatever_comes_next() {
 
 #[test]
 fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
-    let mut delivery = Delivery::new(records(1), 1, false);
+    let mut delivery = Delivery::new(records(1), 1, Experience::default());
     delivery.handle(judged(Verdict::Rejected("400".to_owned())), 0);
     assert!(matches!(delivery.next(), Some(Request::Test)));
     let asked = Duration::from_secs(7);
@@ -237,7 +281,11 @@ fn a_receiver_that_is_too_busy_for_a_test_record_does_not_refuse() {
 /// A partial success of OTLP has a number and no names, and its request must not be sent again.
 #[test]
 fn records_of_which_some_were_rejected_are_kept_and_only_the_rejected_ones_count() {
-    let mut delivery = Delivery::new((0..8).map(version).collect(), usize::MAX, false);
+    let mut delivery = Delivery::new(
+        (0..8).map(version).collect(),
+        usize::MAX,
+        Experience::default(),
+    );
     let partly = Verdict::PartlyRejected(3, "3 of 8".to_owned());
     let step = delivery.handle(judged(partly), 0);
     let cause = DeadCause::PossiblyRejected;
@@ -252,7 +300,11 @@ fn records_of_which_some_were_rejected_are_kept_and_only_the_rejected_ones_count
     assert_eq!(dead, ids.map(|id| (id, cause)));
     assert!(delivery.next().is_none(), "{delivery:?}");
     // Gaps and skips may be among the rejected records.
-    let mut delivery = Delivery::new([records(3), vec![version(3)]].concat(), usize::MAX, false);
+    let mut delivery = Delivery::new(
+        [records(3), vec![version(3)]].concat(),
+        usize::MAX,
+        Experience::default(),
+    );
     let step = delivery.handle(judged(Verdict::PartlyRejected(3, String::new())), 0);
     assert_eq!((step.delivered, &step.dead_versions[&cause]), (0, &1));
 }
@@ -266,7 +318,7 @@ proptest! {
         max in 1_usize..9,
         answers in prop::collection::vec((0_u8..9, any::<u64>()), 0..60),
     ) {
-        let mut delivery = Delivery::new(records(number), max, false);
+        let mut delivery = Delivery::new(records(number), max, Experience::default());
         let mut ended = Vec::new();
         let good = std::iter::repeat((0, 0));
         for (answer, random) in answers.into_iter().chain(good) {

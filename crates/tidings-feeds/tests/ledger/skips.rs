@@ -6,11 +6,13 @@ use tidings_history::Feed;
 
 use super::*;
 
-/// Of a receiver that takes one by one, a skip counts those that are left. A history is counted
-/// apart.
+/// Of a receiver that takes one by one, a skip counts those that are left, and at most 20 others. A
+/// history is counted apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn versions_are_delivered_or_skipped_and_a_history_is_neither() {
-    const TAKEN: usize = 3;
+    const KEPT: u64 = 30;
+    /// More than one batch.
+    const TAKEN: usize = 23;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let left = Arc::new(AtomicUsize::new(TAKEN));
@@ -44,7 +46,7 @@ async fn versions_are_delivered_or_skipped_and_a_history_is_neither() {
     let (mut world, no_feeds) = World::start(45, hook).await;
     no_feeds.stop_all().await;
     let feed = world.cluster.feed();
-    for number in 1..=5 {
+    for number in 1..=KEPT {
         world.write(&format!("web.{number}")).await;
         // Each has a commit of its own.
         until(async || {
@@ -68,10 +70,10 @@ async fn versions_are_delivered_or_skipped_and_a_history_is_neither() {
     let all = [hook(world.folder.path()), vec![late]].concat();
     let feeds = world.deliver(all).await;
     let totals = world.settled(&feeds, "hook").await.totals;
-    assert_eq!((totals.delivered, totals.skipped), (TAKEN as u64, 2));
-    assert_eq!(world.settled(&feeds, "lines").await.totals.history, 5);
+    assert_eq!((totals.delivered, totals.skipped), (20, KEPT - 20));
+    assert_eq!(world.settled(&feeds, "lines").await.totals.history, KEPT);
     world.write("web.1").await;
     let totals = world.settled(&feeds, "lines").await.totals;
-    assert_eq!((totals.delivered, totals.history), (6, 5));
+    assert_eq!((totals.delivered, totals.history), (KEPT + 1, KEPT));
     world.close(feeds).await;
 }

@@ -20,7 +20,7 @@ use super::occurrences::count;
 use super::sealer::together;
 use crate::keep::feed::{Amount, Consumer, Past, Stored};
 use crate::keep::feed::{Item, amount};
-use crate::keep::feed::{entries, items};
+use crate::keep::feed::{entries, entries_up_to, items};
 use crate::keep::json::parse;
 use crate::keep::keys;
 use crate::keep::transfer::{Place, walk};
@@ -380,7 +380,10 @@ impl Handle {
         limits: Limits,
     ) -> Result<(Batch, InFlight), FeedError> {
         let journal = &self.keeper.journal;
-        let mut page = entries(&self.keeper.store, keys::before(from)).await?;
+        let store = &self.keeper.store;
+        // A batch has fewer versions than its limit if some of these entries are gone.
+        let read = || entries_up_to(store, keys::before(from), limits.versions);
+        let mut page = read().await?;
         let is_consecutive = |page: &[(u64, tidings_store::Record)]| {
             let mut numbers = page.iter().map(|(number, _)| *number);
             numbers
@@ -394,7 +397,7 @@ impl Handle {
                 let _gate = journal.gate.write().await;
                 journal.next()
             };
-            page = entries(&self.keeper.store, keys::before(from)).await?;
+            page = read().await?;
             page.retain(|(number, _)| *number < end);
         }
         let mut batch = Batch::ending(Offset::Entry(from));

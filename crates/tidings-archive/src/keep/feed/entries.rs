@@ -233,7 +233,17 @@ pub(in crate::keep) async fn entries(
     store: &EmbeddedStore,
     after: Option<Bytes>,
 ) -> Result<Vec<(u64, Record)>, ReadError> {
-    numbered(store.list(request(after)).await?)
+    entries_up_to(store, after, ENTRIES_READ).await
+}
+
+/// Like [`entries`], but reads at most `most` entries, and at least one.
+pub(in crate::keep) async fn entries_up_to(
+    store: &EmbeddedStore,
+    after: Option<Bytes>,
+    most: usize,
+) -> Result<Vec<(u64, Record)>, ReadError> {
+    let most = most.clamp(1, ENTRIES_READ);
+    numbered(store.list(request(after).limit(most)).await?)
 }
 
 /// Like [`entries`], with those that are hidden because the clock is ahead. When it is right again

@@ -13,7 +13,7 @@ mod sealed_before;
 mod sealer_cursor;
 
 pub(super) use cursors::{Amount, Consumer, Past, Stored, read_cursors};
-pub(super) use entries::{confirmed_entries, count, entries, items};
+pub(super) use entries::{confirmed_entries, count, entries, entries_up_to, items};
 pub(crate) use journal::Journal;
 pub use journal::NotSealed;
 pub(super) use journal::{ANY_EPOCH, Deleted, Item, amount, expiry};
