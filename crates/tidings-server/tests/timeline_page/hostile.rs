@@ -212,6 +212,9 @@ fn a_copied_command_is_one_command_for_what_is_in_view() {
         "tidings events -A --filter='reason:A,B kind:Pod namespace:a namespace:b \"-curl\"' \
          --since=2026-01-31T12:00:00Z --until=2026-01-31T13:00:01Z"
     );
+    let views = "performance.getEntriesByType('resource')
+        .filter((one) => one.name.includes('/api/view?')).length";
+    assert_eq!(page.text(&format!("String({views})")), "1");
     world.open("?last=1h&filter=-cluster:edge");
     watch_clipboard(page);
     page.run("document.getElementById('export-command').click()");

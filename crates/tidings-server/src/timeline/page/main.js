@@ -416,7 +416,8 @@ setInterval(() => {
 /** Requests the overview, and begins at a range with events. */
 async function start() {
   // A fixed range needs neither the overview nor the server's clock: both are requested at once.
-  if (store.view.last === null && !picture) void loader.load();
+  const early = store.view.last === null && !picture;
+  if (early) void loader.load();
   let found;
   try {
     found = await known.load();
@@ -428,7 +429,7 @@ async function start() {
   header.setOverview(found);
   const newest = known.newest();
   if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) known.show();
-  else if (!loader.control) void loader.load();
+  else if (!early || loader.failing.has("view")) void loader.load();
   store.replace();
 }
 
