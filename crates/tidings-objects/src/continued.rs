@@ -67,9 +67,6 @@ pub enum ContinueError {
         /// The cluster's name.
         cluster: String,
     },
-    /// The object storage did not answer in time.
-    #[error("the object storage did not answer in time")]
-    TimedOut,
 }
 
 /// Lets a cluster's data folder continue an archive that another folder began.

@@ -3,6 +3,7 @@
 //! A task may be ended at any time, because the object storage records what is sealed.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum time for reading a cluster's identity before its archive is continued.
 const IDENTITY_MAX: Duration = Duration::from_secs(10);
 
-/// Maximum time for continuing an archive.
-const CONTINUE_MAX: Duration = Duration::from_secs(60);
+/// Maximum time for the answer of the object storage, before a cluster is followed without it.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Whether and how versions are sealed.
 #[derive(Debug, clap::Args)]
@@ -132,29 +133,42 @@ pub(super) async fn take_over(
     // What follows the cluster reports it if it does not answer.
     let identity = identity.ok().and_then(Result::ok).flatten();
     let identity = identity.as_deref();
-    let taken = tidings_objects::take_over(place, cluster, identity, *before, &SystemClock);
-    let taken = timeout(CONTINUE_MAX, taken).await;
-    match taken.unwrap_or(Err(ContinueError::TimedOut)) {
+    let was_followed = was_followed(cluster).await;
+    let name = cluster.name().to_owned();
+    if was_followed
+        && timeout(ANSWER_MAX, tidings_objects::newest(place, &name))
+            .await
+            .is_err()
+    {
+        tell_not_continued(&name, &"the object storage does not answer");
+        return Ok(());
+    }
+    // This reads as many files as it takes.
+    let taken = tidings_objects::take_over(place, cluster, identity, *before, &SystemClock).await;
+    match taken {
         Ok(is_taken) => {
             if is_taken {
-                let cluster = cluster.name();
-                tracing::info!(cluster, "continues the archive of a former data folder");
+                tracing::info!(
+                    cluster = name,
+                    "continues the archive of a former data folder"
+                );
             }
             Ok(())
         }
-        Err(error @ (ContinueError::Folder(_) | ContinueError::TimedOut))
-            if was_followed(cluster).await =>
-        {
-            let cluster = cluster.name();
-            tracing::error!(
-                cluster,
-                %error,
-                "the archive is not continued before the next start; the cluster is followed"
-            );
+        Err(error @ ContinueError::Folder(_)) if was_followed => {
+            tell_not_continued(&name, &error);
             Ok(())
         }
         Err(error) => Err(error),
     }
+}
+
+fn tell_not_continued(cluster: &str, error: &dyn Display) {
+    tracing::error!(
+        cluster,
+        %error,
+        "the archive is not continued before the next start; the cluster is followed"
+    );
 }
 
 /// Whether the data folder has followed the cluster before.
