@@ -171,7 +171,15 @@ async fn list(aggregated: &Aggregated, home: &Arc<Served>, request: Request) -> 
         let status = Status::method_not_allowed();
         return chain::refuse(Arc::clone(&home.server), request, status);
     }
-    let names = aggregated.clusters.names().into_iter();
+    // Also the clusters that cannot be opened or reached: they are not to be overlooked.
+    let mut names = aggregated.clusters.names();
+    let followed = aggregated.clusters.followings().into_iter();
+    for (name, _) in followed {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let names = names.into_iter();
     let items: Vec<Value> = names
         .map(|name| json!({"metadata": {"name": name}, "isHome": name == home.name}))
         .collect();

@@ -4,6 +4,7 @@
 mod causes;
 mod login;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
@@ -559,6 +560,10 @@ async fn past_events_have_the_form_of_core_events() {
     assert_eq!(names(&clusters), ["home", "prod"]);
     let is_home = |at: usize| clusters["items"][at]["isHome"].clone();
     assert_eq!((is_home(0), is_home(1)), (json!(true), json!(false)));
+    // A cluster that cannot be opened is not overlooked.
+    let away = BTreeMap::from([("away".to_owned(), "it has no kubeconfig".to_owned())]);
+    world.archive.running.set_missing(away);
+    assert_eq!(names(&get("/clusters").await), ["home", "prod", "away"]);
 }
 
 /// The aggregation layer itself asks as two users: of the availability check, and of OpenAPI.
