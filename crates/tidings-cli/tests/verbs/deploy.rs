@@ -712,8 +712,6 @@ fn the_chart_takes_its_values_and_no_others() {
         "name: scraper",
         "--feeds=/etc/tidings/feeds.yaml",
         "url: https://a.example",
-        "    name: tidings-archive-first\n    port: 443",
-        "    statefulset.kubernetes.io/pod-name: tidings-archive-0",
     ] {
         assert!(text.contains(part), "no {part}");
     }
@@ -746,6 +744,17 @@ fn the_chart_takes_its_values_and_no_others() {
     let rules = &named("ClusterRole")["rules"];
     assert_eq!(rules[1]["resourceNames"], serde_json::json!(["edge"]));
     assert_eq!(named("ClusterRoleBinding")["subjects"][0]["name"], "team");
+    // The API server asks the first of several archives, if its certificate has that name.
+    assert!(!text.contains("tidings-archive-first"), "{text}");
+    let several = rendered(&["--set=replicas=2"]).unwrap().unwrap();
+    for part in [
+        "    name: tidings-archive-first\n    port: 443",
+        "    statefulset.kubernetes.io/pod-name: tidings-archive-0",
+        "--api-service=tidings/tidings-archive-first",
+        "--tls-san=tidings-archive.tidings.svc\n",
+    ] {
+        assert!(several.contains(part), "no {part}");
+    }
     // On OpenShift, the security context constraint restricted-v2 chooses uid and fsGroup.
     let openshift = ["--api-versions=security.openshift.io/v1"];
     let text = rendered(&openshift).unwrap().unwrap();

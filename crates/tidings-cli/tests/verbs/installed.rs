@@ -391,7 +391,7 @@ async fn the_chart_is_installed_and_shows_what_is_past() {
 
     // An upgrade changes what was changed, and the archive goes on with its volume.
     let claims = workload["spec"]["volumeClaimTemplates"].clone();
-    let set = ["--reuse-values", "--set=retention.ttl=30d"];
+    let set = ["--reset-then-reuse-values", "--set=retention.ttl=30d"];
     let ran = installed.helm(&[&["upgrade", RELEASE, "helm/tidings"], &set[..]].concat());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let upgraded = installed.get(&["statefulset", NAME]);

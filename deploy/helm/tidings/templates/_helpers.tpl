@@ -6,9 +6,15 @@ archive.tidings.internal
 {{- .Release.Name | trunc 44 | trimSuffix "-" }}-archive
 {{- end }}
 
-{{- /* The Service that the API server asks. Of several archives, it has to be one and the same. */ -}}
+{{- /* Not empty if the API server has a Service of its own, which leads to the first of several
+archives. A given certificate has only the name of the Service for all. */ -}}
+{{- define "tidings.hasFirst" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.tls.existingSecret) }}true{{ end }}
+{{- end }}
+
+{{- /* The Service that the API server asks. */ -}}
 {{- define "tidings.apiServiceName" -}}
-{{- include "tidings.name" . }}{{ if gt (int .Values.replicas) 1 }}-first{{ end }}
+{{- include "tidings.name" . }}{{ if include "tidings.hasFirst" . }}-first{{ end }}
 {{- end }}
 
 {{- define "tidings.selector" -}}
