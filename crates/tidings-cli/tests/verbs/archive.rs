@@ -177,7 +177,7 @@ async fn clusters_are_followed_and_read_together_and_one_can_be_forgotten() {
         assert_eq!(
             nothing.stderr,
             "No events found in bank namespace.\n\
-             hint: tidings coverage says from when to when the archive has events, and what is sealed before\n"
+             hint: tidings coverage -n bank says from when to when the archive has events, and what is sealed before\n"
         );
     }
 

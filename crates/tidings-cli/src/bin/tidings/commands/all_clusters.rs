@@ -163,6 +163,15 @@ fn proxied(address: &str, name: &str) -> String {
     format!("{address}/apis/{PAST_VERSION}/clusters/{name}/proxy")
 }
 
+/// Whether the selected address is that of one cluster of the archive behind an API server.
+pub(crate) fn is_proxied(flags: &ClusterFlags) -> Result<bool, CommandError> {
+    if flags.is_of_all() {
+        return Ok(false);
+    }
+    let address = flags.config()?.cluster_url.to_string();
+    Ok(address.contains(&format!("/apis/{PAST_VERSION}/clusters/")))
+}
+
 /// The clusters to read: the selected one without a name, or all clusters of an archive with their
 /// names. Of all clusters, those that cannot be read are named on standard error and left out: an
 /// archive may follow clusters that do not know each other's users.

@@ -370,6 +370,10 @@ impl CommandError {
                 // The archive's API group has permissions of its own, whatever the verb.
                 let group = status.details.as_ref().map(|details| details.group.as_str());
                 let is_past = group == Some(tidings_server::PAST_GROUP);
+                let kind = status.details.as_ref().map(|details| details.kind.as_str());
+                if is_past && kind == Some("clusters") {
+                    return Some(PROXY_HINT.to_owned());
+                }
                 let mut hint = permissions_hint(if is_past { ARCHIVE_USE } else { rbac });
                 // A server's phrase for all namespaces.
                 if status.message.contains("at the cluster scope") {
@@ -430,6 +434,9 @@ const AT_CLUSTER_HINT: &str = "is the name of the cluster right? The archive lis
 
 /// Advice if an archive of several clusters is asked without the name of one.
 const NAME_A_CLUSTER_HINT: &str = "an archive is at this address: name one of its clusters with --server ADDRESS/clusters/NAME, or all with --cluster all; --cluster NAME is a cluster of the kubeconfig if that has one of this name";
+
+/// Advice to a user who may not read an archive's cluster through the home cluster's API server.
+const PROXY_HINT: &str = "this needs get of clusters/proxy in the archive's API group, with the cluster's name, and list of clusters for --cluster all: docs/how-to/follow-other-clusters.md has the commands";
 
 /// Advice to a user who asks for all clusters of an archive that does not know the user itself.
 const UNKNOWN_TO_ARCHIVE_HINT: &str = "the credentials are wrong, or only a cluster of the archive knows them: name it with --cluster NAME; for all, use a kubeconfig with a context for each cluster, as tidings kubeconfig prints it";

@@ -142,7 +142,8 @@ async fn show(args: Args) -> Result<u8, CommandError> {
 async fn clusters(
     flags: &ClusterFlags,
 ) -> Result<Vec<(Option<String>, ClusterFlags)>, CommandError> {
-    if flags.names_cluster() && !flags.is_of_all() {
+    let is_one = flags.names_cluster() || all_clusters::is_proxied(flags)?;
+    if is_one && !flags.is_of_all() {
         return Ok(vec![(None, flags.clone())]);
     }
     match all_clusters::clusters(flags).await {
@@ -397,7 +398,15 @@ fn quota(coverage: &Coverage) -> Option<String> {
 
 /// The period that a cluster has only in object storage.
 fn sealed_before(coverage: &Coverage) -> Option<String> {
+    let begun = coverage
+        .followed
+        .iter()
+        .map(|followed| followed.since)
+        .min();
     let sealed = coverage.sealed_before?;
+    if begun.is_some_and(|begun| begun <= sealed.since) {
+        return None;
+    }
     let (since, until) = (timestamp(sealed.since), timestamp(sealed.until));
     Some(format!(
         "Sealed of {} before SINCE: from {since} to {until}, read with tidings serve --archive.",

@@ -360,9 +360,13 @@ async fn tell_nothing_found(
         }
     }
     if tell_gaps(args, sources, archive).await {
-        tell(
-            "hint: tidings coverage says from when to when the archive has events, and what is sealed before",
-        );
+        let of = match namespace {
+            "" => String::new(),
+            namespace => format!(" -n {namespace}"),
+        };
+        tell(&format!(
+            "hint: tidings coverage{of} says from when to when the archive has events, and what is sealed before"
+        ));
     }
     Ok(())
 }
@@ -438,7 +442,8 @@ async fn tell_gaps(args: &Args, sources: &[Source], archive: Option<&Reader>) ->
         };
         is_archive = true;
         let time = (reader.filter.since, reader.filter.until);
-        if let Some(line) = gaps::line(&coverage.gaps, time) {
+        let begun = gaps::beginning(&coverage, time.0);
+        for line in begun.into_iter().chain(gaps::line(&coverage.gaps, time)) {
             match name {
                 Some(name) => tell(&format!("{name}: {line}")),
                 None => tell(&line),

@@ -15,6 +15,17 @@ pub(super) fn is_behind(coverage: &Coverage, now: Timestamp) -> bool {
         && followed.any(|one| now.duration_since(timestamp(one.complete_until)) >= BEHIND)
 }
 
+/// The note for a reader of events seen since a time, if the archive begins later.
+pub(super) fn beginning(coverage: &Coverage, since: Option<Timestamp>) -> Option<String> {
+    let followed = coverage.followed.iter().map(|followed| followed.since);
+    let begun = timestamp(followed.min()?);
+    since.filter(|since| *since < begun)?;
+    let begun = moment(begun);
+    Some(format!(
+        "the archive begins at {begun}; what had ended before is not in it"
+    ))
+}
+
 /// The note for a reader of events seen within this time, if versions may be missing in it: `a gap
 /// of 10m5s in this time: 2026-11-28 14:27:35 to 14:37:40 UTC (absent)`.
 pub(super) fn line(

@@ -30,7 +30,7 @@ use super::terminal::output;
   tidings kubeconfig --kubeconfig ./archive/kubeconfig --server https://events.example.org:6444 > archive.yaml
   tidings kubeconfig --kubeconfig ./archive/kubeconfig --server https://events.example.org:6444 --user oidc > archive.yaml
   # Add the kubeconfig of another cluster to the secret beside an archive
-  tidings kubeconfig --context edge --account tidings:tidings-archive --secret tidings:tidings-clusters | kubectl --context home apply --server-side --field-manager edge -f -
+  tidings kubeconfig --context edge --account tidings:tidings-follow --secret tidings:tidings-clusters | kubectl --context home apply --server-side --field-manager edge -f -
   # A colleague, with it
   KUBECONFIG=~/.kube/config:archive.yaml tidings events --context archive-prod -A --since 7d
 

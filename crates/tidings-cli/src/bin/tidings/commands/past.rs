@@ -131,8 +131,15 @@ impl PastFlags {
 pub(crate) async fn archive_of(
     cluster: &ClusterFlags,
 ) -> Result<Option<ClusterFlags>, CommandError> {
-    let found = find(&cluster.server().await?).await;
-    Ok(found.map(|_| cluster.by(through)))
+    match seek(&cluster.server().await?).await {
+        Ok(Sought::Found) => Ok(Some(cluster.by(through))),
+        // An error of the server is left to the request for its coverage.
+        Ok(Sought::Absent) | Err(_) => Ok(None),
+        Ok(Sought::Unknown(what, why)) => {
+            let why = format!("read the coverage of the archive: {what}: {why}");
+            Err(CommandError::Failed(why))
+        }
+    }
 }
 
 /// Whether the API server of a cluster serves an archive.

@@ -21,7 +21,7 @@ use super::terminal::output;
 #[command(after_help = "Examples:
   tidings rbac record -n shop --service-account shop:web-controller | kubectl apply -f -
   tidings rbac tree --group developers --user ann
-  tidings rbac archive serve --account --service-account tidings:tidings-archive | kubectl --context edge apply -f -
+  tidings rbac archive serve --account --service-account tidings:tidings-follow | kubectl --context edge apply -f -
   kubectl auth can-i list events --as system:serviceaccount:shop:web-controller
 
 Exit codes:
