@@ -20,7 +20,7 @@ use crate::history::ClusterHistory;
 use crate::keep::consumers::BACKLOG_BYTES_MAX;
 use crate::keep::consumers::ClusterFeed;
 use crate::keep::consumers::Unsealed;
-use crate::keep::consumers::{Continued, Continues, continue_archive, new_identity};
+use crate::keep::consumers::{Continued, Continues, continue_archive, new_identity, seal_anew};
 use crate::keep::coverage::RetentionPolicy;
 use crate::keep::feed::Journal;
 use crate::keep::feed::SealedBefore;
@@ -363,6 +363,15 @@ impl Cluster {
             self.identity.clone_from(identity);
         }
         Ok(begun)
+    }
+
+    /// Lets everything that the folder still has be sealed again, into an archive that begins: what
+    /// it sealed before is gone. Following begins later, and no cursor of the feed may be open.
+    ///
+    /// # Errors
+    /// Errors of the store. It may be repeated.
+    pub async fn seal_anew(&mut self) -> Result<(), ClusterError> {
+        Ok(seal_anew(&self.keeper).await?)
     }
 
     /// Follows the cluster from the stored position, with the options it was opened with. Needs a

@@ -73,9 +73,11 @@ pub enum ContinueError {
 ///
 /// The other folder is lost, or it is this one before it was restored from an older copy. Its store
 /// gets a new identity. Versions that it has and that are not sealed yet are sealed on top of what
-/// is there. Returns `false` if there is no archive, if it is already the cluster's own, or if its
-/// newest manifest was not written before `before`: another folder writes it since, so that this
-/// one is refused, whoever repeats the request. A time that is still to come is no proof of either.
+/// is there. If there is no archive, and the folder has sealed into one, everything that it still
+/// has is sealed again. Returns `false` if it never did, if the archive is its own already, or if
+/// the newest manifest was not written before `before`: another folder writes it since, so that
+/// this one is refused, whoever repeats the request. A time that is still to come is no proof of
+/// either.
 ///
 /// `identity` is the uid of the source's namespace `kube-system`, if it is known. An archive of a
 /// source with another identity is not continued: the cluster was built anew under its name.
@@ -95,10 +97,14 @@ pub async fn take_over(
 ) -> Result<bool, ContinueError> {
     let folder = Folder::new(place, cluster.name());
     folder.probe().await?;
-    let Some(manifest) = folder.newest().await? else {
-        return Ok(false);
-    };
     let unsealed = cluster.unsealed();
+    let Some(manifest) = folder.newest().await? else {
+        let is_gone = unsealed.has_sealed().await?;
+        if is_gone {
+            cluster.seal_anew().await?;
+        }
+        return Ok(is_gone);
+    };
     if manifest.writer == cluster.store_identity() {
         let archive = manifest.archive.as_deref();
         if unsealed.has_committed(archive, &manifest.commit()).await? {

@@ -19,7 +19,8 @@ use crate::manifest::Manifest;
 use crate::merge;
 use crate::place::Place;
 use crate::row::Row;
-use crate::seal::{self, SealError};
+use crate::seal;
+use crate::seal_error::SealError;
 
 /// Fills the archive of a cluster, which may not exist yet.
 pub struct Filler {

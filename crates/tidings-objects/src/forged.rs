@@ -15,7 +15,7 @@ use crate::file::read::FileError;
 use crate::folder::Folder;
 use crate::manifest::Manifest;
 use crate::place::Place;
-use crate::seal::SealError;
+use crate::seal_error::SealError;
 
 /// What is wrong with a forged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ mod reader;
 mod row;
 mod schedule;
 mod seal;
+mod seal_error;
 mod unfinished;
 mod waiting;
 
@@ -62,6 +63,7 @@ pub use reader::{
     WaitingSource,
 };
 pub use row::Unreadable;
-pub use seal::{SealError, SealOptions, Sealed, Sealer};
+pub use seal::{SealOptions, Sealed, Sealer};
+pub use seal_error::SealError;
 pub use unfinished::LocalError;
 pub use waiting::{Waiting, WaitingError};

@@ -41,6 +41,7 @@ use crate::merge::{self, FILE_BYTES_MAX};
 use crate::place::Place;
 use crate::row::Row;
 use crate::schedule::Schedule;
+use crate::seal_error::SealError;
 
 /// Number of pending versions that are sealed at once, however short they have waited.
 const VERSIONS_MAX: u64 = 20_000;
@@ -84,55 +85,6 @@ impl Default for SealOptions {
             grace: Duration::from_secs(24 * 3600),
             part_bytes: 8 << 20,
         }
-    }
-}
-
-/// Why nothing was sealed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SealError {
-    /// The object storage failed.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// The cluster's store could not be read or written.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A file could not be made, or could not be read for a merge.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// Making a file panicked, or no thread could be started for it; the log says which.
-    #[error("a file could not be made")]
-    NotMade,
-    /// Sealing panicked; the log says how.
-    #[error("sealing panicked, as the log says")]
-    Panicked,
-    /// The archive belongs to another data folder.
-    #[error(
-        "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue TIME)"
-    )]
-    Foreign {
-        /// The cluster's name.
-        cluster: String,
-        /// The identity of the other store.
-        writer: String,
-    },
-    /// The newest manifest names this store, but the store did not write it.
-    #[error(
-        "the data folder is older than what it sealed: manifest {number} of {cluster:?} names it, and is not the last one that it wrote. It was restored from a copy, or the storage was, or was changed: nothing is sealed, and everything keeps waiting; --objects-continue TIME seals it behind what is there"
-    )]
-    Older {
-        /// The cluster's name.
-        cluster: String,
-        /// The manifest's number.
-        number: u64,
-    },
-}
-
-impl SealError {
-    /// Returns whether only an operator can end this error.
-    fn is_refused(&self) -> bool {
-        let replaces = matches!(self, Self::Folder(FolderError::Replaces));
-        replaces || matches!(self, Self::Foreign { .. } | Self::Older { .. })
     }
 }
 
@@ -394,6 +346,11 @@ impl Sealer {
     async fn newest(&self) -> Result<Manifest, SealError> {
         self.folder.probe().await?;
         let Some(newest) = self.folder.newest().await? else {
+            if self.unsealed.has_sealed().await? {
+                return Err(SealError::Gone {
+                    cluster: self.cluster.to_string(),
+                });
+            }
             let archive = self.begins.clone();
             return Ok(Manifest::empty(&self.cluster, &self.writer, archive));
         };

@@ -115,6 +115,7 @@ const ROOMS: [House; 15] = [
                     "background.rs",
                     "schedule.rs",
                     "seal.rs",
+                    "seal_error.rs",
                     "merge.rs",
                     "clean.rs",
                     "erase.rs",

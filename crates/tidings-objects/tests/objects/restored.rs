@@ -297,18 +297,31 @@ async fn an_archive_that_lost_its_identity_is_continued_by_the_operator_only() {
     assert!(newest(&place, "prod").await.unwrap().archive.is_some());
 }
 
-/// For a while the folder seals to another place, or nowhere.
+/// For a while the folder seals to another place. Each place that it is told to continue has
+/// everything.
 #[tokio::test]
 async fn a_folder_seals_to_one_place_and_then_another_and_the_first_again() {
     let [one, other] = [Storage::folder(), Storage::folder()];
     let mut world = World::new();
-    let mut rows = [0, 0];
+    let options = SealOptions::default();
+    let mut former = 0;
     for to in [0, 1, 0, 0, 1] {
         world.observe(5).await;
-        rows[to] += 5;
         let place = [&one, &other][to].place();
-        world.seal(&place, SealOptions::default()).await.unwrap();
-        assert_eq!(checked(&place).await.rows(), rows[to]);
+        if to != former {
+            let refused = world.seal(&place, options).await;
+            assert!(
+                matches!(
+                    refused,
+                    Err(SealError::Gone { .. } | SealError::Older { .. })
+                ),
+                "{refused:?}"
+            );
+            assert!(world.take_over(&place).await.unwrap());
+        }
+        former = to;
+        world.seal(&place, options).await.unwrap();
+        assert_eq!(checked(&place).await.rows(), world.observed);
     }
 }
 
@@ -547,6 +560,35 @@ async fn a_new_folder_does_not_claim_the_last_seconds_of_the_sealed_versions() {
             assert_eq!(coverage.followed[0].since.0, now - 9_000_000);
         }
     }
+}
+
+/// The bucket was emptied, or another one is named.
+#[tokio::test]
+async fn what_a_folder_sealed_elsewhere_is_sealed_again_only_when_told() {
+    let (one, other) = (Storage::folder(), Storage::folder());
+    let mut world = World::new();
+    world.observe(40).await;
+    let now = world.clock.now().0;
+    let position = followed("one", now - 9_000_000, now, 40);
+    world.clock.advance(1000);
+    world.import_with([position, json!([])], &[]).await;
+    let options = SealOptions::default();
+    world.seal(&one.place(), options).await.unwrap();
+    world.observe(5).await;
+    let place = other.place();
+    let refused = world.seal(&place, options).await;
+    assert!(
+        matches!(refused, Err(SealError::Gone { .. })),
+        "{refused:?}"
+    );
+    assert!(world.take_over(&place).await.unwrap());
+    world.seal(&place, options).await.unwrap();
+    let manifest = checked(&place).await;
+    assert_eq!(manifest.rows(), 45);
+    // What had expired before is nowhere.
+    let missed = manifest.gaps.iter().map(|gap| (gap.from.0, gap.cause));
+    let missed: Vec<_> = missed.collect();
+    assert_eq!(missed, [(now - 9_000_000, Cause::Storage)]);
 }
 
 /// An old file is damaged so that nothing in it can be read.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tidings_history::{Cause, Gap};
 use tidings_store::{NewRecord, Store, Write};
 
-use super::manifests::{Commit, Commits};
+use super::manifests::{Commit, Commits, noted};
 use crate::keep::coverage::write_gaps;
 use crate::keep::coverage::{Position, cluster_gap};
 use crate::keep::feed::SealedBefore;
@@ -159,6 +159,32 @@ pub(crate) async fn continue_archive(
         journal.begin_anew(keeper).await?;
     }
     Ok(Continues::As(identity))
+}
+
+/// Lets a store seal everything that it still has into an archive that begins. What it sealed and
+/// has ended since is nowhere any more, if the former archive is gone: a gap says so.
+///
+/// # Errors
+/// Nothing was changed, or not everything that is kept is in the journal yet. It may be repeated.
+pub(crate) async fn seal_anew(keeper: &Keeper) -> Result<(), KeepError> {
+    let own = positions(keeper).await?;
+    let missed = own.iter().map(|(namespace, position)| {
+        let until = position.covered_until().max(position.since);
+        cluster_gap(position.since, until, Cause::Storage).of(namespace)
+    });
+    let missed: Vec<Gap> = missed.collect();
+    let mut writes = write_gaps(&*keeper.store, &missed).await?;
+    let noted = noted(&*keeper.store).await?.into_iter();
+    writes.extend(noted.map(|(key, _)| Write::delete(key)));
+    let mark = Bytes::from_static(keys::SEALED);
+    if keeper.store.get(mark.clone()).await?.is_some() {
+        writes.push(Write::delete(mark));
+    }
+    keeper.store.write_all(writes).await?;
+    if keeper.journal.is_sealed() {
+        keeper.journal.begin_anew(keeper).await?;
+    }
+    Ok(())
 }
 
 /// Makes a random identity for a store.

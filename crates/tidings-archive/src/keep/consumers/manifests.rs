@@ -10,6 +10,7 @@
 //! store restored from a copy never has the notes that were made after the copy, however many
 //! entries it writes.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidings_store::{ListRequest, NewRecord, ReadError, Store, Write};
 
@@ -72,6 +73,16 @@ impl Commits {
     }
 }
 
+/// The notes about all archives, with their keys. A store has few: one for each bucket.
+pub(in crate::keep) async fn noted(store: &dyn Store) -> Result<Vec<(Bytes, Commits)>, ReadError> {
+    let page = store.list(ListRequest::prefix(keys::COMMITS)).await?;
+    let noted = page.records.into_iter().map(|record| {
+        let commits = parse(&record.value)?;
+        Ok((record.key, commits))
+    });
+    noted.collect()
+}
+
 impl Unsealed {
     /// Notes that a manifest is about to be written after another one of the archive.
     ///
@@ -114,6 +125,15 @@ impl Unsealed {
         let write = Write::put(keys::commits(archive), NewRecord::new(json(commits)));
         self.keeper.store.write_all(vec![write]).await?;
         Ok(())
+    }
+
+    /// Whether this store has noted a manifest that was written, of whatever archive.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn has_sealed(&self) -> Result<bool, JournalError> {
+        let noted = noted(&*self.keeper.store).await?;
+        Ok(noted.iter().any(|(_, noted)| noted.last.number > 0))
     }
 
     /// Whether this store may continue an archive after its newest manifest: only if the store

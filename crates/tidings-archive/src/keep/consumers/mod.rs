@@ -21,7 +21,7 @@ mod sealer_tests;
 
 pub(crate) use bounds::BACKLOG_BYTES_MAX;
 pub use continuation::{Continued, Continues, SEALED_BEYOND_MAX};
-pub(crate) use continuation::{continue_archive, new_identity};
+pub(crate) use continuation::{continue_archive, new_identity, seal_anew};
 pub use manifests::Commit;
 pub use named::ClusterFeed;
 pub use purges::Unerased;
