@@ -1,5 +1,7 @@
 //! Requests to an archive for the coverage of its clusters, and the versions of an event.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Request;
@@ -13,6 +15,13 @@ use tidings_history::{Count, Counted, Counts, Coverage};
 use super::cluster::{ClusterFlags, CommandError, Server};
 use super::objects::segment;
 
+/// Pauses between the looks for a new service account's token.
+const TOKEN_PAUSES: [Duration; 4] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(5),
+];
 /// Versions in a page.
 const PAGE: usize = 500;
 
@@ -37,7 +46,8 @@ pub(crate) async fn get<T: DeserializeOwned>(
     })
 }
 
-/// The token of a service account, in the Secret of its name.
+/// The token of a service account, in the Secret of its name. The cluster writes it a moment after
+/// the Secret was made, for which this waits.
 pub(crate) async fn token_of(
     server: &Server,
     namespace: &str,
@@ -49,15 +59,18 @@ pub(crate) async fn token_of(
         segment(namespace),
         segment(account)
     );
-    let secret: Value = get(server, &path, &what).await?;
-    let token = secret.pointer("/data/token").and_then(Value::as_str);
-    let token = token.and_then(|token| STANDARD.decode(token).ok());
-    let token = token.and_then(|token| String::from_utf8(token).ok());
-    token.filter(|token| !token.is_empty()).ok_or_else(|| {
-        CommandError::Failed(format!(
-            "{what}: its Secret has none yet; try again in a moment"
-        ))
-    })
+    for pause in TOKEN_PAUSES {
+        let secret: Value = get(server, &path, &what).await?;
+        let token = secret.pointer("/data/token").and_then(Value::as_str);
+        let token = token.and_then(|token| STANDARD.decode(token).ok());
+        let token = token.and_then(|token| String::from_utf8(token).ok());
+        if let Some(token) = token.filter(|token| !token.is_empty()) {
+            return Ok(token);
+        }
+        tokio::time::sleep(pause).await;
+    }
+    let why = format!("{what}: its Secret has none yet; try again in a moment");
+    Err(CommandError::Failed(why))
 }
 
 /// Passes the counts of a cluster to `take`, the latest hour first, and returns their unit. `None`
