@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tidings_history::{Cause, Gap};
 use tidings_store::{NewRecord, Store, Write};
 
-use super::manifests::{Commit, Commits, noted};
+use super::manifests::{Commit, Commits, leave};
 use crate::keep::coverage::write_gaps;
 use crate::keep::coverage::{Position, cluster_gap};
 use crate::keep::feed::SealedBefore;
@@ -140,6 +140,8 @@ pub(crate) async fn continue_archive(
             writes.push(Write::put(keys::position(namespace), record));
         }
     }
+    let key = continued.archive.as_deref().map(keys::commits);
+    writes.extend(leave(&*keeper.store, key.as_ref()).await?);
     let record = NewRecord::new(json(&sealed));
     writes.push(Write::put(keys::CONTINUED, record));
     let mut identity = identity.to_owned();
@@ -174,8 +176,7 @@ pub(crate) async fn seal_anew(keeper: &Keeper) -> Result<(), KeepError> {
     });
     let missed: Vec<Gap> = missed.collect();
     let mut writes = write_gaps(&*keeper.store, &missed).await?;
-    let noted = noted(&*keeper.store).await?.into_iter();
-    writes.extend(noted.map(|(key, _)| Write::delete(key)));
+    writes.extend(leave(&*keeper.store, None).await?);
     let mark = Bytes::from_static(keys::SEALED);
     if keeper.store.get(mark.clone()).await?.is_some() {
         writes.push(Write::delete(mark));

@@ -54,6 +54,9 @@ pub(in crate::keep) struct Commits {
     last: Commit,
     /// The manifests that may follow it, the latest attempt last.
     begun: Vec<Commit>,
+    /// Whether another archive was continued or begun since. What was sealed there is not here.
+    #[serde(default)]
+    is_left: bool,
 }
 
 impl Commits {
@@ -66,15 +69,41 @@ impl Commits {
         Ok(found.map(|found| parse(&found.value)).transpose()?)
     }
 
-    /// Whether the archive has lost a manifest, when this is its newest one.
+    fn of(last: Commit, begun: Vec<Commit>) -> Self {
+        Self {
+            last,
+            begun,
+            is_left: false,
+        }
+    }
+
+    /// Whether the archive has lost a manifest, or was left, when this is its newest one.
     pub(in crate::keep) fn are_behind(&self, newest: &Commit) -> bool {
-        self.last.number > newest.number
+        self.is_left
+            || self.last.number > newest.number
             || self.last.number == newest.number && !self.last.is_of(newest)
     }
 }
 
+/// The writes by which a store leaves all archives but the one of this key.
+pub(in crate::keep) async fn leave(
+    store: &dyn Store,
+    but: Option<&Bytes>,
+) -> Result<Vec<Write>, ReadError> {
+    let noted = noted(store).await?.into_iter();
+    let others = noted.filter(|(key, noted)| Some(key) != but && !noted.is_left);
+    let left = others.map(|(key, noted)| {
+        let noted = Commits {
+            is_left: true,
+            ..noted
+        };
+        Write::put(key, NewRecord::new(json(&noted)))
+    });
+    Ok(left.collect())
+}
+
 /// The notes about all archives, with their keys. A store has few: one for each bucket.
-pub(in crate::keep) async fn noted(store: &dyn Store) -> Result<Vec<(Bytes, Commits)>, ReadError> {
+async fn noted(store: &dyn Store) -> Result<Vec<(Bytes, Commits)>, ReadError> {
     let page = store.list(ListRequest::prefix(keys::COMMITS)).await?;
     let noted = page.records.into_iter().map(|record| {
         let commits = parse(&record.value)?;
@@ -104,7 +133,7 @@ impl Unsealed {
         let over = begun.len().saturating_sub(BEGUN_MAX);
         begun.drain(..over);
         let last = last.clone();
-        self.note_commits(archive, &Commits { last, begun }).await
+        self.note_commits(archive, &Commits::of(last, begun)).await
     }
 
     /// Notes that a manifest was written, before any entry that it seals is removed from the
@@ -118,7 +147,7 @@ impl Unsealed {
             return Ok(());
         }
         let (last, begun) = (done.clone(), Vec::new());
-        self.note_commits(archive, &Commits { last, begun }).await
+        self.note_commits(archive, &Commits::of(last, begun)).await
     }
 
     async fn note_commits(&self, archive: &str, commits: &Commits) -> Result<(), JournalError> {
@@ -133,7 +162,8 @@ impl Unsealed {
     /// Errors of the store.
     pub async fn has_sealed(&self) -> Result<bool, JournalError> {
         let noted = noted(&*self.keeper.store).await?;
-        Ok(noted.iter().any(|(_, noted)| noted.last.number > 0))
+        let is_sealed = |noted: &Commits| noted.last.number > 0 && !noted.is_left;
+        Ok(noted.iter().any(|(_, noted)| is_sealed(noted)))
     }
 
     /// Whether this store may continue an archive after its newest manifest: only if the store
@@ -154,7 +184,7 @@ impl Unsealed {
             return Ok(!has_noted && newest.sealed_through <= self.keeper.journal.given());
         };
         let noted = Commits::read(&*self.keeper.store, archive).await?;
-        Ok(noted.is_some_and(|noted| {
+        Ok(noted.filter(|noted| !noted.is_left).is_some_and(|noted| {
             let mut all = noted.begun.iter().chain([&noted.last]);
             all.any(|noted| noted.is_of(newest))
         }))
