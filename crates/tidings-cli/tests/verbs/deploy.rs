@@ -755,6 +755,14 @@ fn the_chart_takes_its_values_and_no_others() {
     ] {
         assert!(several.contains(part), "no {part}");
     }
+    // A file that tidings coverage --check-retention has looked at is taken as it is.
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.yaml");
+    std::fs::write(&rules, "rules:\n- type: Normal\n  ttl: 2d\n").unwrap();
+    let given = format!("--set-file=retention.rules={}", rules.display());
+    let given = rendered(&[&given]).unwrap().unwrap();
+    let part = "  retention.yaml: |\n    rules:\n    - type: Normal\n      ttl: 2d\n";
+    assert!(given.contains(part), "{given}");
     // On OpenShift, the security context constraint restricted-v2 chooses uid and fsGroup.
     let openshift = ["--api-versions=security.openshift.io/v1"];
     let text = rendered(&openshift).unwrap().unwrap();
