@@ -4,7 +4,7 @@
 //! missing. An [`Encoder`](encode::Encoder) makes requests of records in the receiver's form, and
 //! judges the answers record by record. [`Feeds`] delivers the feeds of an archive: a task for each
 //! feed and cluster reads a batch by its cursor, sends it until each record is delivered or a
-//! [`DeadLetter`], and commits the cursor.
+//! dead letter, and commits the cursor.
 //!
 //! ```no_run
 //! use std::sync::Arc;
