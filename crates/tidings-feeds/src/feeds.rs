@@ -702,7 +702,8 @@ mod tests {
         assert!(restarts(body(one), body(other)).await);
     }
 
-    /// A disk that hangs delays no cluster, and no other feed gets the file meanwhile.
+    /// If a disk hangs, clusters are followed nevertheless, and no other feed writes the file that
+    /// the former feed still writes.
     #[tokio::test(start_paused = true)]
     async fn a_write_that_does_not_end_delays_its_feed_only() {
         let folder = tempfile::tempdir().unwrap();

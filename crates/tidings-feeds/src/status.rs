@@ -87,7 +87,8 @@ pub struct FeedStatus {
     pub feed: String,
     /// What it does.
     pub state: State,
-    /// Since when it is retrying or refused, in milliseconds since 1970.
+    /// When the receiver first failed or refused, of the present failure, in milliseconds since
+    /// 1970; `None` while it takes records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
     /// The receiver's last words when something was not taken; empty if nothing was.
@@ -120,7 +121,8 @@ pub struct FeedStatus {
 pub struct RetryStatus {
     /// What it does.
     pub state: State,
-    /// Since when it is retrying or refused, in milliseconds since 1970.
+    /// When the receiver first failed or refused, of the present failure, in milliseconds since
+    /// 1970; `None` while it takes records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
     /// The receiver's last words when something was not taken; empty if nothing was.

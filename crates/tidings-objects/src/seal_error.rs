@@ -25,7 +25,7 @@ pub enum SealError {
     /// Sealing panicked; the log says how.
     #[error("sealing panicked, as the log says")]
     Panicked,
-    /// The archive belongs to another data folder.
+    /// Another data folder has begun or continued the archive, and seals into it.
     #[error(
         "the archive of {cluster:?} there is of another data folder (its store is {writer}): seal to another URL or under another name; if that folder is lost, this one can continue the archive (--objects-continue TIME)"
     )]

@@ -54,7 +54,7 @@ impl Strings {
         }
     }
 
-    /// The position at which the first of the strings begins.
+    /// The position of the opening quote of the first string; `None` without any.
     pub(super) fn start(&self) -> Option<u64> {
         self.0.first().map(|text| text.start - 1)
     }

@@ -54,7 +54,8 @@ pub(in crate::keep) struct Commits {
     last: Commit,
     /// The manifests that may follow it, the latest attempt last.
     begun: Vec<Commit>,
-    /// Whether another archive was continued or begun since. What was sealed there is not here.
+    /// Whether the store has begun or continued another archive since. What it sealed there is not
+    /// in this one.
     #[serde(default)]
     is_left: bool,
 }
@@ -85,7 +86,7 @@ impl Commits {
     }
 }
 
-/// The writes by which a store leaves all archives but the one of this key.
+/// The writes that note all archives as left, except for the one whose notes have this key.
 pub(in crate::keep) async fn leave(
     store: &dyn Store,
     but: Option<&Bytes>,
@@ -156,7 +157,7 @@ impl Unsealed {
         Ok(())
     }
 
-    /// Whether this store has noted a manifest that was written, of whatever archive.
+    /// Whether this store has sealed into an archive on object storage that it has not left since.
     ///
     /// # Errors
     /// Errors of the store.

@@ -7,7 +7,7 @@ use super::super::{Found, RECORD_BYTES_MAX};
 use super::logs::{batch, prefixed};
 use super::{check, event, found, line, list, pretty, value, yaml};
 
-/// The names of the events, in order of the names.
+/// The names of the events that are read from a capture, sorted.
 fn names(input: &str) -> Vec<String> {
     let found = found(input.as_bytes()).into_iter();
     let names = found.map(|found| match found {
