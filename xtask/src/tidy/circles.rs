@@ -1,187 +1,183 @@
 //! Checks that no two files of a crate use each other, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::source::SourceFile;
-use super::uses::{Uses, roots};
+use super::uses::{Crate, Uses};
 
-pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
-    let mut problems = Vec::new();
-    for (name, root) in roots(files) {
-        let uses = match Uses::read(files, &root) {
-            Ok(uses) => uses,
-            Err(problem) => {
-                problems.push(problem);
-                continue;
-            }
-        };
-        for circle in uses.circles() {
-            problems.push(format!(
-                "{name}: {} files use each other in a circle:{}",
-                circle.len(),
-                uses.describe(&circle)
-            ));
-        }
-    }
-    problems
+pub(super) fn check(crates: &[Crate]) -> Vec<String> {
+    let uses = crates.iter().map(|it| &it.uses);
+    let described = uses.flat_map(|uses| {
+        let circles = circles(uses).into_iter();
+        circles.map(|circle| describe(uses, &circle))
+    });
+    described.collect()
 }
 
-impl Uses {
-    /// The sets of files that use each other, the largest first (Tarjan's algorithm, with two
-    /// searches).
-    fn circles(&self) -> Vec<Vec<PathBuf>> {
-        let reached: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> = self
-            .arrows
-            .keys()
-            .map(|file| (file, self.reached_from(file)))
-            .collect();
-        let mut seen = BTreeSet::new();
-        let mut circles = Vec::new();
-        for (file, reaches) in &reached {
-            if seen.contains(file) || !reaches.contains(file) {
-                continue;
-            }
-            let circle: Vec<PathBuf> = reaches
-                .iter()
-                .filter(|other| reached.get(*other).is_some_and(|back| back.contains(file)))
-                .map(|other| (*other).clone())
-                .collect();
-            seen.extend(
-                reaches
-                    .iter()
-                    .copied()
-                    .filter(|other| circle.contains(other)),
-            );
-            circles.push(circle);
+/// The sets of files that use each other.
+fn circles(uses: &Uses) -> Vec<BTreeSet<&Path>> {
+    let reached = uses.keys().map(|file| (&**file, reached_from(uses, file)));
+    let reached: BTreeMap<&Path, BTreeSet<&Path>> = reached.collect();
+    let mut circles: Vec<BTreeSet<&Path>> = Vec::new();
+    for (file, reaches) in &reached {
+        if reaches.contains(file) && !circles.iter().any(|circle| circle.contains(file)) {
+            let leads_back = |other: &&Path| reached.get(other).is_some_and(|it| it.contains(file));
+            circles.push(reaches.iter().copied().filter(leads_back).collect());
         }
-        circles.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
-        circles
     }
+    circles
+}
 
-    fn reached_from<'a>(&'a self, file: &PathBuf) -> BTreeSet<&'a PathBuf> {
-        let mut reached = BTreeSet::new();
-        let uses = |file| self.arrows.get(file).into_iter().flat_map(BTreeMap::keys);
-        let mut next: Vec<&PathBuf> = uses(file).collect();
-        while let Some(file) = next.pop() {
-            if reached.insert(file) {
-                next.extend(uses(file));
-            }
+fn reached_from<'a>(uses: &'a Uses, file: &Path) -> BTreeSet<&'a Path> {
+    let used = |file: &Path| uses.get(file).into_iter().flat_map(BTreeMap::keys);
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<_> = used(file).collect();
+    while let Some(file) = next.pop() {
+        if reached.insert(&**file) {
+            next.extend(used(file));
         }
-        reached
     }
+    reached
+}
 
-    /// The uses among the files of such a set, one per line.
-    fn describe(&self, circle: &[PathBuf]) -> String {
-        let lines = circle.iter().flat_map(|file| {
-            let used = self.arrows.get(file).into_iter().flatten();
-            let used = used.filter(|(used, _)| circle.contains(used));
-            used.map(|(used, name)| {
-                format!(
-                    "\n    {} uses {} for {name}",
-                    file.display(),
-                    used.display()
-                )
-            })
-        });
-        lines.collect()
+/// The uses among the files of such a set, one per line.
+fn describe(uses: &Uses, circle: &BTreeSet<&Path>) -> String {
+    let mut lines = vec![format!("{} files use each other:", circle.len())];
+    for (file, used) in uses.iter().filter(|(file, _)| circle.contains(&***file)) {
+        for (used, name) in used.iter().filter(|(used, _)| circle.contains(&***used)) {
+            let (file, used) = (file.display(), used.display());
+            lines.push(format!("    {file} uses {used} for {name}"));
+        }
     }
+    lines.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
+    use super::super::source::files;
+    use super::super::uses::crates;
     use super::*;
 
-    fn circles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-        let files: Vec<_> = files
-            .iter()
-            .map(|(path, text)| SourceFile {
-                path: PathBuf::from("a/src").join(path),
-                text: (*text).to_owned(),
-            })
-            .collect();
-        let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
-        uses.circles()
-            .into_iter()
-            .map(|circle| {
-                circle
-                    .iter()
-                    .map(|file| file.strip_prefix("a/src").unwrap().display().to_string())
-                    .collect()
-            })
-            .collect()
+    /// The number of files in circles.
+    fn in_circles(texts: &[(&str, &str)]) -> usize {
+        let (crates, problems) = crates(&files(texts));
+        assert_eq!(problems, [""; 0]);
+        let circles = crates.iter().flat_map(|it| circles(&it.uses));
+        circles.map(|circle| circle.len()).sum()
     }
 
-    #[test]
-    fn a_circle_is_found_however_its_names_are_written() {
-        let ways = [
-            "use crate::one::First; struct Second(First);",
-            "struct Second(crate::one::First);",
-            "use super::one; struct Second(one::First);",
-            "use crate::{one::First as Other}; struct Second(Other);",
-            "use crate::First; struct Second(First);",
-            "fn second() { println!(\"{}\", crate::one::first()); }",
-            "fn second() { use crate::one::first; first(); }",
-            "use crate::one::*; struct Second(First);",
-        ];
-        for way in ways {
-            let found = circles(&[
-                ("lib.rs", "mod one; mod two; pub use one::First;"),
-                (
-                    "one.rs",
-                    "use crate::two::Second; pub struct First(Second); pub fn first() {}",
-                ),
-                ("two.rs", &format!("pub struct Second; {way}")),
-            ]);
-            assert_eq!(found, [["one.rs", "two.rs"]], "{way}");
-        }
-    }
+    const FIRST: &str = "use crate::two::Second; pub struct First(Second); pub fn first() {}";
 
+    /// Each row: the root, `one.rs`, `two.rs`, and whether the two files use each other.
     #[test]
-    fn declarations_re_exports_tests_and_other_crates_are_no_uses() {
-        let innocent = [
+    fn circles_are_found_however_their_names_are_written() {
+        let root = "mod one; mod two; pub use one::First;";
+        let rows = [
+            (root, FIRST, "use crate::one::First; struct B(First);", true),
+            (root, FIRST, "struct B(crate::one::First);", true),
+            (root, FIRST, "use super::one; struct B(one::First);", true),
+            (root, FIRST, "use crate::{one::First as Other};", true),
             (
-                "mod one; mod two; pub use one::First;",
-                "use crate::two::Second; pub struct First(Second);",
-                "pub struct Second;",
+                root,
+                FIRST,
+                "use crate::{self as all, one::{self}}; struct B(all::one::First);",
+                true,
+            ),
+            (root, FIRST, "use crate::First; struct B(First);", true),
+            (
+                root,
+                FIRST,
+                "fn b() { println!(\"{}\", crate::one::first()); }",
+                true,
+            ),
+            (
+                root,
+                FIRST,
+                "fn b() { use crate::one::first; first(); }",
+                true,
+            ),
+            (
+                root,
+                FIRST,
+                "fn b() -> impl A + use<'static> { crate::one::first() }",
+                true,
+            ),
+            (
+                root,
+                FIRST,
+                "#[arg(value_parser = crate::one::first)] struct B;",
+                true,
+            ),
+            (root, FIRST, "use crate::one::*; struct B(First);", true),
+            (
+                root,
+                FIRST,
+                "use crate::one::*; fn b() { <A as B>::first(a.first()); }",
+                false,
+            ),
+            (root, FIRST, "", false),
+            (root, FIRST, "pub use crate::one::First;", false),
+            (root, FIRST, "use one::First;", false),
+            (root, FIRST, "use ::one::First;", false),
+            (
+                root,
+                FIRST,
+                "#[cfg(test)] mod tests { use crate::one::First; }",
+                false,
+            ),
+            (
+                root,
+                FIRST,
+                "#[cfg(all(test, unix))] use crate::one::{First}; struct B;",
+                false,
             ),
             (
                 "mod one; mod two; pub struct Root;",
-                "use crate::Root; pub struct First(Root);",
+                "use crate::Root;",
                 "",
-            ),
-            (
-                "mod one; mod two;",
-                "use crate::two::Second; pub struct First(Second);",
-                "#[cfg(test)] mod tests { use crate::one::First; }",
-            ),
-            (
-                "mod one; mod two;",
-                "use crate::two::Second; pub struct First(Second);",
-                "use one::First; pub struct Second;",
+                false,
             ),
         ];
-        for (root, one, two) in innocent {
-            let found = circles(&[("lib.rs", root), ("one.rs", one), ("two.rs", two)]);
-            assert!(found.is_empty(), "{root} {one} {two}: {found:?}");
+        for (root, one, two, expected) in rows {
+            let two = format!("pub struct Second; {two}");
+            let texts = [
+                ("a/src/lib.rs", root),
+                ("a/src/one.rs", one),
+                ("a/src/two.rs", &two),
+            ];
+            assert_eq!(
+                in_circles(&texts),
+                if expected { 2 } else { 0 },
+                "{root} {two}"
+            );
         }
     }
 
     #[test]
     fn a_detour_through_folders_is_a_circle() {
-        let found = circles(&[
-            ("lib.rs", "mod room;"),
-            (
-                "room/mod.rs",
-                "mod inner; pub(crate) struct Outer; fn f() { inner::g() }",
-            ),
-            (
-                "room/inner.rs",
-                "use super::Outer; pub(super) fn g() -> Outer { Outer }",
-            ),
-        ]);
-        assert_eq!(found, [["room/inner.rs", "room/mod.rs"]]);
+        let outer = "mod inner; pub(crate) struct Outer; fn f() { inner::g() }";
+        let inner = "use super::Outer; pub(super) fn g() -> Outer { Outer }";
+        let place =
+            "#[path = \"elsewhere/inner.rs\"] mod inner; pub struct Outer; fn f() { inner::g() }";
+        for texts in [
+            [
+                ("a/src/lib.rs", "mod room;"),
+                ("a/src/room/mod.rs", outer),
+                ("a/src/room/inner.rs", inner),
+            ],
+            [
+                ("a/src/lib.rs", "mod room;"),
+                ("a/src/room.rs", outer),
+                ("a/src/room/inner.rs", inner),
+            ],
+            [
+                ("a/src/lib.rs", "mod room;"),
+                ("a/src/room/mod.rs", place),
+                ("a/src/room/elsewhere/inner.rs", inner),
+            ],
+        ] {
+            assert_eq!(in_circles(&texts), 2, "{texts:?}");
+        }
+        assert_eq!(crates(&files(&[("a/src/lib.rs", "mod none;")])).1.len(), 1);
     }
 }

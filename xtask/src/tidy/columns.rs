@@ -14,45 +14,24 @@ pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
 
 fn check_file(file: &SourceFile) -> Vec<String> {
     let mut problems = Vec::new();
-    let path = file.path.display();
-    for (number, line, prose) in prose(file) {
+    let mut is_code = false;
+    for (number, line) in file.lines() {
+        let Some(text) = comment(file.kind(), line) else {
+            is_code = false;
+            continue;
+        };
+        let is_command = file.kind() != "md" && line.trim_start().starts_with(COMMAND);
         let columns = line.chars().count();
-        if columns > COLUMNS && may_break(prose) {
+        if text.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !is_command && columns > COLUMNS && may_break(text.trim()) {
+            let path = file.path.display();
             problems.push(format!(
                 "{path}:{number}: {columns} columns, more than {COLUMNS}"
             ));
         }
     }
     problems
-}
-
-/// The lines of prose of a file: for each its number, the whole line, and its text without the
-/// comment mark.
-fn prose(file: &SourceFile) -> Vec<(usize, &str, &str)> {
-    let kind = kind(file);
-    let mut lines = Vec::new();
-    let mut is_code = false;
-    for (number, line) in (1..).zip(file.text.lines()) {
-        let Some(text) = comment(kind, line) else {
-            is_code = false;
-            continue;
-        };
-        if kind != "md" && line.trim_start().starts_with(COMMAND) {
-            continue;
-        }
-        if text.trim_start().starts_with("```") {
-            is_code = !is_code;
-        } else if !is_code {
-            lines.push((number, line, text.trim()));
-        }
-    }
-    lines
-}
-
-/// The extension of a file's name; empty for scripts, which have none.
-fn kind(file: &SourceFile) -> &str {
-    let kind = file.path.extension().and_then(|kind| kind.to_str());
-    kind.unwrap_or_default()
 }
 
 /// The text of a comment line; `None` for code. Every line of a document is text.
@@ -76,14 +55,8 @@ fn may_break(prose: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::files;
     use super::*;
-
-    fn problems(path: &str, text: &str) -> Vec<String> {
-        check(&[SourceFile {
-            path: path.into(),
-            text: text.to_owned(),
-        }])
-    }
 
     #[test]
     fn long_lines_are_found_where_they_can_break() {
@@ -106,7 +79,11 @@ mod tests {
             ("a.html", format!("x {word}\n"), 0),
         ];
         for (path, text, expected) in cases {
-            assert_eq!(problems(path, &text).len(), expected, "{path}: {text}");
+            assert_eq!(
+                check(&files(&[(path, &text)])).len(),
+                expected,
+                "{path}: {text}"
+            );
         }
     }
 }

@@ -1,12 +1,16 @@
-//! Checks that what documents refer to exists: linked files and headings, and commands of ours that
-//! they show.
+//! Checks that what documents refer to exists: linked files and headings, commands of ours that
+//! they show, and tests that `docs/compatibility` names: `core::some_test` is a function anywhere
+//! in the crate `tidings-core`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::source::{SourceFile, normal};
+
+/// The pages that name tests.
+const TESTS: &str = "docs/compatibility";
 
 pub(super) fn check(
     root: &Path,
@@ -14,36 +18,40 @@ pub(super) fn check(
     metadata: &Value,
     tasks: &clap::Command,
 ) -> Vec<String> {
-    let is_document = |file: &&SourceFile| {
-        file.path
-            .extension()
-            .is_some_and(|extension| extension == "md")
-    };
+    let functions = functions(files);
     let mut problems = Vec::new();
-    for file in files.iter().filter(is_document) {
+    for file in files.iter().filter(|file| file.kind() == "md") {
         let document = parse(&file.text);
+        let path = file.path.display();
+        let mut add = |line, problem: Option<String>| {
+            problems.extend(problem.map(|problem| format!("{path}:{line}: {problem}")));
+        };
         for (line, link) in &document.links {
-            if let Some(problem) = broken_link(root, &file.path, link, files) {
-                problems.push(format!("{}:{line}: {problem}", file.path.display()));
-            }
+            add(line, broken_link(root, &file.path, link, files));
         }
         for (line, command) in &document.commands {
-            if let Some(problem) = wrong_command(root, command, metadata, tasks) {
-                problems.push(format!(
-                    "{}:{line}: `{command}`: {problem}",
-                    file.path.display()
-                ));
-            }
+            let wrong = wrong_command(root, command, metadata, tasks);
+            add(line, wrong.map(|why| format!("`{command}`: {why}")));
+        }
+        for (line, code) in &document.code {
+            let test = named_test(code).filter(|_| file.path.starts_with(TESTS));
+            let gone = test.filter(|test| !functions.contains(test));
+            add(
+                line,
+                gone.map(|(folder, name)| format!("{folder} has no function {name}")),
+            );
         }
     }
     problems
 }
 
-/// The links of a Markdown text with their line numbers, and the anchors of its headings.
+/// What a Markdown text refers to, with line numbers, and the anchors of its headings.
 #[derive(Debug, Default)]
 struct Document {
     links: Vec<(usize, String)>,
     commands: Vec<(usize, String)>,
+    /// The text between backticks.
+    code: Vec<(usize, String)>,
     anchors: BTreeSet<String>,
 }
 
@@ -56,30 +64,24 @@ fn parse(text: &str) -> Document {
             continue;
         }
         if is_code || line.starts_with("    ") {
-            document
-                .commands
-                .extend(command(line).map(|command| (number, command)));
+            let command = command(line).map(|command| (number, command));
+            document.commands.extend(command);
             continue;
         }
         if line.starts_with('#') {
-            document
-                .anchors
-                .insert(anchor(line.trim_start_matches('#')));
+            let heading = line.trim_start_matches('#');
+            document.anchors.insert(anchor(heading));
         }
-        // Every second piece between backticks is code. Prose may mention a verb that does not
-        // exist.
-        for (index, piece) in line.split('`').enumerate() {
-            let typed =
-                command(piece).filter(|command| index % 2 == 1 && command.starts_with("cargo "));
+        for piece in line.split('`').skip(1).step_by(2) {
+            // Prose may mention a verb that does not exist.
+            let typed = command(piece).filter(|command| command.starts_with("cargo "));
             document
                 .commands
                 .extend(typed.map(|command| (number, command)));
+            document.code.push((number, piece.to_owned()));
         }
-        for (index, _) in line.match_indices("](") {
-            let link = line
-                .get(index + 2..)
-                .and_then(|rest| rest.split([')', ' ']).next())
-                .unwrap_or_default();
+        for piece in line.split("](").skip(1) {
+            let link = piece.split([')', ' ']).next().unwrap_or_default();
             document.links.push((number, link.to_owned()));
         }
     }
@@ -90,28 +92,17 @@ fn parse(text: &str) -> Document {
 /// none.
 fn command(line: &str) -> Option<String> {
     let line = line.trim().trim_start_matches("$ ");
-    let line = line
-        .split(" #")
-        .next()?
-        .split(" && ")
-        .next()?
-        .trim()
-        .trim_end_matches(" &");
+    let line = line.split(" #").next()?.split(" && ").next()?;
+    let line = line.trim().trim_end_matches(" &");
     (line.starts_with("cargo ") || line.starts_with("tidings ")).then(|| line.to_owned())
 }
 
 /// GitHub's anchor of a heading.
 fn anchor(heading: &str) -> String {
-    let kept = heading
-        .trim()
-        .chars()
-        .filter_map(|character| match character {
-            ' ' => Some('-'),
-            '-' | '_' => Some(character),
-            _ if character.is_alphanumeric() => Some(character.to_ascii_lowercase()),
-            _ => None,
-        });
-    kept.collect()
+    let mut anchor = heading.trim().replace(' ', "-");
+    anchor.retain(|character| matches!(character, '-' | '_') || character.is_alphanumeric());
+    anchor.make_ascii_lowercase();
+    anchor
 }
 
 fn broken_link(root: &Path, from: &Path, link: &str, files: &[SourceFile]) -> Option<String> {
@@ -121,18 +112,15 @@ fn broken_link(root: &Path, from: &Path, link: &str, files: &[SourceFile]) -> Op
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = match path {
         "" => from.to_path_buf(),
-        path => normal(&from.parent().unwrap_or(Path::new("")).join(path)),
+        path => normal(&from.parent()?.join(path)),
     };
     if !root.join(&target).exists() {
         return Some(format!("{link} leads nowhere"));
     }
-    let text = &files.iter().find(|file| file.path == target)?.text;
-    (!heading.is_empty()
-        && target
-            .extension()
-            .is_some_and(|extension| extension == "md"))
-    .then(|| !parse(text).anchors.contains(heading))?
-    .then(|| format!("{link}: there is no such heading"))
+    let target = files.iter().find(|file| file.path == target)?;
+    let is_checked = !heading.is_empty() && target.kind() == "md";
+    (is_checked && !parse(&target.text).anchors.contains(heading))
+        .then(|| format!("{link}: there is no such heading"))
 }
 
 fn wrong_command(
@@ -145,14 +133,11 @@ fn wrong_command(
     match words.as_slice() {
         ["cargo", "xtask", words @ ..] => {
             let mut task = tasks;
-            for word in words
-                .iter()
-                .take_while(|word| word.starts_with(|letter: char| letter.is_ascii_lowercase()))
-            {
-                task = match task.find_subcommand(word) {
-                    Some(found) => found,
-                    None => return Some(format!("xtask has no task {word}")),
+            for word in words.iter().take_while(|word| is_word(word)) {
+                let Some(found) = task.find_subcommand(word) else {
+                    return Some(format!("xtask has no task {word}"));
                 };
+                task = found;
             }
             None
         }
@@ -162,120 +147,134 @@ fn wrong_command(
                 options.get(index + 1).copied()
             };
             let package = after("-p").unwrap_or("tidings-cli");
-            let targets = match metadata["packages"]
-                .as_array()?
-                .iter()
-                .find(|found| found["name"] == package)
-            {
-                Some(found) => found["targets"].as_array()?,
-                None if after("-p").is_some() => {
-                    return Some(format!("there is no package {package}"));
-                }
-                None => return None,
+            let mut packages = metadata["packages"].as_array()?.iter();
+            let Some(found) = packages.find(|found| found["name"] == package) else {
+                return Some(format!("there is no package {package}"));
             };
-            let is_there = |kind: &str, name: &str| {
-                targets
-                    .iter()
-                    .any(|target| target["name"] == name && target["kind"][0] == kind)
-            };
+            let targets = found["targets"].as_array()?;
             for (option, kind) in [("--bin", "bin"), ("--example", "example")] {
-                if let Some(name) = after(option).filter(|name| !is_there(kind, name)) {
+                let is_there = |name| {
+                    targets
+                        .iter()
+                        .any(|it| it["name"] == name && it["kind"][0] == kind)
+                };
+                if let Some(name) = after(option).filter(|name| !is_there(*name)) {
                     return Some(format!("{package} has no {kind} {name}"));
                 }
             }
-            (package == "tidings-cli")
-                .then(|| after("--"))
-                .flatten()
-                .and_then(|verb| wrong_verb(root, verb))
+            let verb = after("--").filter(|_| package == "tidings-cli");
+            verb.and_then(|verb| wrong_verb(root, verb))
         }
         ["tidings", verb, ..] => wrong_verb(root, verb),
         _ => None,
     }
 }
 
+fn is_word(text: &str) -> bool {
+    text.starts_with(|letter: char| letter.is_ascii_lowercase())
+}
+
 fn wrong_verb(root: &Path, verb: &str) -> Option<String> {
-    let is_word = verb.starts_with(|letter: char| letter.is_ascii_lowercase());
     let commands = root.join("crates/tidings-cli/src/bin/tidings/commands");
     let is_there =
         commands.join(format!("{verb}.rs")).exists() || commands.join(verb).join("mod.rs").exists();
-    (is_word && !is_there).then(|| format!("tidings has no verb {verb}"))
+    (is_word(verb) && !is_there).then(|| format!("tidings has no verb {verb}"))
+}
+
+/// The crate's folder and the function that a code span such as `core::some_test` names.
+fn named_test(code: &str) -> Option<(String, String)> {
+    let (krate, name) = code.split_once("::")?;
+    let is_name = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_');
+    let is_test = !name.is_empty() && name.chars().all(is_name);
+    let is_crate = !krate.is_empty() && krate.chars().all(|c| c.is_ascii_lowercase());
+    let folder = match krate {
+        "tidings" => "crates/tidings".to_owned(),
+        _ => format!("crates/tidings-{krate}"),
+    };
+    (is_test && is_crate).then(|| (folder, name.to_owned()))
+}
+
+/// Every function of the crates, with the folder of its crate.
+fn functions(files: &[SourceFile]) -> BTreeSet<(String, String)> {
+    let mut functions = BTreeSet::new();
+    for file in files.iter().filter(|file| file.kind() == "rs") {
+        let folder: PathBuf = file.path.components().take(2).collect();
+        for (_, line) in file.lines() {
+            if let Some((_, rest)) = line.split_once("fn ") {
+                let name = rest.split(['(', '<']).next().unwrap_or_default();
+                functions.insert((folder.display().to_string(), name.to_owned()));
+            }
+        }
+    }
+    functions
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::files;
     use super::*;
     use serde_json::json;
 
+    /// Each row: a line of a page about compatibility, and whether it is right.
     #[test]
-    fn links_commands_and_headings_are_read_from_text_and_code() {
-        let text = "# What it is: `a`, b!\n[x](a.md) and [y](b.md#c \"t\"), `cargo xtask tidy`\n```console\n\
-                    $ tidings serve & # comment\n[not](a-link)\n```\n    cargo run -- demo\n";
-        let document = parse(text);
-        assert_eq!(
-            document.links,
-            [(2, "a.md".to_owned()), (2, "b.md#c".to_owned())]
-        );
-        assert_eq!(
-            document.commands,
-            [
-                (2, "cargo xtask tidy".to_owned()),
-                (4, "tidings serve".to_owned()),
-                (7, "cargo run -- demo".to_owned())
-            ]
-        );
-        assert_eq!(
-            document.anchors.into_iter().collect::<Vec<_>>(),
-            ["what-it-is-a-b"]
-        );
-    }
-
-    #[test]
-    fn links_lead_somewhere() {
-        let root = crate::root();
-        let files = [SourceFile {
-            path: "docs/a.md".into(),
-            text: "# One two\n".to_owned(),
-        }];
-        let broken =
-            |link: &str| broken_link(&root, Path::new("docs/b.md"), link, &files).is_some();
-        for good in [
-            "../Cargo.toml",
-            "../xtask/src",
-            "https://example.com/x",
-            "../Cargo.toml#L3",
-        ] {
-            assert!(!broken(good), "{good}");
-        }
-        for bad in ["Cargo.toml", "../nowhere.md", "../docs/none.md#x"] {
-            assert!(broken(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn commands_are_those_there_are() {
+    fn what_documents_name_exists() {
         let root = crate::root();
         let tasks = <crate::Task as clap::CommandFactory>::command();
-        let metadata =
-            json!({"packages": [{"name": "p", "targets": [{"name": "b", "kind": ["bin"]}]}]});
-        let cases = [
-            ("cargo xtask tidy", false),
-            ("cargo xtask bench record --write", false),
-            ("cargo xtask dance", true),
-            ("cargo xtask bench dance", true),
-            ("cargo run --release -q -p p --bin b -- x", false),
-            ("cargo run -p p --bin c", true),
-            ("cargo run -p q", true),
-            ("tidings import --kubeconfig x y", false),
-            ("tidings dance", true),
-            ("tidings <verb> --help", false),
-            ("cargo test", false),
+        let target = json!({"name": "b", "kind": ["bin"]});
+        let metadata = json!({"packages": [
+            {"name": "p", "targets": [target]}, {"name": "tidings-cli", "targets": []},
+        ]});
+        let rows = [
+            ("[x](../../Cargo.toml) and [y](../../xtask/src \"t\")", true),
+            ("[x](https://example.com/x), [y](../../Cargo.toml#L3)", true),
+            ("[x](#what-it-is-a-b) [y](page.md#what-it-is-a-b)", true),
+            ("[x](#what-it-was)", false),
+            ("[x](Cargo.toml)", false),
+            ("[x](README.md) [y](../nowhere.md)", false),
+            ("```\n[not](a-link)\n```", true),
+            (
+                "`cargo xtask tidy`, `cargo xtask bench record --write`",
+                true,
+            ),
+            ("`cargo xtask dance`", false),
+            ("```\n$ cargo xtask bench dance # in time\n```", false),
+            ("    cargo run --release -q -p p --bin b -- x &", true),
+            ("    cargo run -p p --bin c", false),
+            ("    cargo run -p q", false),
+            ("    cargo run -- demo", true),
+            ("    cargo run -- dance", false),
+            ("    tidings import --kubeconfig x y && z", true),
+            ("    tidings dance", false),
+            ("    tidings <verb> --help", true),
+            ("`tidings dance`, `cargo test`", true),
+            (
+                "`core::there`, `tidings::waits`, `KubeSink::new`, `a::B`",
+                true,
+            ),
+            ("`core::gone`", false),
+            ("`server::there`", false),
         ];
-        for (command, is_wrong) in cases {
-            assert_eq!(
-                wrong_command(&root, command, &metadata, &tasks).is_some(),
-                is_wrong,
-                "{command}"
+        // Both the page and its name exist.
+        let path = "docs/compatibility/README.md";
+        for (line, is_right) in rows {
+            let page = format!(
+                "# What it is: `a`, b!\n{}\n",
+                line.replace("page.md", "README.md")
             );
+            let files = files(&[
+                (path, &page),
+                ("crates/tidings-core/src/deep/a.rs", "    fn there() {\n"),
+                ("crates/tidings/tests/b.rs", "async fn waits() {\n"),
+            ]);
+            let found = check(&root, &files, &metadata, &tasks);
+            assert_eq!(found.is_empty(), is_right, "{line}: {found:?}");
         }
+    }
+
+    #[test]
+    fn only_pages_about_compatibility_name_tests() {
+        let files = files(&[("docs/other.md", "`core::gone`\n")]);
+        let tasks = clap::Command::new("xtask");
+        assert_eq!(check(&crate::root(), &files, &Value::Null, &tasks), [""; 0]);
     }
 }

@@ -4,188 +4,72 @@
 use serde_json::Value;
 
 /// Our crates, each with those of our crates that it may use. Tests may use any.
-const LAYERS: [(&str, &[&str]); 15] = [
-    ("tidings-connect", &[]),
-    ("tidings-core", &[]),
-    ("tidings-api", &["tidings-core"]),
-    ("tidings-store", &[]),
-    ("tidings-history", &["tidings-store"]),
-    ("tidings", &["tidings-core"]),
-    (
-        "tidings-server",
-        &[
-            "tidings-api",
-            "tidings-connect",
-            "tidings-core",
-            "tidings-history",
-            "tidings-store",
-        ],
-    ),
-    (
-        "tidings-archive",
-        &[
-            "tidings-api",
-            "tidings-core",
-            "tidings-history",
-            "tidings-store",
-        ],
-    ),
-    (
-        "tidings-objects",
-        &[
-            "tidings-api",
-            "tidings-archive",
-            "tidings-connect",
-            "tidings-core",
-            "tidings-history",
-            "tidings-store",
-        ],
-    ),
-    (
-        "tidings-feeds",
-        &[
-            "tidings-api",
-            "tidings-connect",
-            "tidings-core",
-            "tidings-history",
-            "tidings-store",
-        ],
-    ),
-    (
-        "tidings-cli",
-        &[
-            "tidings",
-            "tidings-archive",
-            "tidings-connect",
-            "tidings-core",
-            "tidings-feeds",
-            "tidings-history",
-            "tidings-objects",
-            "tidings-server",
-            "tidings-store",
-        ],
-    ),
-    (
-        "tidings-conformance",
-        &[
-            "tidings",
-            "tidings-core",
-            "tidings-objects",
-            "tidings-server",
-            "tidings-store",
-            "tidings-testing",
-        ],
-    ),
-    (
-        "tidings-bench",
-        &[
-            "tidings",
-            "tidings-core",
-            "tidings-history",
-            "tidings-objects",
-            "tidings-server",
-            "tidings-store",
-            "tidings-cli",
-            "tidings-testing",
-        ],
-    ),
-    ("tidings-testing", &["tidings-server", "tidings-store"]),
-    ("xtask", &["tidings-testing"]),
-];
+const LAYERS: &str = "
+tidings-connect:
+tidings-core:
+tidings-api: tidings-core
+tidings-store:
+tidings-history: tidings-store
+tidings: tidings-core
+tidings-server: tidings-api tidings-connect tidings-core tidings-history tidings-store
+tidings-archive: tidings-api tidings-core tidings-history tidings-store
+tidings-objects: tidings-api tidings-archive tidings-connect tidings-core tidings-history \
+    tidings-store
+tidings-feeds: tidings-api tidings-connect tidings-core tidings-history tidings-store
+tidings-cli: tidings tidings-archive tidings-connect tidings-core tidings-feeds tidings-history \
+    tidings-objects tidings-server tidings-store
+tidings-conformance: tidings tidings-core tidings-objects tidings-server tidings-store \
+    tidings-testing
+tidings-bench: tidings tidings-core tidings-history tidings-objects tidings-server tidings-store \
+    tidings-cli tidings-testing
+tidings-testing: tidings-server tidings-store
+xtask: tidings-testing
+";
 
-/// Libraries, and the only crates that may use them.
-const ONLY_IN: [(&str, &[&str]); 11] = [
-    ("axum", &["tidings-server", "tidings-testing"]),
-    (
-        "hyper",
-        &[
-            "tidings-connect",
-            "tidings-server",
-            "tidings-conformance",
-            "tidings-bench",
-            "tidings-testing",
-        ],
-    ),
-    (
-        "hyper-util",
-        &[
-            "tidings-connect",
-            "tidings-server",
-            "tidings-conformance",
-            "tidings-bench",
-            "tidings-testing",
-        ],
-    ),
-    ("minijinja", &["tidings-feeds"]),
-    ("object_store", &["tidings-objects"]),
-    ("parquet", &["tidings-objects"]),
-    ("lsm-tree", &["tidings-store"]),
-    ("etcd-client", &["tidings-store"]),
-    // The crate that makes files for tests has no other way to compress.
-    ("zstd", &["tidings-store", "tidings-objects", "tidings-cli"]),
-    (
-        "kube",
-        &[
-            "tidings",
-            "tidings-archive",
-            "tidings-cli",
-            // Their recorder is compared with ours here.
-            "tidings-conformance",
-            "tidings-bench",
-            "tidings-testing",
-        ],
-    ),
-    ("indicatif", &["tidings-cli"]),
-];
+/// Libraries, and the only crates that may use them. The crates that build files for tests have no
+/// other way to compress than zstd. kube-rs's recorder is compared with ours.
+const ONLY_IN: &str = "
+axum: tidings-server tidings-testing
+hyper: tidings-connect tidings-server tidings-conformance tidings-bench tidings-testing
+hyper-util: tidings-connect tidings-server tidings-conformance tidings-bench tidings-testing
+minijinja: tidings-feeds
+object_store: tidings-objects
+parquet: tidings-objects
+lsm-tree: tidings-store
+etcd-client: tidings-store
+zstd: tidings-store tidings-objects tidings-cli
+kube: tidings tidings-archive tidings-cli tidings-conformance tidings-bench tidings-testing
+indicatif: tidings-cli
+";
 
 /// Libraries that the core must not use, not even through a feature: it takes arguments and returns
 /// values, and does nothing else.
-const NEVER_IN_CORE: [&str; 8] = [
-    "tokio",
-    "futures",
-    "async-trait",
-    "kube",
-    "rand",
-    "getrandom",
-    "tracing",
-    "metrics",
-];
+const NEVER_IN_CORE: &str = "tokio futures async-trait kube rand getrandom tracing metrics";
 
-/// Crates whose users choose the Kubernetes version: the published libraries that use k8s-openapi.
-const VERSION_IS_THE_USERS: [&str; 7] = [
-    "tidings-core",
-    "tidings-api",
-    "tidings",
-    "tidings-archive",
-    "tidings-objects",
-    "tidings-feeds",
-    "tidings-server",
-];
+/// The words after this name in a table.
+fn row<'a>(table: &'a str, name: &str) -> Option<Vec<&'a str>> {
+    let rows = table.lines().filter_map(|line| line.split_once(':'));
+    let mut found = rows.filter(|(first, _)| *first == name);
+    found
+        .next()
+        .map(|(_, words)| words.split_whitespace().collect())
+}
 
 pub(super) fn check(metadata: &Value) -> Vec<String> {
     let mut problems = Vec::new();
-    let packages = metadata["packages"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let packages = list(&metadata["packages"]);
     if packages.is_empty() {
         problems.push("cargo metadata names no packages".to_owned());
     }
-    let is_published = |package: &&Value| {
-        package["publish"]
-            .as_array()
-            .is_none_or(|to| !to.is_empty())
+    let is_unpublished = |name: &str| {
+        let mut named = packages.iter().filter(|package| package["name"] == name);
+        named.any(|package| package["publish"].as_array().is_some_and(Vec::is_empty))
     };
-    let unpublished: Vec<&str> = packages
-        .iter()
-        .filter(|package| !is_published(package))
-        .map(|package| text(&package["name"]))
-        .collect();
     for package in packages {
         let name = text(&package["name"]);
-        let Some((_, may_use)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
+        let Some(may_use) = row(LAYERS, name) else {
             problems.push(format!(
-                "{name}: a crate no layer is stated for in xtask/src/tidy/layers.rs"
+                "{name}: a crate without a layer in xtask/src/tidy/layers.rs"
             ));
             continue;
         };
@@ -194,62 +78,50 @@ pub(super) fn check(metadata: &Value) -> Vec<String> {
                 problems.push(format!("{name}: Cargo.toml states no {field}"));
             }
         }
-        let dependencies = package["dependencies"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        for dependency in dependencies {
-            if is_published(&package) && unpublished.contains(&text(&dependency["name"])) {
-                problems.extend(check_unpublished(name, dependency));
+        let is_published = !is_unpublished(name);
+        for dependency in list(&package["dependencies"]) {
+            let uses = text(&dependency["name"]);
+            let is_of_tests = dependency["kind"] == "dev";
+            // cargo leaves out only dependencies of tests by path.
+            let is_left_out = is_of_tests && dependency["req"] == "*";
+            if is_published && is_unpublished(uses) && !is_left_out {
+                problems.push(format!(
+                    "{name} uses {uses}, which is not published: only tests may, without a version"
+                ));
             }
-            if dependency["kind"] != "dev" {
-                check_dependency(name, may_use, dependency, &mut problems);
+            if !is_of_tests {
+                let broken = broken(name, &may_use, is_published, dependency);
+                problems.extend(broken.map(|rule| format!("{name} uses {uses}: {rule}")));
             }
         }
     }
     problems
 }
 
-fn check_dependency(name: &str, may_use: &[&str], dependency: &Value, problems: &mut Vec<String>) {
+/// The rule that a dependency breaks.
+fn broken(name: &str, may_use: &[&str], is_published: bool, dependency: &Value) -> Option<String> {
     let uses = text(&dependency["name"]);
-    if LAYERS.iter().any(|(layer, _)| *layer == uses) && !may_use.contains(&uses) {
-        problems.push(format!("{name} uses {uses}, which its layer may not"));
+    if row(LAYERS, uses).is_some() && !may_use.contains(&uses) {
+        return Some("its layer may not".to_owned());
     }
-    if let Some((_, only_in)) = ONLY_IN.iter().find(|(library, _)| *library == uses)
-        && !only_in.contains(&name)
-    {
-        problems.push(format!(
-            "{name} uses {uses}, which only {} may",
-            only_in.join(" and ")
-        ));
+    if let Some(only) = row(ONLY_IN, uses).filter(|only| !only.contains(&name)) {
+        return Some(format!("only {} may", only.join(" and ")));
     }
-    if name == "tidings-core" && NEVER_IN_CORE.contains(&uses) {
-        problems.push(format!(
-            "{name} uses {uses}: the core has no I/O, no async and no globals"
-        ));
+    if name == "tidings-core" && NEVER_IN_CORE.split(' ').any(|never| never == uses) {
+        return Some("the core has no I/O, no async and no globals".to_owned());
     }
     if name == "tidings" && uses == "kube" && dependency["optional"] != true {
-        problems.push("tidings uses kube without its feature kube".to_owned());
+        return Some("only its feature kube may".to_owned());
     }
-    let features = dependency["features"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    if uses == "k8s-openapi" && VERSION_IS_THE_USERS.contains(&name) && !features.is_empty() {
-        problems.push(format!(
-            "{name} chooses a version of Kubernetes, which is for its users to choose"
-        ));
-    }
+    // The command is the one published crate that is a final program.
+    let is_library = is_published && name != "tidings-cli";
+    let chooses = uses == "k8s-openapi" && !list(&dependency["features"]).is_empty();
+    let why = "the version of Kubernetes is for its users to choose";
+    (is_library && chooses).then(|| why.to_owned())
 }
 
-/// A published package must not depend on an unpublished crate: cargo leaves out only dependencies
-/// of tests by path.
-fn check_unpublished(name: &str, dependency: &Value) -> Option<String> {
-    let by_path_alone = dependency["kind"] == "dev" && dependency["req"] == "*";
-    let uses = text(&dependency["name"]);
-    (!by_path_alone).then(|| {
-        format!("{name} uses {uses}, which is not published: only tests may, without a version")
-    })
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 fn text(value: &Value) -> &str {
@@ -261,15 +133,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn problems(name: &str, dependency: &Value) -> usize {
-        let package = json!({
-            "name": name, "description": "d", "license": "l", "rust_version": "1.90", "dependencies": [dependency],
-        });
-        check(&json!({"packages": [package]})).len()
-    }
-
     #[test]
     fn dependencies_across_layers_are_found_and_those_of_tests_are_not() {
+        let latest = || json!({"name": "k8s-openapi", "features": ["latest"]});
+        let testing =
+            |kind: Value, req: &str| json!({"name": "tidings-testing", "kind": kind, "req": req});
         let cases = [
             ("tidings", json!({"name": "tidings-core"}), 0),
             ("tidings-core", json!({"name": "tidings"}), 1),
@@ -281,62 +149,47 @@ mod tests {
             ("tidings-server", json!({"name": "lsm-tree"}), 1),
             ("tidings", json!({"name": "kube", "optional": true}), 0),
             ("tidings", json!({"name": "kube", "optional": false}), 1),
-            (
-                "tidings",
-                json!({"name": "k8s-openapi", "features": ["latest"]}),
-                1,
-            ),
+            ("tidings", latest(), 1),
+            ("tidings-objects", latest(), 1),
+            ("tidings-cli", latest(), 0),
             (
                 "tidings",
                 json!({"name": "k8s-openapi", "features": ["latest"], "kind": "dev"}),
                 0,
             ),
-            (
-                "tidings-objects",
-                json!({"name": "k8s-openapi", "features": ["latest"]}),
-                1,
-            ),
-            (
-                "tidings-cli",
-                json!({"name": "k8s-openapi", "features": ["latest"]}),
-                0,
-            ),
+            ("tidings", testing("dev".into(), "*"), 0),
+            ("tidings", testing("dev".into(), "^0.1.0"), 1),
+            // The layer of the first may not use it either.
+            ("tidings", testing(Value::Null, "*"), 2),
+            ("xtask", testing(Value::Null, "*"), 0),
             ("unheard-of", json!({"name": "serde"}), 1),
         ];
         for (name, dependency, expected) in cases {
-            assert_eq!(
-                problems(name, &dependency),
-                expected,
-                "{name} with {dependency}"
-            );
-        }
-        assert_eq!(check(&json!({})).len(), 1);
-    }
-
-    #[test]
-    fn a_published_crate_uses_an_unpublished_one_in_tests_by_path_alone() {
-        let cases = [
-            (json!({"kind": "dev", "req": "*"}), 0),
-            (json!({"kind": "dev", "req": "^0.1.0"}), 1),
-            (json!({"kind": "build", "req": "*"}), 2),
-            (json!({"kind": null, "req": "*"}), 2),
-        ];
-        for (mut dependency, expected) in cases {
-            dependency["name"] = "tidings-testing".into();
             let package = |name: &str, publish: Value, dependencies: Value| {
                 json!({
                     "name": name, "publish": publish, "dependencies": dependencies,
                     "description": "d", "license": "l", "rust_version": "1.90",
                 })
             };
-            let packages = json!([
+            let publish = if name == "xtask" {
+                json!([])
+            } else {
+                Value::Null
+            };
+            let problems = check(&json!({"packages": [
                 package("tidings-testing", json!([]), json!([])),
-                package("tidings-core", json!(null), json!([dependency])),
-                package("xtask", json!([]), json!([dependency])),
-            ]);
-            let problems = check(&json!({"packages": packages}));
-            // xtask is not published, and its layer allows this dependency.
-            assert_eq!(problems.len(), expected, "{problems:?}");
+                package(name, publish, json!([dependency])),
+            ]}));
+            assert_eq!(
+                problems.len(),
+                expected,
+                "{name} with {dependency}: {problems:?}"
+            );
         }
+        assert_eq!(check(&json!({})).len(), 1);
+        assert_eq!(
+            check(&json!({"packages": [{"name": "tidings-core"}]})).len(),
+            3
+        );
     }
 }

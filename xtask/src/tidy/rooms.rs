@@ -9,508 +9,394 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use super::source::SourceFile;
-use super::uses::{Uses, roots};
+use super::uses::{Crate, Uses};
 
-/// The name of a room, with its files and folders (with `/` at the end). `*` means everything that
-/// is in no other room.
-type Room = (&'static str, &'static [&'static str]);
-
-/// Rooms of the same rank, which may not use each other.
-type Rank = &'static [Room];
-
-/// The part of a crate that has rooms: the folder of its root, or a folder with sub-rooms.
-type House = (&'static str, &'static [Rank]);
-
-/// Folders with their ranks of rooms, the highest first. Every file there is in one room, except
-/// the folder's root, which declares them, and `clock.rs`.
-const ROOMS: [House; 15] = [
-    (
-        "crates/tidings-core/src",
-        &[
-            &[(
-                "correlation and delivery",
-                &["correlator/", "delivery/", "patch.rs", "retry.rs"],
-            )],
-            &[("wire forms", &["recorded.rs", "recorded/"])],
-            &[("events", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings-api/src",
-        &[
-            &[("requests", &["patch/", "selector/", "table.rs"])],
-            &[("managed fields", &["managed/"])],
-            &[("codec", &["codec/"])],
-            &[("words", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings/src",
-        &[
-            &[(
-                "broadcaster",
-                &["broadcaster.rs", "kube_rs.rs", "testing.rs"],
-            )],
-            &[("delivery", &["delivery.rs", "questions.rs"])],
-            &[("recording", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings-store/src",
-        &[
-            &[("backends", &["embedded/", "etcd/", "memory.rs"])],
-            &[("contract", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings-store/src/embedded",
-        &[
-            &[("store", &["mod.rs", "fuzzing.rs"])],
-            &[("commit", &["commit/"])],
-            &[("maintenance", &["maintenance/"]), ("read", &["read/"])],
-            &[("engine", &["engine/"])],
-            &[("index", &["index/"]), ("log", &["log/"])],
-            &[("codec", &["codec/"])],
-            &[("files", &["files/"])],
-            &[("options and errors", &["error.rs", "options.rs"])],
-        ],
-    ),
-    (
-        "crates/tidings-archive/src",
-        &[
-            &[("supervisor", &["supervisor/"])],
-            &[("archive", &["archive.rs", "history.rs", "fuzzing.rs"])],
-            &[("source", &["source/"])],
-            &[("follow", &["follow/"])],
-            &[("keep", &["keep/"])],
-            &[("versions", &["version/", "clocks.rs"])],
-        ],
-    ),
-    (
-        "crates/tidings-archive/src/keep",
-        &[
-            &[("consumers", &["consumers/"]), ("served", &["served/"])],
-            &[("transfer", &["transfer/"])],
-            &[("report", &["report.rs"])],
-            &[("retention", &["retention/"])],
-            &[("versions", &["versions/"])],
-            &[("feed", &["feed/"])],
-            &[("coverage", &["coverage/"])],
-            &[(
-                "records",
-                &["mod.rs", "error.rs", "index.rs", "json.rs", "keys.rs"],
-            )],
-        ],
-    ),
-    (
-        "crates/tidings-objects/src",
-        &[
-            &[("reading", &["reader/", "fuzzing.rs"])],
-            &[(
-                "sealing",
-                &[
-                    "continued.rs",
-                    "filling.rs",
-                    "forged.rs",
-                    "background.rs",
-                    "schedule.rs",
-                    "seal.rs",
-                    "seal_error.rs",
-                    "merge.rs",
-                    "clean.rs",
-                    "erase.rs",
-                    "check.rs",
-                    "waiting.rs",
-                ],
-            )],
-            &[(
-                "folder",
-                &["described.rs", "folder.rs", "manifest.rs", "unfinished.rs"],
-            )],
-            &[(
-                "place",
-                &["place.rs", "client.rs", "foreign.rs", "private.rs"],
-            )],
-            &[("files", &["file/", "row.rs"])],
-        ],
-    ),
-    (
-        "crates/tidings-objects/src/reader",
-        &[
-            &[("reader", &["mod.rs", "fuzzing.rs"])],
-            &[("serve", &["serve/"])],
-            &[("answer", &["answer/"]), ("state", &["state/"])],
-            &[("plan", &["plan/"])],
-            &[("pending", &["pending/"])],
-            &[("scan", &["scan/"])],
-            &[("keys", &["keys/"])],
-            &[("faults", &["fault.rs"])],
-        ],
-    ),
-    (
-        "crates/tidings-server/src",
-        &[
-            &[("start", &["start/", "fuzzing.rs"])],
-            &[("mcp", &["mcp/"])],
-            &[("timeline", &["timeline/"])],
-            &[("archive", &["archive/"])],
-            &[("api", &["api/"])],
-            &[("admission", &["admission/"]), ("audit", &["audit/"])],
-            &[("auth", &["auth/"])],
-            &[("flow", &["flow/"])],
-            &[("metrics", &["metrics/"])],
-            &[("http", &["http/"])],
-        ],
-    ),
-    (
-        "crates/tidings-server/src/api",
-        &[
-            &[("routes", &["mod.rs"])],
-            &[("history", &["history/"])],
-            &[
-                ("chain", &["chain/"]),
-                ("documents", &["documents/", "health.rs", "metrics.rs"]),
-                ("write", &["write/"]),
-            ],
-            &[("read", &["read/"])],
-            &[("access", &["access/"]), ("watch", &["watch/"])],
-            &[("request", &["request/"])],
-            &[("server", &["server/"])],
-            &[("random", &["random.rs"])],
-        ],
-    ),
-    (
-        "crates/tidings-cli/src",
-        &[
-            &[("captures", &["capture/"])],
-            &[(
-                "printing",
-                &[
-                    "columns.rs",
-                    "format.rs",
-                    "jsonpath/",
-                    "printer.rs",
-                    "sort_key.rs",
-                ],
-            )],
-            &[("events", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings-cli/src/bin/tidings",
-        &[
-            &[("verbs", &["commands/mod.rs"])],
-            &[
-                ("mcp", &["commands/mcp.rs"]),
-                ("timeline", &["commands/timeline.rs"]),
-                ("demo", &["commands/demo/"]),
-            ],
-            &[
-                (
-                    "servers",
-                    &[
-                        "commands/archive.rs",
-                        "commands/archive/",
-                        "commands/data_dir.rs",
-                        "commands/followed.rs",
-                        "commands/serve.rs",
-                        "commands/serve/",
-                    ],
-                ),
-                ("completions", &["commands/completions.rs"]),
-                ("coverage", &["commands/coverage.rs", "commands/coverage/"]),
-                ("describe", &["commands/describe.rs"]),
-                ("events", &["commands/events.rs"]),
-                ("export", &["commands/export.rs", "commands/export/"]),
-                ("kubeconfig", &["commands/hand_out.rs"]),
-                ("man", &["commands/man.rs"]),
-                ("rbac", &["commands/rbac.rs"]),
-                ("record", &["commands/record.rs", "commands/record/"]),
-                ("sealed", &["commands/sealed.rs"]),
-                ("top", &["commands/top.rs"]),
-            ],
-            &[("captures", &["commands/capture.rs"])],
-            &[("import", &["commands/import.rs", "commands/import/"])],
-            &[("common parts", &["*"])],
-        ],
-    ),
-    (
-        "crates/tidings-conformance/src",
-        &[
-            &[
-                ("archive", &["archive/"]),
-                (
-                    "clients",
-                    &["clients.rs", "k9s.rs", "kube_rs.rs", "passing.rs"],
-                ),
-                (
-                    "correlator",
-                    &["correlator.rs", "difference.rs", "scenario.rs"],
-                ),
-                ("hostile", &["hostile/"]),
-                ("interchange", &["interchange/"]),
-                ("reference", &["reference/"]),
-            ],
-            &[("common parts", &["http.rs", "process.rs", "servers.rs"])],
-        ],
-    ),
-    (
-        "benches/src",
-        &[
-            &[("sealed", &["sealed/"])],
-            &[("showing", &["showing/"])],
-            &[
-                ("recording", &["recording/"]),
-                ("serving", &["serving/"]),
-                ("storing", &["storing/"]),
-            ],
-        ],
-    ),
-];
+/// Houses with their rooms, the highest first. A house is the folder of a crate's root, or a folder
+/// with sub-rooms. A room has files and folders (with `/` at the end); `*` means everything that is
+/// in no other room. After `|` comes another room of the same rank. Every file of a house is in one
+/// room, except those of [`BESIDE`].
+const ROOMS: &str = "
+crates/tidings-core/src
+    correlation and delivery: correlator/ delivery/ patch.rs retry.rs
+    wire forms: recorded.rs recorded/
+    events: *
+crates/tidings-api/src
+    requests: patch/ selector/ table.rs
+    managed fields: managed/
+    codec: codec/
+    words: *
+crates/tidings/src
+    broadcaster: broadcaster.rs kube_rs.rs testing.rs
+    delivery: delivery.rs questions.rs
+    recording: *
+crates/tidings-store/src
+    backends: embedded/ etcd/ memory.rs
+    contract: *
+crates/tidings-store/src/embedded
+    store: mod.rs fuzzing.rs
+    commit: commit/
+    maintenance: maintenance/
+    | read: read/
+    engine: engine/
+    index: index/
+    | log: log/
+    codec: codec/
+    files: files/
+    options and errors: error.rs options.rs
+crates/tidings-archive/src
+    supervisor: supervisor/
+    archive: archive.rs history.rs fuzzing.rs
+    source: source/
+    follow: follow/
+    keep: keep/
+    versions: version/ clocks.rs
+crates/tidings-archive/src/keep
+    consumers: consumers/
+    | served: served/
+    transfer: transfer/
+    report: report.rs
+    retention: retention/
+    versions: versions/
+    feed: feed/
+    coverage: coverage/
+    records: mod.rs error.rs index.rs json.rs keys.rs
+crates/tidings-objects/src
+    reading: reader/ fuzzing.rs
+    sealing: continued.rs filling.rs forged.rs background.rs schedule.rs \
+        seal.rs seal_error.rs merge.rs clean.rs erase.rs check.rs waiting.rs
+    folder: described.rs folder.rs manifest.rs unfinished.rs
+    place: place.rs client.rs foreign.rs private.rs
+    files: file/ row.rs
+crates/tidings-objects/src/reader
+    reader: mod.rs fuzzing.rs
+    serve: serve/
+    answer: answer/
+    | state: state/
+    plan: plan/
+    pending: pending/
+    scan: scan/
+    keys: keys/
+    faults: fault.rs
+crates/tidings-server/src
+    start: start/ fuzzing.rs
+    mcp: mcp/
+    timeline: timeline/
+    archive: archive/
+    api: api/
+    admission: admission/
+    | audit: audit/
+    auth: auth/
+    flow: flow/
+    metrics: metrics/
+    http: http/
+crates/tidings-server/src/api
+    routes: mod.rs
+    history: history/
+    chain: chain/
+    | documents: documents/ health.rs metrics.rs
+    | write: write/
+    read: read/
+    access: access/
+    | watch: watch/
+    request: request/
+    server: server/
+    random: random.rs
+crates/tidings-cli/src
+    captures: capture/
+    printing: columns.rs format.rs jsonpath/ printer.rs sort_key.rs
+    events: *
+crates/tidings-cli/src/bin/tidings
+    verbs: commands/mod.rs
+    mcp: commands/mcp.rs
+    | timeline: commands/timeline.rs
+    | demo: commands/demo/
+    servers: commands/archive.rs commands/archive/ commands/data_dir.rs \
+        commands/followed.rs commands/serve.rs commands/serve/
+    | completions: commands/completions.rs
+    | coverage: commands/coverage.rs commands/coverage/
+    | describe: commands/describe.rs
+    | events: commands/events.rs
+    | export: commands/export.rs commands/export/
+    | kubeconfig: commands/hand_out.rs
+    | man: commands/man.rs
+    | rbac: commands/rbac.rs
+    | record: commands/record.rs commands/record/
+    | sealed: commands/sealed.rs
+    | top: commands/top.rs
+    captures: commands/capture.rs
+    import: commands/import.rs commands/import/
+    common parts: *
+crates/tidings-conformance/src
+    archive: archive/
+    | clients: clients.rs k9s.rs kube_rs.rs passing.rs
+    | correlator: correlator.rs difference.rs scenario.rs
+    | hostile: hostile/
+    | interchange: interchange/
+    | reference: reference/
+    common parts: http.rs process.rs servers.rs
+benches/src
+    sealed: sealed/
+    showing: showing/
+    recording: recording/
+    | serving: serving/
+    | storing: storing/
+";
 
 /// Files outside the rooms.
 const BESIDE: [&str; 3] = ["lib.rs", "main.rs", "clock.rs"];
 
-pub(super) fn check(files: &[SourceFile]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let roots = roots(files);
-    for (sources, ranks) in ROOMS {
-        let sources = Path::new(sources);
-        // The crate with this folder has the nearest root file.
-        let root = roots
-            .iter()
-            .map(|(_, root)| root)
-            .filter(|root| root.parent().is_some_and(|it| sources.starts_with(it)))
-            .max_by_key(|root| root.components().count());
-        // The search for circles reports unreadable files.
-        let uses = root.map(|root| Uses::read(files, root).unwrap_or_default());
-        let Some(uses) = uses.filter(|uses| uses.arrows.keys().any(|it| it.starts_with(sources)))
-        else {
-            problems.push(format!(
-                "{}: has rooms in rooms.rs, but no file of a crate is there",
-                sources.display()
-            ));
-            continue;
-        };
-        problems.extend(broken(&uses, sources, ranks));
-        if root.is_some_and(|root| root.parent() != Some(sources)) {
-            problems.extend(open_doors(files, sources, ranks));
-        }
-    }
-    problems
+/// A part of a crate that has rooms.
+struct House<'a> {
+    sources: &'a Path,
+    rooms: Vec<Room<'a>>,
 }
 
-fn broken(uses: &Uses, sources: &Path, ranks: &[Rank]) -> Vec<String> {
-    let rooms: Vec<(usize, &Room)> = ranks
-        .iter()
-        .enumerate()
-        .flat_map(|(rank, rooms)| rooms.iter().map(move |room| (rank, room)))
-        .collect();
-    let room_of = |file: &Path| {
-        let file = file.strip_prefix(sources).unwrap_or(file).to_str()?;
-        let is_in =
-            |member: &&str| file == *member || member.ends_with('/') && file.starts_with(*member);
-        let mut named = rooms.iter().filter(|(_, room)| room.1.iter().any(is_in));
-        let mut rest = rooms.iter().filter(|(_, room)| room.1.contains(&"*"));
-        named.next().or_else(|| rest.next()).copied()
-    };
-    let is_outside = |file: &Path| {
-        file.strip_prefix(sources)
-            .map_or(true, |file| BESIDE.iter().any(|it| file == Path::new(it)))
-    };
-    let mut problems = Vec::new();
-    for (file, used) in &uses.arrows {
-        if is_outside(file) {
-            continue;
-        }
-        let Some((rank, (room, _))) = room_of(file) else {
-            problems.push(format!("{}: in no room of its crate", file.display()));
-            continue;
-        };
-        for (other, what) in used {
-            if is_outside(other) {
-                continue;
+struct Room<'a> {
+    /// 0 is the highest.
+    rank: usize,
+    name: &'a str,
+    members: Vec<&'a str>,
+}
+
+fn houses(table: &str) -> Vec<House<'_>> {
+    let mut houses: Vec<House<'_>> = Vec::new();
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        match (houses.last_mut(), line.split_once(": ")) {
+            (Some(house), Some((name, members))) => {
+                let next = house.rooms.last().map_or(0, |room| room.rank + 1);
+                let (rank, name) = match name.trim().strip_prefix("| ") {
+                    Some(name) => (next.saturating_sub(1), name),
+                    None => (next, name.trim()),
+                };
+                let members = members.split(' ').collect();
+                house.rooms.push(Room {
+                    rank,
+                    name,
+                    members,
+                });
             }
-            let Some((its_rank, (its_room, _))) = room_of(other) else {
-                continue;
-            };
-            let why = match its_rank.cmp(&rank) {
-                Ordering::Less => "a room above",
-                Ordering::Equal if its_room != room => "another room of its rank",
-                _ => continue,
-            };
+            _ => houses.push(House {
+                sources: Path::new(line),
+                rooms: Vec::new(),
+            }),
+        }
+    }
+    houses
+}
+
+pub(super) fn check(files: &[SourceFile], crates: &[Crate]) -> Vec<String> {
+    check_houses(ROOMS, files, crates)
+}
+
+fn check_houses(table: &str, files: &[SourceFile], crates: &[Crate]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for house in houses(table) {
+        // The crate with this folder has the nearest root file.
+        let of = crates.iter();
+        let of = of.filter(|it| house.sources.starts_with(&it.sources));
+        let of = of.max_by_key(|it| it.sources.components().count());
+        let of = of.filter(|it| it.uses.keys().any(|it| it.starts_with(house.sources)));
+        let Some(of) = of else {
+            let folder = house.sources.display();
             problems.push(format!(
-                "{} ({room}) uses {} ({its_room}) for {what}, which is {why}",
-                file.display(),
-                other.display()
+                "{folder}: has rooms, but no file of a crate is there"
             ));
+            continue;
+        };
+        problems.extend(house.broken(&of.uses));
+        if of.sources != house.sources {
+            problems.extend(house.open_doors(files));
         }
     }
     problems
 }
 
-/// The folders of sub-rooms without a `mod.rs` that says what they are, and modules in it that more
-/// than the room may use.
-fn open_doors(files: &[SourceFile], sources: &Path, ranks: &[Rank]) -> Vec<String> {
-    let members = ranks
-        .iter()
-        .flat_map(|rank| rank.iter())
-        .flat_map(|room| room.1);
-    let mut problems = Vec::new();
-    for folder in members.filter(|member| member.ends_with('/')) {
-        let path = sources.join(folder).join("mod.rs");
-        let Some(door) = files.iter().find(|file| file.path == path) else {
-            problems.push(format!("{}: a room without this file", path.display()));
-            continue;
+impl House<'_> {
+    /// The room of a file; an error for a file in no room, and `None` for one beside the rooms.
+    fn room_of(&self, file: &Path) -> Result<Option<&Room<'_>>, String> {
+        let Ok(within) = file.strip_prefix(self.sources) else {
+            return Ok(None);
         };
-        if !door.text.starts_with("//! ") {
-            problems.push(format!("{}: does not say what the room is", path.display()));
+        if BESIDE.iter().any(|beside| within == Path::new(beside)) {
+            return Ok(None);
         }
-        let is_module = |line: &&str| line.trim_end().ends_with(';') && line.contains("mod ");
-        for line in door.text.lines().filter(is_module) {
-            if line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ") {
+        let is_in = |member: &&str| {
+            within == Path::new(member) || member.ends_with('/') && within.starts_with(member)
+        };
+        let mut named = self.rooms.iter().filter(|it| it.members.iter().any(is_in));
+        let mut rest = self.rooms.iter().filter(|it| it.members == ["*"]);
+        let room = named.next().or_else(|| rest.next());
+        let nowhere = || format!("{}: in no room of its crate", file.display());
+        room.map(Some).ok_or_else(nowhere)
+    }
+
+    /// The files that are in no room, or use one that they may not.
+    fn broken(&self, uses: &Uses) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (file, used) in uses {
+            let room = match self.room_of(file) {
+                Ok(Some(room)) => room,
+                Ok(None) => continue,
+                Err(problem) => {
+                    problems.push(problem);
+                    continue;
+                }
+            };
+            for (other, what) in used {
+                let Ok(Some(its)) = self.room_of(other) else {
+                    continue;
+                };
+                let why = match its.rank.cmp(&room.rank) {
+                    Ordering::Less => "a room above",
+                    Ordering::Equal if its.name != room.name => "another room of its rank",
+                    _ => continue,
+                };
+                let (file, other) = (file.display(), other.display());
+                let (room, its) = (room.name, its.name);
                 problems.push(format!(
-                    "{}: `{line}` opens it to more than the folder above",
-                    path.display()
+                    "{file} ({room}) uses {other} ({its}) for {what}, which is {why}"
                 ));
             }
         }
+        problems
     }
-    problems
+
+    /// The folders of sub-rooms without a `mod.rs` that says what they are, and modules in it that
+    /// more than the room may use.
+    fn open_doors(&self, files: &[SourceFile]) -> Vec<String> {
+        let members = self.rooms.iter().flat_map(|room| &room.members);
+        let mut problems = Vec::new();
+        for folder in members.filter(|member| member.ends_with('/')) {
+            let path = self.sources.join(folder).join("mod.rs");
+            let name = path.display();
+            let Some(door) = files.iter().find(|file| file.path == path) else {
+                problems.push(format!("{name}: a room without this file"));
+                continue;
+            };
+            if !door.text.starts_with("//! ") {
+                problems.push(format!("{name}: does not say what the room is"));
+            }
+            for line in door
+                .text
+                .lines()
+                .filter(|line| line.trim_end().ends_with(';'))
+            {
+                if line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ") {
+                    problems.push(format!(
+                        "{name}: `{line}` opens it to more than the folder above"
+                    ));
+                }
+            }
+        }
+        problems
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::source;
+    use super::super::uses::crates;
     use super::*;
 
-    const TWO: [Rank; 2] = [
-        &[("upper", &["upper.rs", "attic/"])],
-        &[("lower", &["lower.rs"])],
+    const TABLE: &str = "
+a/src
+    upper: upper.rs
+    | house: house/
+    rest: *
+a/src/house
+    house: mod.rs
+    attic: attic/
+    | hall: hall/
+    cellar: cellar/
+";
+    const FILES: [(&str, &str); 9] = [
+        ("lib.rs", "mod rest; mod house; mod upper; mod clock;"),
+        ("clock.rs", "pub struct Clock;"),
+        ("upper.rs", "pub struct Upper;"),
+        ("rest.rs", "pub struct Rest;"),
+        (
+            "house/mod.rs",
+            "mod attic; mod cellar; mod hall; pub struct House;",
+        ),
+        (
+            "house/attic/mod.rs",
+            "//! It.\nmod roof; pub use roof::Roof; struct Attic;",
+        ),
+        ("house/attic/roof.rs", "pub struct Roof;"),
+        ("house/hall/mod.rs", "//! It.\npub struct Hall;"),
+        ("house/cellar/mod.rs", "//! It.\npub struct Coal;"),
     ];
 
-    fn problems(upper: &str, attic: &str, lower: &str) -> usize {
-        problems_in(&TWO, upper, attic, lower)
+    /// The problems if this is added to a file.
+    fn problems(changed: &str, added: &str) -> Vec<String> {
+        let mut files = source::files(&FILES);
+        for file in &mut files {
+            if file.path == Path::new(changed) {
+                file.text = format!("{}\n{added}", file.text);
+            }
+            file.path = Path::new("a/src").join(&file.path);
+        }
+        let (crates, unread) = crates(&files);
+        assert_eq!(unread, [""; 0]);
+        check_houses(TABLE, &files, &crates)
     }
 
-    fn problems_in(ranks: &[Rank], upper: &str, attic: &str, lower: &str) -> usize {
-        let files = [
-            ("lib.rs", "mod attic; mod lower; mod upper;"),
-            ("upper.rs", upper),
-            ("attic/mod.rs", attic),
-            ("lower.rs", lower),
-        ];
-        let files = files.map(|(path, text)| SourceFile {
-            path: Path::new("a/src").join(path),
-            text: text.to_owned(),
-        });
-        let uses = Uses::read(&files, Path::new("a/src/lib.rs")).unwrap();
-        broken(&uses, Path::new("a/src"), ranks).len()
-    }
-
-    fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
-        let file = |(path, text): &(&str, &str)| SourceFile {
-            path: Path::new("a/src").join(path),
-            text: (*text).to_owned(),
-        };
-        files.iter().map(file).collect()
-    }
-
-    const SUB_ROOMS: [Rank; 3] = [
-        &[("house", &["mod.rs"])],
-        &[("attic", &["attic/"]), ("hall", &["hall/"])],
-        &[("cellar", &["cellar/"])],
-    ];
-
-    /// Each row: a file of the folder with sub-rooms (`house`), what it uses, and whether it may.
+    /// Each row: a file, what it uses, and whether it may.
     #[test]
-    fn sub_rooms_use_those_below_through_their_doors() {
+    fn files_use_rooms_below_through_their_doors() {
         let rows = [
+            ("upper.rs", "crate::rest::Rest", true),
+            ("upper.rs", "crate::house::House", false),
+            ("rest.rs", "crate::upper::Upper", false),
+            ("rest.rs", "crate::clock::Clock", true),
+            ("clock.rs", "crate::upper::Upper", true),
             ("house/attic/roof.rs", "crate::house::cellar::Coal", true),
             ("house/attic/roof.rs", "super::Attic", true),
             ("house/attic/roof.rs", "crate::house::hall::Hall", false),
             ("house/hall/mod.rs", "crate::house::attic::Roof", false),
-            ("house/cellar/coal.rs", "crate::house::hall::Hall", false),
+            ("house/cellar/mod.rs", "crate::house::hall::Hall", false),
             ("house/cellar/mod.rs", "crate::house::House", false),
             // The rules of sub-rooms do not apply to files outside their folder.
-            ("house/cellar/mod.rs", "crate::garden::Garden", true),
-            ("garden.rs", "crate::house::House", true),
+            ("house/cellar/mod.rs", "crate::rest::Rest", true),
             ("house/mod.rs", "hall::Hall", true),
         ];
         for (user, used, expected) in rows {
-            let mut house = files(&[
-                ("lib.rs", "mod garden; mod house;"),
-                ("garden.rs", "pub struct Garden;"),
-                (
-                    "house/mod.rs",
-                    "mod attic; mod cellar; mod hall; pub struct House;",
-                ),
-                (
-                    "house/attic/mod.rs",
-                    "mod roof; pub use roof::Roof; struct Attic;",
-                ),
-                ("house/attic/roof.rs", "pub struct Roof;"),
-                ("house/hall/mod.rs", "pub struct Hall;"),
-                ("house/cellar/mod.rs", "mod coal; pub use coal::Coal;"),
-                ("house/cellar/coal.rs", "pub struct Coal;"),
-            ]);
-            let path = Path::new("a/src").join(user);
-            let file = house.iter_mut().find(|file| file.path == path).unwrap();
-            file.text = format!("{} struct User({used});", file.text);
-            let uses = Uses::read(&house, Path::new("a/src/lib.rs")).unwrap();
-            let problems = broken(&uses, Path::new("a/src/house"), &SUB_ROOMS);
+            let problems = problems(user, &format!("struct User({used});"));
             assert_eq!(problems.is_empty(), expected, "{user} {used}: {problems:?}");
         }
     }
 
     #[test]
     fn a_sub_room_says_what_it_is_and_opens_its_modules_to_the_house_alone() {
+        let attic = houses("a\n    attic: attic/\n");
         let rows = [
-            ("//! The attic.\nmod roof;\npub(super) mod beams;\n", 0),
-            ("mod roof;\n", 1),
-            ("//! The attic.\npub(crate) mod roof;\n", 1),
-            ("//! The attic.\npub mod roof;\npub(crate) mod beams;\n", 2),
+            (
+                "a/attic/mod.rs",
+                "//! The attic.\nmod roof;\npub(super) mod beams;\n",
+                0,
+            ),
+            ("a/attic/mod.rs", "mod roof;\n", 1),
+            (
+                "a/attic/mod.rs",
+                "//! The attic.\npub mod roof;\npub(crate) mod beams;\n",
+                2,
+            ),
+            ("a/attic.rs", "//! The attic.\n", 1),
         ];
-        let attic: [Rank; 1] = [&[("attic", &["attic/"])]];
-        for (door, expected) in rows {
-            let house = files(&[("house/attic/mod.rs", door)]);
-            let problems = open_doors(&house, Path::new("a/src/house"), &attic);
-            assert_eq!(problems.len(), expected, "{door}: {problems:?}");
+        for (path, door, expected) in rows {
+            let files = source::files(&[(path, door)]);
+            let found = attic.iter().flat_map(|house| house.open_doors(&files));
+            assert_eq!(found.count(), expected, "{path} {door}");
         }
-        assert_eq!(open_doors(&[], Path::new("a/src/house"), &attic).len(), 1);
     }
 
     #[test]
-    fn what_uses_a_room_above_is_found() {
-        let down = "use crate::lower::Lower; pub struct Upper(Lower);";
-        assert_eq!(
-            problems(down, "use crate::upper::Upper;", "pub struct Lower;"),
-            0
-        );
-        let up = "use crate::upper::Upper; pub struct Lower(Upper);";
-        assert_eq!(problems("pub struct Upper;", "", up), 1);
-        let attic = "pub struct Lower(crate::attic::Attic);";
-        assert_eq!(problems("", "pub struct Attic;", attic), 1);
-        // The lower room has every file that the other does not have.
-        let rest: [Rank; 2] = [&[("upper", &["upper.rs"])], &[("rest", &["*"])]];
-        assert_eq!(problems_in(&rest, "pub struct Upper;", "", up), 1);
-        assert_eq!(problems_in(&rest, down, "", "pub struct Lower;"), 0);
-    }
-
-    #[test]
-    fn what_uses_another_room_of_its_rank_is_found() {
-        let siblings: [Rank; 2] = [
-            &[("upper", &["upper.rs"]), ("attic", &["attic/"])],
-            &[("lower", &["lower.rs"])],
-        ];
-        let down = "use crate::lower::Lower; pub struct Upper(Lower);";
-        let lower = "pub struct Lower;";
-        assert_eq!(problems_in(&siblings, down, down, lower), 0);
-        let across = "use crate::upper::Upper; pub struct Attic(Upper);";
-        assert_eq!(problems_in(&siblings, down, across, lower), 1);
-    }
-
-    #[test]
-    fn rooms_of_a_crate_that_is_not_there_are_found() {
-        assert_eq!(check(&[]).len(), ROOMS.len());
+    fn files_in_no_room_and_rooms_without_files_are_found() {
+        let (crates, _) = crates(&source::files(&[
+            ("a/src/lib.rs", "mod b;"),
+            ("a/src/b.rs", ""),
+        ]));
+        assert_eq!(check_houses("a/src\n    c: c.rs", &[], &crates).len(), 1);
+        assert_eq!(check_houses(ROOMS, &[], &crates).len(), houses(ROOMS).len());
     }
 }

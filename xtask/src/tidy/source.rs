@@ -11,52 +11,67 @@ pub(super) struct SourceFile {
     pub(super) text: String,
 }
 
+impl SourceFile {
+    /// The extension of the file's name; empty for scripts, which have none.
+    pub(super) fn kind(&self) -> &str {
+        let kind = self.path.extension().and_then(|kind| kind.to_str());
+        kind.unwrap_or_default()
+    }
+
+    /// The lines with their numbers.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines())
+    }
+}
+
+/// Files for tests of rules.
+#[cfg(test)]
+pub(super) fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
+    let file = |(path, text): &(&str, &str)| SourceFile {
+        path: path.into(),
+        text: (*text).to_owned(),
+    };
+    files.iter().map(file).collect()
+}
+
 /// All text files in the working folder, tracked or not.
 pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let entries = std::fs::read_dir(&folder)
-            .map_err(|error| format!("read {}: {error}", folder.display()))?;
-        for entry in entries {
-            let path = entry
-                .map_err(|error| format!("read {}: {error}", folder.display()))?
-                .path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if path.is_dir() {
-                // What cargo-fuzz writes beside its targets.
-                let is_of_fuzzing = folder.ends_with("fuzz")
-                    && matches!(&*name, "corpus" | "artifacts" | "coverage");
-                if !is_of_fuzzing && !matches!(&*name, ".git" | "target") {
-                    folders.push(path);
+    let mut open = vec![root.to_path_buf()];
+    while let Some(path) = open.pop() {
+        let unreadable = |error: std::io::Error| format!("read {}: {error}", path.display());
+        if path.is_dir() {
+            for entry in std::fs::read_dir(&path).map_err(unreadable)? {
+                let entry = entry.map_err(unreadable)?;
+                if is_checked(&path, &entry.path(), &entry.file_name().to_string_lossy()) {
+                    open.push(entry.path());
                 }
-            } else if is_checked(&name) {
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| format!("read {}: {error}", path.display()))?;
-                let path = path
-                    .strip_prefix(root)
-                    .map(Path::to_path_buf)
-                    .unwrap_or(path);
-                files.push(SourceFile { path, text });
             }
+        } else {
+            let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+            let path = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
+            files.push(SourceFile { path, text });
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
 
-/// A library in the page that was written elsewhere.
-const VENDORED: &str = "uplot.js";
-
-fn is_checked(name: &str) -> bool {
-    let extension = Path::new(name)
-        .extension()
-        .and_then(|extension| extension.to_str());
-    let is_text = matches!(
-        extension,
-        Some("rs" | "md" | "toml" | "go" | "sh" | "yaml" | "yml" | "json" | "js" | "html")
-    );
-    is_text && name != VENDORED || name == "run"
+fn is_checked(folder: &Path, path: &Path, name: &str) -> bool {
+    const KINDS: &str = "rs md toml go sh yaml yml json js html";
+    // A library in the page that was written elsewhere.
+    const VENDORED: &str = "uplot.js";
+    if path.is_dir() {
+        // The last three are what cargo-fuzz writes beside its targets.
+        return match name {
+            ".git" | "target" => false,
+            "corpus" | "artifacts" | "coverage" => !folder.ends_with("fuzz"),
+            _ => true,
+        };
+    }
+    let kind = path.extension().and_then(|kind| kind.to_str());
+    name == "run"
+        || name != VENDORED && kind.is_some_and(|kind| KINDS.split(' ').any(|it| it == kind))
 }
 
 /// A path without `.` and `..`.
@@ -65,9 +80,7 @@ pub(super) fn normal(path: &Path) -> PathBuf {
     for component in path.components() {
         match component {
             Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
+            Component::ParentDir => _ = normal.pop(),
             other => normal.push(other),
         }
     }

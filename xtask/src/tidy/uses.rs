@@ -1,4 +1,4 @@
-//! The uses among the files of a crate.
+//! The crates with the uses among their files. Each file is read once, as tokens.
 //!
 //! A file uses another if it names an item that is defined there. A re-export is not a use: a name
 //! that is imported through it leads to the file that defines it. Declarations of modules are not
@@ -7,44 +7,53 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use syn::visit::Visit;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::source::{SourceFile, normal};
 
-/// The files of a crate with their uses.
-#[derive(Default)]
-pub(super) struct Uses {
-    /// For each file the files that it uses, each with a used name.
-    pub(super) arrows: BTreeMap<PathBuf, BTreeMap<PathBuf, String>>,
+/// For each file the files that it uses, each with a used name.
+pub(super) type Uses = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;
+
+/// A library or program.
+pub(super) struct Crate {
+    /// The folder of its root file.
+    pub(super) sources: PathBuf,
+    pub(super) uses: Uses,
 }
 
-/// The crates, each with its root file.
-pub(super) fn roots(files: &[SourceFile]) -> Vec<(String, PathBuf)> {
-    files
-        .iter()
-        .filter(|file| !file.path.starts_with("benches/peers"))
-        .filter_map(|file| Some((package_of_root(&file.path)?, file.path.clone())))
-        .collect()
+/// All crates but those of the peers that are measured, and what hinders reading the others.
+pub(super) fn crates(files: &[SourceFile]) -> (Vec<Crate>, Vec<String>) {
+    let texts = files.iter().map(|file| (file.path.as_path(), &*file.text));
+    let texts: BTreeMap<_, _> = texts.collect();
+    let (mut crates, mut problems) = (Vec::new(), Vec::new());
+    for root in texts.keys().copied().filter(|path| is_root(path)) {
+        match uses(&texts, root) {
+            Ok(uses) => crates.push(Crate {
+                sources: root.parent().unwrap_or(root).to_path_buf(),
+                uses,
+            }),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (crates, problems)
 }
 
-/// The folder of the package that has this root file of a library or program.
-fn package_of_root(path: &Path) -> Option<String> {
-    let names: Vec<_> = path
-        .iter()
-        .map(|name| name.to_str().unwrap_or_default())
-        .collect();
-    let src = names.iter().rposition(|name| *name == "src")?;
-    let (before, within) = names.split_at(src);
-    let is_root = match within {
-        ["src", "lib.rs" | "main.rs"] | ["src", "bin", _, "main.rs"] => true,
-        ["src", "bin", _] => path.extension().is_some_and(|extension| extension == "rs"),
+/// Whether this is the root file of a library or program.
+fn is_root(path: &Path) -> bool {
+    let names: Vec<_> = path.iter().filter_map(|name| name.to_str()).collect();
+    let Some(src) = names.iter().rposition(|name| *name == "src") else {
+        return false;
+    };
+    let is_root = match names.get(src + 1..).unwrap_or_default() {
+        ["lib.rs" | "main.rs"] | ["bin", _, "main.rs"] => true,
+        ["bin", _] => path.extension().is_some_and(|kind| kind == "rs"),
         _ => false,
     };
-    is_root.then(|| before.last().copied().unwrap_or_default().to_owned())
+    is_root && !path.starts_with("benches/peers")
 }
 
-/// The path of a module from the root of its crate, as names.
-type ModulePath = Vec<String>;
+/// A path as names.
+type Names = Vec<String>;
 
 /// A module before names are resolved.
 #[derive(Default)]
@@ -54,343 +63,310 @@ struct Module {
     items: BTreeSet<String>,
     children: BTreeSet<String>,
     /// Imported names, with the paths they stand for.
-    imports: BTreeMap<String, Vec<String>>,
-    globs: Vec<Vec<String>>,
+    imports: BTreeMap<String, Names>,
+    globs: Vec<Names>,
     /// All paths that the module names, including imports.
-    paths: BTreeSet<Vec<String>>,
+    paths: BTreeSet<Names>,
 }
 
-struct Reader<'a> {
-    files: &'a [SourceFile],
-    modules: BTreeMap<ModulePath, Module>,
-}
+/// The modules of a crate by their paths from its root.
+type Modules = BTreeMap<Names, Module>;
 
-impl Uses {
-    pub(super) fn read(files: &[SourceFile], root: &Path) -> Result<Self, String> {
-        let mut reader = Reader {
-            files,
-            modules: BTreeMap::new(),
-        };
-        reader.file(root, &[], true)?;
-        let modules = reader.modules;
-        let mut arrows: BTreeMap<PathBuf, BTreeMap<PathBuf, String>> = BTreeMap::new();
-        for (path, module) in &modules {
-            let used = arrows.entry(module.file.clone()).or_default();
-            for named in &module.paths {
-                let target = resolve(&modules, path, named, 0);
-                if let Some(file) = target.filter(|file| *file != module.file) {
-                    used.entry(file).or_insert_with(|| named.join("::"));
-                }
+fn uses(texts: &BTreeMap<&Path, &str>, root: &Path) -> Result<Uses, String> {
+    let mut modules = Modules::new();
+    let folder = root.parent().unwrap_or(root);
+    read_file(texts, &mut modules, root, folder, &[])?;
+    let mut uses = Uses::new();
+    for (path, module) in &modules {
+        let used = uses.entry(module.file.clone()).or_default();
+        for named in &module.paths {
+            let target = resolve(&modules, path, named, 0);
+            if let Some(file) = target.filter(|file| *file != module.file) {
+                used.entry(file).or_insert_with(|| named.join("::"));
             }
         }
-        Ok(Self { arrows })
     }
+    Ok(uses)
 }
 
 /// The file that defines the item at `path`, as named in `module`; `None` if it is in another
 /// crate, or is a module.
-fn resolve(
-    modules: &BTreeMap<ModulePath, Module>,
-    module: &[String],
-    path: &[String],
-    depth: usize,
-) -> Option<PathBuf> {
+fn resolve(modules: &Modules, module: &[String], path: &[String], depth: usize) -> Option<PathBuf> {
     // Re-exports may form a cycle.
     if depth > 16 {
         return None;
     }
-    let (first, rest) = path.split_first()?;
-    match first.as_str() {
-        "crate" => resolve_in(modules, &[], rest, depth),
-        "self" => resolve_in(modules, module, rest, depth),
-        "super" => {
-            let (_, parent) = module.split_last()?;
-            if rest.first().is_some_and(|name| name == "super") {
-                resolve(modules, parent, rest, depth)
-            } else {
-                resolve_in(modules, parent, rest, depth)
-            }
-        }
-        _ => {
-            let here = modules.get(module)?;
-            let known = here.children.contains(first)
-                || here.items.contains(first)
-                || here.imports.contains_key(first)
-                || !here.globs.is_empty();
-            known.then(|| resolve_in(modules, module, path, depth))?
-        }
-    }
-}
-
-fn resolve_in(
-    modules: &BTreeMap<ModulePath, Module>,
-    module: &[String],
-    path: &[String],
-    depth: usize,
-) -> Option<PathBuf> {
     let here = modules.get(module)?;
     let (first, rest) = path.split_first()?;
+    match first.as_str() {
+        "crate" => return resolve(modules, &[], rest, depth),
+        "self" => return resolve(modules, module, rest, depth),
+        "super" => return resolve(modules, module.split_last()?.1, rest, depth),
+        _ => {}
+    }
     if here.children.contains(first) {
         let child = [module, std::slice::from_ref(first)].concat();
-        if let Some(found) = resolve_in(modules, &child, rest, depth) {
+        if let Some(found) = resolve(modules, &child, rest, depth) {
             return Some(found);
         }
     }
     if here.items.contains(first) {
         return Some(here.file.clone());
     }
+    let through = |prefix: &[String], rest: &[String]| {
+        resolve(modules, module, &[prefix, rest].concat(), depth + 1)
+    };
     if let Some(import) = here.imports.get(first) {
-        let whole = [import.as_slice(), rest].concat();
-        return resolve(modules, module, &whole, depth + 1);
+        return through(import, rest);
     }
-    here.globs.iter().find_map(|glob| {
-        let whole = [glob.as_slice(), path].concat();
-        resolve(modules, module, &whole, depth + 1)
-    })
+    here.globs.iter().find_map(|glob| through(glob, path))
 }
 
-impl Reader<'_> {
-    fn file(&mut self, file: &Path, path: &[String], owns_folder: bool) -> Result<(), String> {
-        let Some(source) = self.files.iter().find(|source| source.path == file) else {
-            return Err(format!(
-                "{}: a module whose file is not there",
-                file.display()
-            ));
-        };
-        let parsed = syn::parse_file(&source.text)
-            .map_err(|error| format!("{}: {error}", file.display()))?;
-        let folder = file.parent().unwrap_or(Path::new("")).to_path_buf();
-        let folder = if owns_folder {
-            folder
+/// Reads a file, which has its modules in `folder`.
+fn read_file(
+    texts: &BTreeMap<&Path, &str>,
+    modules: &mut Modules,
+    file: &Path,
+    folder: &Path,
+    path: &[String],
+) -> Result<(), String> {
+    let name = file.display();
+    let text = texts.get(file);
+    let text = text.ok_or_else(|| format!("{name}: a module whose file is not there"))?;
+    let tokens: TokenStream = text.parse().map_err(|error| format!("{name}: {error}"))?;
+    read_module(texts, modules, (file, folder), path, tokens)
+}
+
+fn read_module(
+    texts: &BTreeMap<&Path, &str>,
+    modules: &mut Modules,
+    (file, folder): (&Path, &Path),
+    path: &[String],
+    tokens: TokenStream,
+) -> Result<(), String> {
+    let mut module = Module {
+        file: file.to_path_buf(),
+        ..Module::default()
+    };
+    let mut children = Vec::new();
+    for item in items(tokens) {
+        if item.is_for_tests() {
+            continue;
+        }
+        let body = item.body.iter().cloned();
+        let first = item.words().next();
+        match first.as_deref() {
+            Some("mod") => {
+                let name = item.words().nth(1).unwrap_or_default();
+                module.children.insert(name.clone());
+                children.push((name, item));
+            }
+            Some("use") => {
+                let mut found = Vec::new();
+                imports(&mut body.skip(1), &[], &mut found);
+                for (alias, named) in found {
+                    if alias == "*" {
+                        module.globs.push(named);
+                        continue;
+                    }
+                    // Of imports, only those that the module itself uses are uses.
+                    if !item.is_public {
+                        module.paths.insert(named.clone());
+                    }
+                    module.imports.insert(alias, named);
+                }
+            }
+            _ => {
+                module.items.extend(item.defined());
+                let attributes = item.attributes.iter().cloned();
+                paths(attributes.chain(body), &mut module.paths);
+            }
+        }
+    }
+    modules.insert(path.to_vec(), module);
+    for (name, item) in children {
+        let below = folder.join(&name);
+        let child = [path, &[name]].concat();
+        if let Some(TokenTree::Group(content)) = item.body.last() {
+            let content = content.stream();
+            read_module(texts, modules, (file, &below), &child, content)?;
+        } else if let Some(named) = item.attribute("path=\"") {
+            let file = normal(&folder.join(named.trim_end_matches('"')));
+            read_file(texts, modules, &file, &file.with_extension(""), &child)?;
         } else {
-            folder.join(file.file_stem().unwrap_or_default())
-        };
-        self.items(file, &folder, path, &parsed.items)
+            let flat = below.with_extension("rs");
+            let nested = below.join("mod.rs");
+            let is_flat = texts.contains_key(&*flat);
+            let file = if is_flat { &flat } else { &nested };
+            read_file(texts, modules, file, &below, &child)?;
+        }
+    }
+    Ok(())
+}
+
+/// An item of a module.
+#[derive(Default)]
+struct Item {
+    attributes: Vec<TokenTree>,
+    is_public: bool,
+    /// The rest, up to its semicolon (without it) or its braces.
+    body: Vec<TokenTree>,
+}
+
+/// Words before the name of an item that they define.
+const DEFINING: &str =
+    "async const enum extern fn macro_rules mut static struct trait type union unsafe";
+
+impl Item {
+    /// The words outside groups.
+    fn words(&self) -> impl Iterator<Item = String> {
+        self.body.iter().filter_map(word)
     }
 
-    fn items(
-        &mut self,
-        file: &Path,
-        folder: &Path,
-        path: &[String],
-        items: &[syn::Item],
-    ) -> Result<(), String> {
-        let mut module = Module {
-            file: file.to_path_buf(),
-            ..Module::default()
-        };
-        let mut children = Vec::new();
-        for item in items {
-            if is_for_tests(item) {
+    /// The name that the item defines in its module.
+    fn defined(&self) -> Option<String> {
+        let is_defining = |word: &String| DEFINING.split(' ').any(|it| it == word);
+        self.words().next().filter(is_defining)?;
+        self.words().find(|word| !is_defining(word))
+    }
+
+    /// What follows `start` in the attribute that begins so, without blanks.
+    fn attribute(&self, start: &str) -> Option<String> {
+        self.attributes.iter().find_map(|token| {
+            let mut text = match token {
+                TokenTree::Group(group) => group.stream().to_string(),
+                _ => return None,
+            };
+            text.retain(|character| !character.is_whitespace());
+            text.strip_prefix(start).map(str::to_owned)
+        })
+    }
+
+    fn is_for_tests(&self) -> bool {
+        let condition = self.attribute("cfg(");
+        condition.is_some_and(|it| it == "test)" || it.starts_with("all(test"))
+    }
+}
+
+fn word(token: &TokenTree) -> Option<String> {
+    match token {
+        TokenTree::Ident(word) => Some(word.to_string()),
+        _ => None,
+    }
+}
+
+fn is_mark(token: Option<&TokenTree>, mark: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(it)) if it.as_char() == mark)
+}
+
+fn items(tokens: TokenStream) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut item = Item::default();
+    for token in tokens {
+        let is_group =
+            |kind| matches!(&token, TokenTree::Group(group) if group.delimiter() == kind);
+        if item.body.is_empty() {
+            let last = item.attributes.last();
+            let in_attribute = is_mark(last, '#') || is_mark(last, '!');
+            if in_attribute || is_mark(Some(&token), '#') {
+                item.attributes.push(token);
                 continue;
             }
-            match item {
-                syn::Item::Mod(child) => {
-                    module.children.insert(child.ident.to_string());
-                    children.push(child);
-                }
-                syn::Item::Use(import) => {
-                    let mut prefix = Vec::new();
-                    imports(&import.tree, &mut prefix, &mut module);
-                    if matches!(import.vis, syn::Visibility::Inherited) {
-                        // Only imports that the module itself uses are uses.
-                        let mut named = Vec::new();
-                        leaves(&import.tree, &mut Vec::new(), &mut named);
-                        module.paths.extend(named);
-                    }
-                }
-                _ => {
-                    module.items.extend(defined(item));
-                    Names(&mut module.paths).visit_item(item);
-                }
+            let is_pub = word(&token).is_some_and(|word| word == "pub");
+            if is_pub || item.is_public && is_group(Delimiter::Parenthesis) {
+                item.is_public = true;
+                continue;
             }
         }
-        self.modules.insert(path.to_vec(), module);
-        for child in children {
-            let name = child.ident.to_string();
-            let child_path = [path, std::slice::from_ref(&name)].concat();
-            if let Some((_, items)) = &child.content {
-                self.items(file, &folder.join(&name), &child_path, items)?;
-            } else if let Some(named) = path_attribute(child) {
-                self.file(&normal(&folder.join(named)), &child_path, false)?;
-            } else {
-                let flat = folder.join(format!("{name}.rs"));
-                let is_flat = self.files.iter().any(|source| source.path == flat);
-                let nested = folder.join(&name).join("mod.rs");
-                self.file(if is_flat { &flat } else { &nested }, &child_path, !is_flat)?;
-            }
+        let is_end = is_mark(Some(&token), ';');
+        let is_use = item.words().next().is_some_and(|word| word == "use");
+        let is_body = is_group(Delimiter::Brace) && !is_use;
+        if !is_end {
+            item.body.push(token);
         }
-        Ok(())
-    }
-}
-
-/// The file named by `#[path = "…"]`.
-fn path_attribute(module: &syn::ItemMod) -> Option<String> {
-    module.attrs.iter().find_map(|attribute| {
-        let syn::Meta::NameValue(pair) = &attribute.meta else {
-            return None;
-        };
-        let syn::Expr::Lit(literal) = &pair.value else {
-            return None;
-        };
-        match &literal.lit {
-            syn::Lit::Str(text) if pair.path.is_ident("path") => Some(text.value()),
-            _ => None,
-        }
-    })
-}
-
-fn is_for_tests(item: &syn::Item) -> bool {
-    let attributes = match item {
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Const(item) => &item.attrs,
-        _ => return false,
-    };
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute
-                .parse_args_with(|input: syn::parse::ParseStream<'_>| {
-                    let condition: proc_macro2::TokenStream = input.parse()?;
-                    let condition = condition.to_string();
-                    Ok(condition == "test" || condition.starts_with("all (test"))
-                })
-                .unwrap_or(false)
-    })
-}
-
-/// The names that an item defines in its module.
-fn defined(item: &syn::Item) -> Option<String> {
-    let ident = match item {
-        syn::Item::Const(item) => &item.ident,
-        syn::Item::Enum(item) => &item.ident,
-        syn::Item::Fn(item) => &item.sig.ident,
-        syn::Item::Macro(item) => item.ident.as_ref()?,
-        syn::Item::Static(item) => &item.ident,
-        syn::Item::Struct(item) => &item.ident,
-        syn::Item::Trait(item) => &item.ident,
-        syn::Item::TraitAlias(item) => &item.ident,
-        syn::Item::Type(item) => &item.ident,
-        syn::Item::Union(item) => &item.ident,
-        _ => return None,
-    };
-    Some(ident.to_string())
-}
-
-/// Adds the names that a `use` imports to the module.
-fn imports(tree: &syn::UseTree, prefix: &mut Vec<String>, module: &mut Module) {
-    let mut note = |name: &str, alias: String, prefix: &[String]| {
-        let mut path = prefix.to_vec();
-        if name != "self" {
-            path.push(name.to_owned());
-        }
-        module.imports.insert(alias, path);
-    };
-    match tree {
-        syn::UseTree::Path(path) => {
-            prefix.push(path.ident.to_string());
-            imports(&path.tree, prefix, module);
-            prefix.pop();
-        }
-        syn::UseTree::Name(name) => {
-            let name = name.ident.to_string();
-            let alias = if name == "self" {
-                prefix.last().cloned().unwrap_or_default()
-            } else {
-                name.clone()
-            };
-            note(&name, alias, prefix);
-        }
-        syn::UseTree::Rename(rename) => {
-            note(&rename.ident.to_string(), rename.rename.to_string(), prefix);
-        }
-        syn::UseTree::Glob(_) => module.globs.push(prefix.clone()),
-        syn::UseTree::Group(group) => {
-            for tree in &group.items {
-                imports(tree, prefix, module);
-            }
+        if is_end || is_body {
+            items.push(std::mem::take(&mut item));
         }
     }
+    items
 }
 
-/// All paths of a `use`.
-fn leaves(tree: &syn::UseTree, prefix: &mut Vec<String>, named: &mut Vec<Vec<String>>) {
-    match tree {
-        syn::UseTree::Path(path) => {
-            prefix.push(path.ident.to_string());
-            leaves(&path.tree, prefix, named);
-            prefix.pop();
-        }
-        syn::UseTree::Name(name) => {
-            named.push([prefix.as_slice(), &[name.ident.to_string()]].concat());
-        }
-        syn::UseTree::Rename(rename) => {
-            named.push([prefix.as_slice(), &[rename.ident.to_string()]].concat());
-        }
-        syn::UseTree::Glob(_) => {}
-        syn::UseTree::Group(group) => {
-            for tree in &group.items {
-                leaves(tree, prefix, named);
-            }
-        }
-    }
-}
-
-/// Collects the paths in code, including those in arguments of macros.
-struct Names<'a>(&'a mut BTreeSet<Vec<String>>);
-
-impl<'ast> Visit<'ast> for Names<'_> {
-    fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {}
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path.leading_colon.is_none() {
-            let names = path.segments.iter().map(|part| part.ident.to_string());
-            self.0.insert(names.collect());
-        }
-        syn::visit::visit_path(self, path);
-    }
-
-    fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {
-        let mut named = Vec::new();
-        leaves(&import.tree, &mut Vec::new(), &mut named);
-        self.0.extend(named);
-    }
-
-    fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        self.visit_path(&call.path);
-        self.tokens(call.tokens.clone());
-    }
-}
-
-impl Names<'_> {
-    /// Arguments of macros are not parsed: names joined by `::` are paths.
-    fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
-        let mut path: Vec<String> = Vec::new();
-        let mut colons = 0;
-        for token in tokens {
-            match token {
-                proc_macro2::TokenTree::Ident(ident) => {
-                    if colons != 2 {
-                        self.0.insert(std::mem::take(&mut path));
-                    }
-                    path.push(ident.to_string());
-                    colons = 0;
+/// Finds the imports of a `use` in the tokens after that word, each with its name here. The
+/// name of a glob is `*`.
+fn imports(
+    tokens: &mut dyn Iterator<Item = TokenTree>,
+    prefix: &[String],
+    found: &mut Vec<(String, Names)>,
+) {
+    let mut path = prefix.to_vec();
+    // A group has its own names.
+    let mut name = None;
+    let mut is_alias = false;
+    for token in tokens {
+        match &token {
+            TokenTree::Ident(word) if word == "as" => is_alias = true,
+            TokenTree::Ident(word) if is_alias => name = Some(word.to_string()),
+            TokenTree::Ident(word) => {
+                if word != "self" || path.is_empty() {
+                    path.push(word.to_string());
                 }
-                proc_macro2::TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
-                other => {
-                    self.0.insert(std::mem::take(&mut path));
-                    colons = 0;
-                    if let proc_macro2::TokenTree::Group(group) = other {
-                        self.tokens(group.stream());
-                    }
+                name = path.last().cloned();
+            }
+            TokenTree::Group(group) => {
+                imports(&mut group.stream().into_iter(), &path, found);
+                name = None;
+            }
+            TokenTree::Punct(mark) if mark.as_char() == ';' => break,
+            TokenTree::Punct(mark) if mark.as_char() == '*' => name = Some("*".to_owned()),
+            TokenTree::Punct(mark) if mark.as_char() == ',' => {
+                let path = std::mem::replace(&mut path, prefix.to_vec());
+                found.extend(name.take().map(|name| (name, path)));
+                is_alias = false;
+            }
+            _ => {}
+        }
+    }
+    found.extend(name.map(|name| (name, path)));
+}
+
+/// Adds the paths in code: names joined by `::`. Names of fields and methods are none.
+fn paths(tokens: impl Iterator<Item = TokenTree>, paths: &mut BTreeSet<Names>) {
+    let mut tokens = tokens.peekable();
+    let mut path = Names::new();
+    // The marks since the last name.
+    let mut marks = String::new();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Punct(mark) => {
+                marks.push(mark.as_char());
+                continue;
+            }
+            // In a type, `use<'a>` imports nothing.
+            TokenTree::Ident(word) if word == "use" && !is_mark(tokens.peek(), '<') => {
+                let mut found = Vec::new();
+                imports(&mut tokens, &[], &mut found);
+                found.retain(|(name, _)| name != "*");
+                paths.extend(found.into_iter().map(|(_, path)| path));
+            }
+            TokenTree::Ident(word) => {
+                if marks != "::" {
+                    paths.insert(std::mem::take(&mut path));
+                }
+                let is_member = marks.ends_with('.') && !marks.ends_with("..");
+                let continues_a_type = marks.ends_with("::") && path.is_empty();
+                if !is_member && !continues_a_type {
+                    path.push(word.to_string());
                 }
             }
+            TokenTree::Group(group) => {
+                paths.insert(std::mem::take(&mut path));
+                self::paths(group.stream().into_iter(), paths);
+            }
+            TokenTree::Literal(_) => _ = paths.insert(std::mem::take(&mut path)),
         }
-        self.0.insert(path);
+        marks.clear();
     }
+    paths.insert(path);
 }
 
 #[cfg(test)]
@@ -400,22 +376,16 @@ mod tests {
     #[test]
     fn a_library_and_each_program_of_a_package_begin_somewhere() {
         for (path, expected) in [
-            ("crates/tidings/src/lib.rs", Some("tidings")),
-            ("xtask/src/main.rs", Some("xtask")),
-            ("benches/src/bin/store.rs", Some("benches")),
-            (
-                "crates/tidings-cli/src/bin/tidings/main.rs",
-                Some("tidings-cli"),
-            ),
-            ("crates/tidings-cli/src/bin/tidings/clock.rs", None),
-            ("crates/tidings/src/recorder.rs", None),
-            ("crates/tidings/tests/memory.rs", None),
+            ("crates/tidings/src/lib.rs", true),
+            ("xtask/src/main.rs", true),
+            ("benches/src/bin/store.rs", true),
+            ("crates/tidings-cli/src/bin/tidings/main.rs", true),
+            ("crates/tidings-cli/src/bin/tidings/clock.rs", false),
+            ("crates/tidings/src/recorder.rs", false),
+            ("crates/tidings/tests/memory.rs", false),
+            ("benches/peers/kube-rs/src/main.rs", false),
         ] {
-            assert_eq!(
-                package_of_root(Path::new(path)).as_deref(),
-                expected,
-                "{path}"
-            );
+            assert_eq!(is_root(Path::new(path)), expected, "{path}");
         }
     }
 }
