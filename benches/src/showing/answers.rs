@@ -83,14 +83,17 @@ pub async fn answers(target: &Target, rounds: u64) -> Result<(), LoadError> {
             }
         }
         let share = rounds.max(1) as f64;
-        Figure::new(name)
+        let mut figure = Figure::new(name)
             .with("p50_ms", took.percentile_ms(0.5))
             .with("p95_ms", took.percentile_ms(0.95))
             .with("max_ms", took.percentile_ms(1.))
-            .with("bytes", bytes as f64 / share)
-            .with("read", read as f64 / share)
-            .with("complete", complete as f64 / share)
-            .print();
+            .with("bytes", bytes as f64 / share);
+        if path == "view" {
+            figure = figure
+                .with("read", read as f64 / share)
+                .with("complete", complete as f64 / share);
+        }
+        figure.print();
     }
     Ok(())
 }

@@ -236,10 +236,10 @@ pub async fn etcd(
         target.ready().await
     })
     .await?;
-    figure(NAME, &format!("reads_{writers}"))
+    figure(NAME, "listed")
         .with("list_per_second", listed as f64 / seconds)
-        .with("reopen_seconds", reopen)
         .print();
+    figure(NAME, "reads").with("reopen_seconds", reopen).print();
 
     let alone = tempfile::tempdir_in(folder)?;
     let server = Server::start(program, alone.path())?;

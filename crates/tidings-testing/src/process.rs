@@ -77,6 +77,13 @@ impl Process {
         assert!(status.unwrap().success(), "{name}");
     }
 
+    /// Closes the program's standard input, if that is piped, and waits until it has ended.
+    pub fn close_input(&mut self) {
+        drop(self.0.stdin.take());
+        // Nothing can be done if the system does not tell how the program ended.
+        let _ = self.0.wait();
+    }
+
     /// Waits until the program has ended.
     ///
     /// # Panics
@@ -92,4 +99,36 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Resident memory of a process in bytes, if the system has it (Linux).
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    Some(number(process, "status", "VmRSS:")? * 1024)
+}
+
+/// Maximum resident memory of a process in bytes, if the system has it (Linux).
+pub fn peak_resident_bytes(process: u32) -> Option<u64> {
+    Some(number(process, "status", "VmHWM:")? * 1024)
+}
+
+/// Number of bytes that a process has written to disk, if the system has it (Linux).
+pub fn bytes_written(process: u32) -> Option<u64> {
+    number(process, "io", "write_bytes:")
+}
+
+/// Processor time of a process in seconds, to hundredths, if the system has it (Linux).
+pub fn processor_seconds(process: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, which may have any characters, ends with the last parenthesis; user and system time
+    // are the 14th and 15th field.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u32 = ticks.filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
+    Some(f64::from(ticks) / 100.)
+}
+
+fn number(process: u32, file: &str, label: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(label))?;
+    line.trim().trim_end_matches("kB").trim().parse().ok()
 }

@@ -1,166 +1,85 @@
 //! `cargo xtask bench import`: events of files into one `tidings serve`, by `tidings import` and by
 //! `kubectl create`, one after the other.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::figure::Built;
+use super::figure::{Built, Figure, Output, seconds};
 use super::server::Running;
-use super::table;
+use super::tables;
 use crate::command::{Result, find, named};
 
 /// Events about one object.
 const OBJECT_EVENTS: usize = 20;
 
+/// The measurements: the row's title, the program, the number of events, and whether they are in a
+/// JSON list instead of JSON Lines. kubectl sends 50 requests a second at most.
+const MEASURED: [(&str, &str, usize, bool); 3] = [
+    ("`tidings import`, JSON Lines", "tidings", 100_000, false),
+    ("`tidings import`, a JSON list", "tidings", 25_000, true),
+    ("`kubectl create -f`, a JSON list", "kubectl", 2_000, true),
+];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the table into docs/benchmarks.md
-    #[arg(long)]
-    write: bool,
-    /// Events in JSON Lines
-    #[arg(long, default_value_t = 100_000)]
-    lines: usize,
-    /// Events in a JSON list
-    #[arg(long, default_value_t = 25_000)]
-    list: usize,
-    /// Events for kubectl, which sends 50 requests a second at most
-    #[arg(long, default_value_t = 2_000)]
-    kubectl: usize,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     built: Built,
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let tidings = args.built.program(root, "tidings-cli", "tidings")?;
-    let kubectl = match named("KUBECTL") {
-        Some(path) => Some(path?),
-        None => find("kubectl"),
-    };
+    let tidings = args.built.tidings(root)?;
+    let kubectl = named("KUBECTL").transpose()?.or_else(|| find("kubectl"));
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for files: {error}"))?;
     let server = Running::start(&tidings, &["serve", "--secure-port=0"])?;
-    let lines = Measured {
-        what: "`tidings import`, JSON Lines",
-        pods: "lines",
-        events: args.lines,
-        is_list: false,
-        command: import(&tidings),
-    };
-    let list = Measured {
-        what: "`tidings import`, a JSON list",
-        pods: "list",
-        events: args.list,
-        is_list: true,
-        command: import(&tidings),
-    };
-    let kubectl = kubectl.map(|kubectl| {
-        let mut command = Command::new(kubectl);
-        command.arg("--cache-dir").arg(folder.path());
-        command.args(["create", "-f"]);
-        Measured {
-            what: "`kubectl create -f`, a JSON list",
-            pods: "kubectl",
-            events: args.kubectl,
-            is_list: true,
-            command,
-        }
-    });
-    let is_beside = kubectl.is_some();
-    let mut rates = Vec::new();
-    for measured in [Some(lines), Some(list), kubectl].into_iter().flatten() {
+    let (mut figures, mut skipped) = (Vec::new(), Vec::new());
+    for (name, peer, events, is_list) in MEASURED {
         let file = folder.path().join("events.json");
-        let what = measured.what;
-        let events = measured.events;
-        write_events(&file, &measured)
+        let mut command = match (&kubectl, peer) {
+            (_, "tidings") => {
+                let mut command = Command::new(&tidings);
+                command.arg("import");
+                command
+            }
+            (Some(kubectl), _) => {
+                let mut command = Command::new(kubectl);
+                command
+                    .arg("--cache-dir")
+                    .arg(folder.path())
+                    .args(["create", "-f"]);
+                command
+            }
+            (None, _) => {
+                skipped.push("kubectl create: there is no kubectl".to_owned());
+                continue;
+            }
+        };
+        // No other measurement has pods of this name.
+        write_events(&file, &format!("pods-{events}"), events, is_list)
             .map_err(|error| format!("write {}: {error}", file.display()))?;
-        let seconds = measured.seconds(&file, server.kubeconfig())?;
-        println!("{what}: {events} events in {seconds:.1} s");
-        rates.push((what, events, seconds));
+        let command = command.arg(file).env("KUBECONFIG", &server.kubeconfig);
+        let seconds = seconds(command, name)?;
+        println!("{name}: {events} events in {seconds:.1} s");
+        let rate = events as f64 / seconds;
+        figures.push(Figure(json!({
+            "name": name, "peer": peer, "events": events, "seconds": seconds, "per_second": rate,
+        })));
     }
-    let machine = args.built.machine();
-    let table = format!("{machine}\n{}", rows(&rates));
-    println!("\n{table}");
-    if !is_beside {
-        println!("skipped kubectl create: there is no kubectl");
-    }
-    if args.write {
-        if !is_beside {
-            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
-        }
-        table::write(&root.join("docs/benchmarks.md"), "import", &table)?;
-    }
-    Ok(())
-}
-
-/// One measurement: a command that is given a file of so many events.
-struct Measured {
-    what: &'static str,
-    /// The beginning of the names of its pods, which no other measurement has.
-    pods: &'static str,
-    events: usize,
-    is_list: bool,
-    command: Command,
-}
-
-impl Measured {
-    /// Runs the command, which must create all events.
-    fn seconds(mut self, file: &Path, kubeconfig: &Path) -> Result<f64> {
-        let command = self.command.arg(file).env("KUBECONFIG", kubeconfig);
-        let started = now();
-        let status = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|error| format!("{}: {error}", self.what))?;
-        if !status.success() {
-            return Err(format!("{}: {status}", self.what));
-        }
-        Ok(started.elapsed().as_secs_f64())
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn import(tidings: &Path) -> Command {
-    let mut command = Command::new(tidings);
-    command.arg("import");
-    command
-}
-
-fn rows(rates: &[(&str, usize, f64)]) -> String {
-    let rate = |(_, events, seconds): &(&str, usize, f64)| *events as f64 / seconds;
-    let kubectls = rates.iter().find(|it| it.0.contains("kubectl")).map(rate);
-    let mut rows =
-        "| | events | time | events/s | to kubectl |\n|---|--:|--:|--:|--:|\n".to_owned();
-    for measured in rates {
-        let (what, events, seconds) = measured;
-        let rate = rate(measured);
-        let ratio = table::or_empty(table::ratio(Some(rate), kubectls), |ratio| {
-            format!("{ratio:.1} ×")
-        });
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            rows,
-            "| {what} | {events} | {seconds:.1} s | {rate:.0} | {ratio} |"
-        );
-    }
-    rows
+    let table = format!("{}\n{}", args.built.machine(), tables::import(&figures));
+    args.output.put(root, "import", &table, &skipped)
 }
 
 /// Writes the file of a measurement.
-fn write_events(file: &Path, measured: &Measured) -> std::io::Result<()> {
+fn write_events(file: &Path, pods: &str, events: usize, is_list: bool) -> std::io::Result<()> {
     let mut file = BufWriter::new(File::create(file)?);
-    let (begin, between, end) = if measured.is_list {
+    let (begin, between, end) = if is_list {
         (
-            "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n",
+            r#"{"apiVersion":"v1","kind":"List","items":["#,
             ",\n",
             "\n]}\n",
         )
@@ -168,11 +87,11 @@ fn write_events(file: &Path, measured: &Measured) -> std::io::Result<()> {
         ("", "\n", "\n")
     };
     file.write_all(begin.as_bytes())?;
-    for number in 0..measured.events {
+    for number in 0..events {
         if number > 0 {
             file.write_all(between.as_bytes())?;
         }
-        serde_json::to_writer(&mut file, &event(measured.pods, number))?;
+        serde_json::to_writer(&mut file, &event(pods, number))?;
     }
     file.write_all(end.as_bytes())?;
     file.flush()

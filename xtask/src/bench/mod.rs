@@ -8,26 +8,25 @@
 mod archive;
 mod figure;
 mod import;
-mod mcp;
 mod objects;
-mod objects_table;
 mod questions;
 mod rounds;
 mod server;
 mod serving;
 pub(crate) mod soak;
 mod store;
-mod store_table;
 mod table;
+mod tables;
 mod timeline;
-mod timeline_table;
 
 use std::path::Path;
 use std::process::Command;
 
+use tidings_testing::process::processor_seconds;
+
 use crate::command::{Result, cargo, find};
 
-use figure::{Figure, PROFILE, build, figures, machine};
+use figure::{Built, Figure, Output, figures, machine};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Bench {
@@ -46,7 +45,7 @@ pub(crate) enum Bench {
     /// vis-timeline
     Timeline(timeline::Args),
     /// The tools for agents, among a million events
-    Mcp(mcp::Args),
+    Mcp(timeline::McpArgs),
     /// The tools for agents: bytes and tokens of ten questions, beside kubernetes-mcp-server
     Questions(questions::Args),
     /// An archive on object storage: questions to readers of it, where each request takes 20 ms
@@ -55,12 +54,10 @@ pub(crate) enum Bench {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the tables into docs/benchmarks.md
-    #[arg(long)]
-    write: bool,
-    /// Skip the burst into a server
-    #[arg(long)]
-    no_burst: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    built: Built,
 }
 
 pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
@@ -71,108 +68,71 @@ pub(crate) fn run(root: &Path, bench: &Bench) -> Result {
         Bench::Import(args) => import::run(root, args),
         Bench::Store(args) => store::run(root, args),
         Bench::Timeline(args) => timeline::run(root, args),
-        Bench::Mcp(args) => mcp::run(root, args),
+        Bench::Mcp(args) => timeline::tools(root, args),
         Bench::Questions(args) => questions::run(root, args),
         Bench::Objects(args) => objects::run(root, args),
     }
 }
 
 fn record(root: &Path, args: &Args) -> Result {
+    args.output.check(root, "record")?;
     let mut skipped = Vec::new();
-    let client_go = root.join("benches/peers/client-go");
     let has_go = find("go").is_some();
     if !has_go {
         skipped.push("client-go: Go is not on the PATH".to_owned());
     }
-
+    let go = |program: &str| {
+        let mut command = Command::new("go");
+        command
+            .args(["run", program])
+            .current_dir(root.join("benches/peers/client-go"));
+        has_go.then_some(command)
+    };
+    let kube_rs = |tasks: &str| {
+        let folder = root.join("benches/peers/kube-rs");
+        let mut command = cargo(&folder, &["run", "--release", "-q", "--", "--tasks", tasks]);
+        command.env("CARGO_TARGET_DIR", root.join("target/peers"));
+        command
+    };
     let mut calls = Vec::new();
     for program in ["record", "record-allocations"] {
-        let run = [
-            "run",
-            "--profile",
-            PROFILE,
-            "-q",
-            "-p",
-            "tidings-bench",
-            "--bin",
-            program,
-        ];
-        calls.extend(figures(&mut cargo(root, &run))?);
+        calls.extend(figures(&mut Command::new(
+            args.built.bench(root, program)?,
+        ))?);
     }
-    if has_go {
-        calls.extend(figures(
-            Command::new("go")
-                .args(["run", "./micro"])
-                .current_dir(&client_go),
-        )?);
+    if let Some(mut command) = go("./micro") {
+        calls.extend(figures(&mut command)?);
     }
+
+    let server = args.built.tidings(root)?;
+    let load = args.built.bench(root, "record-load")?;
+    let ours = |more: Option<&str>| {
+        let mut command = Command::new(&load);
+        command.args(more);
+        command
+    };
     let (mut burst, mut repeats) = (Vec::new(), Vec::new());
-    if !args.no_burst {
-        let server = build(root, "tidings-cli", "tidings")?;
-        let kube_rs = root.join("benches/peers/kube-rs");
-        let kube_rs = || {
-            let mut command = cargo(&kube_rs, &["run", "--release", "-q", "--"]);
-            command.env("CARGO_TARGET_DIR", root.join("target/peers"));
-            command
-        };
-        let ours = [
-            "run",
-            "--profile",
-            PROFILE,
-            "-q",
-            "-p",
-            "tidings-bench",
-            "--bin",
-            "record-load",
-            "--",
-        ];
-        burst.extend(send_burst(&server, EVENTS, &mut cargo(root, &ours))?);
-        let mut protobuf = cargo(root, &ours);
-        burst.extend(send_burst(&server, EVENTS, protobuf.arg("--protobuf"))?);
-        if has_go {
-            let mut command = Command::new("go");
-            burst.extend(send_burst(
-                &server,
-                EVENTS,
-                command
-                    .args(["run", "./record-load"])
-                    .current_dir(&client_go),
-            )?);
-        }
-        burst.extend(send_burst(&server, EVENTS, &mut kube_rs())?);
-
-        let mut series = cargo(root, &ours);
-        repeats.extend(send_burst(&server, FEW, series.arg("--series"))?);
-        for tasks in ["1", "16"] {
-            let mut command = kube_rs();
-            let figures = send_burst(&server, FEW, command.args(["--tasks", tasks]))?;
-            repeats.extend(figures.into_iter().map(|mut figure| {
-                let version = format!("{}, {tasks} at once", figure.text("version"));
-                figure.0["version"] = version.into();
-                figure
-            }));
+    burst.extend(send_burst(&server, EVENTS, ours(None))?);
+    burst.extend(send_burst(&server, EVENTS, ours(Some("--protobuf")))?);
+    if let Some(command) = go("./record-load") {
+        burst.extend(send_burst(&server, EVENTS, command)?);
+    }
+    burst.extend(send_burst(&server, EVENTS, kube_rs("8"))?);
+    repeats.extend(send_burst(&server, FEW, ours(Some("--series")))?);
+    for tasks in ["1", "16"] {
+        for figure in send_burst(&server, FEW, kube_rs(tasks))? {
+            let version = format!("{}, {tasks} at once", figure.text("version"));
+            repeats.push(figure.with("version", version));
         }
     }
-
     let tables = format!(
-        "{}\n{}\n{}\n{}\n{}",
+        "{}\n{}\n{}\n{}",
         machine(has_go),
-        table::calls(&calls),
-        table::series(&calls),
-        table::burst("burst into `tidings serve`", &burst),
-        table::burst("burst about 100 objects", &repeats),
+        tables::recording(&calls),
+        tables::burst("burst into `tidings serve`", &burst),
+        tables::burst("burst about 100 objects", &repeats),
     );
-    println!("\n{tables}");
-    for line in &skipped {
-        println!("skipped {line}");
-    }
-    if args.write {
-        if !skipped.is_empty() || args.no_burst {
-            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
-        }
-        table::write(&root.join("docs/benchmarks.md"), "record", &tables)?;
-    }
-    Ok(())
+    args.output.put(root, "record", &tables, &skipped)
 }
 
 /// Number of events in a burst, number of objects that they are about, and a smaller number of
@@ -180,21 +140,22 @@ fn record(root: &Path, args: &Args) -> Result {
 const EVENTS: &str = "20000";
 const FEW: &str = "100";
 
-/// Runs `command`, which sends its burst about this number of objects to a fresh server.
-fn send_burst(server: &Path, objects: &str, command: &mut Command) -> Result<Vec<Figure>> {
-    let running = server::Running::start(server, &["serve", "--secure-port", "0"])?;
-    let before = running.processor_seconds();
-    let mut figures = figures(command.arg("--kubeconfig").arg(running.kubeconfig()).args([
-        "--events",
-        EVENTS,
-        "--objects",
-        objects,
-    ]))?;
-    if let (Some(worked), Some(before)) = (running.processor_seconds(), before) {
-        for figure in &mut figures {
-            let delivered = figure.number("delivered").unwrap_or(0.0).max(1.0);
-            figure.0["server_cpu_us_per_event"] = ((worked - before) * 1e6 / delivered).into();
+/// Runs a command, which sends its burst about this number of objects to a fresh server.
+fn send_burst(server: &Path, objects: &str, mut command: Command) -> Result<Vec<Figure>> {
+    let running = server::Running::start(server, &["serve", "--secure-port=0"])?;
+    let before = processor_seconds(running.process());
+    command.arg("--kubeconfig").arg(&running.kubeconfig);
+    let figures = figures(command.args(["--events", EVENTS, "--objects", objects]))?;
+    let worked = processor_seconds(running.process()).zip(before);
+    let with_server = figures.into_iter().map(|figure| {
+        let delivered = figure.number("delivered").unwrap_or(0.).max(1.);
+        match worked {
+            Some((after, before)) => figure.with(
+                "server_cpu_us_per_event",
+                (after - before) * 1e6 / delivered,
+            ),
+            None => figure,
         }
-    }
-    Ok(figures)
+    });
+    Ok(with_server.collect())
 }

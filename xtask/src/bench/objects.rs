@@ -4,19 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::figure::{Built, figures, real_events};
+use super::figure::{Built, Output, figures, real_events};
 use super::server::folder;
-use super::{objects_table, table};
+use super::tables;
 use crate::command::Result;
-
-/// Number of events that the real ones are repeated to.
-const REAL_EVENTS: &str = "200000";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the tables into docs/benchmarks.md
-    #[arg(long)]
-    write: bool,
+    #[command(flatten)]
+    output: Output,
     /// Number of clusters
     #[arg(long, default_value_t = 30)]
     clusters: u64,
@@ -26,81 +22,44 @@ pub(crate) struct Args {
     /// Number of events of all clusters
     #[arg(long, default_value_t = 3_000_000)]
     events: u64,
-    /// Time for which each request to the storage takes longer, in milliseconds
-    #[arg(long, default_value_t = 20)]
-    delay: u64,
-    /// Readers that are started for each question
-    #[arg(long, default_value_t = 20)]
-    rounds: u64,
     /// Folder where the archive is made and stays, or is from before [default: one that is removed]
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// A folder of real events as JSON Lines [default: that of TIDINGS_CAPTURES, if it is set]
-    #[arg(long)]
-    real: Option<PathBuf>,
     #[command(flatten)]
     built: Built,
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let document = root.join("docs/benchmarks.md");
-    if args.write {
-        // A document without a place for the tables must fail now, and not after minutes of
-        // measuring.
-        table::with_tables(&document, "objects", "")?;
-    }
-    let tidings = args.built.program(root, "tidings-cli", "tidings")?;
-    let objects = args.built.program(root, "tidings-bench", "objects")?;
+    args.output.check(root, "objects")?;
+    let (clusters, days, events) = (args.clusters, args.days, args.events);
+    let tidings = args.built.tidings(root)?;
+    let objects = args.built.bench(root, "objects")?;
     let temporary = folder()?;
     let place = args.folder.as_deref().unwrap_or(temporary.path());
-    let bench = |words: &[&str]| {
+    let sizes = format!("--clusters={clusters} --days={days} --events={events}");
+    let bench = || {
         let mut command = Command::new(&objects);
-        for (name, number) in [
-            ("--clusters", args.clusters),
-            ("--days", args.days),
-            ("--events", args.events),
-        ] {
-            command.args([name, &number.to_string()]);
-        }
-        figures(command.args(words))
+        command.args(sizes.split(' '));
+        command
     };
-    let folder = place.to_string_lossy();
     let mut measured = Vec::new();
     if !place.join("events").exists() {
-        measured.extend(bench(&["fill", &folder])?);
+        measured.extend(figures(bench().arg("fill").arg(place))?);
     }
-    let (delay, rounds) = (args.delay.to_string(), args.rounds.to_string());
-    let tidings = tidings.to_string_lossy();
-    let words = [
-        "--tidings",
-        &tidings,
-        "--delay",
-        &delay,
-        "--rounds",
-        &rounds,
-    ];
-    measured.extend(bench(&[&["ask", &folder], &words[..]].concat())?);
-    if let Some(captures) = real_events(args.real.as_deref()) {
-        let mut command = Command::new(&objects);
-        command
-            .args(["--events", REAL_EVENTS, "real"])
-            .arg(captures);
-        measured.extend(figures(&mut command)?);
+    let mut ask = bench();
+    ask.arg("ask").arg(place).arg("--tidings").arg(tidings);
+    measured.extend(figures(&mut ask)?);
+    if let Some(captures) = real_events() {
+        let mut real = Command::new(&objects);
+        measured.extend(figures(
+            real.args(["--events=200000", "real"]).arg(captures),
+        )?);
     }
     let tables = format!(
-        "{}\n{} events of {} clusters and {} days; {} ms for each request; {} readers for each \
-         question.\n\n{}",
+        "{}\n{events} events of {clusters} clusters and {days} days; 20 ms for each request; 20 \
+         readers for each question.\n\n{}",
         args.built.machine(),
-        args.events,
-        args.clusters,
-        args.days,
-        args.delay,
-        args.rounds,
-        objects_table::tables(&measured)
+        tables::objects(&measured)
     );
-    println!("\n{tables}");
-    if args.write {
-        table::write(&document, "objects", &tables)?;
-    }
-    Ok(())
+    args.output.put(root, "objects", &tables, &[])
 }

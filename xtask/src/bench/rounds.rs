@@ -2,7 +2,6 @@
 //! distorts single figures.
 
 use crate::command::Result;
-use serde_json::Value;
 
 use super::figure::Figure;
 
@@ -24,12 +23,7 @@ pub(super) fn medians(
         return Ok(Vec::new());
     };
     let names = |figures: &[Figure]| -> Vec<_> {
-        let name = |figure: &Figure| {
-            (
-                figure.text("peer").to_owned(),
-                figure.text("name").to_owned(),
-            )
-        };
+        let name = |it: &Figure| (it.peer().to_owned(), it.text("name").to_owned());
         figures.iter().map(name).collect()
     };
     if others.iter().any(|other| names(other) != names(first)) {
@@ -38,16 +32,11 @@ pub(super) fn medians(
     let median = |(at, figure): (usize, &Figure)| {
         let mut figure = figure.clone();
         for (field, value) in figure.0.as_object_mut().into_iter().flatten() {
-            let mut numbers: Vec<_> = all
-                .iter()
-                .filter_map(|round| round.get(at)?.number(field))
-                .collect();
+            let of_round = |round: &Vec<Figure>| round.get(at)?.number(field);
+            let mut numbers: Vec<_> = all.iter().filter_map(of_round).collect();
             numbers.sort_by(f64::total_cmp);
             if value.is_number() && numbers.len() == all.len() {
-                *value = numbers
-                    .get(numbers.len() / 2)
-                    .copied()
-                    .map_or(Value::Null, Value::from);
+                *value = numbers.get(numbers.len() / 2).copied().into();
             }
         }
         figure

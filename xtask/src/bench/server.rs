@@ -1,19 +1,20 @@
 //! A fresh server for each measurement.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tidings_testing::process::{self, Process};
 
 use super::figure::{Built, Figure};
 use crate::command::Result;
 
 /// A running server. When this is dropped, the server ends and its folder is removed.
 pub(super) struct Running {
-    child: Child,
-    kubeconfig: PathBuf,
+    process: Process,
+    /// The kubeconfig of clients.
+    pub(super) kubeconfig: PathBuf,
     /// The processes whose memory is counted as the server's.
     processes: Vec<u32>,
     /// Whether the program itself ends the servers that it started when its standard input ends.
@@ -23,12 +24,9 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The program may have ended by itself.
-        drop(self.child.stdin.take());
-        if !self.is_keeper {
-            let _ = self.child.kill();
+        if self.is_keeper {
+            self.process.close_input();
         }
-        let _ = self.child.wait();
     }
 }
 
@@ -40,14 +38,14 @@ impl Running {
     }
 
     /// Runs such a program in a data folder that may have content.
-    pub(super) fn start_in(folder: TempDir, server: &Path, arguments: &[&str]) -> Result<Self> {
+    fn start_in(folder: TempDir, server: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(server);
         command.args(arguments).arg("--data-dir").arg(folder.path());
-        let (child, line) = first_line(&mut command)?;
+        let (process, line) = first_line(&mut command)?;
         Ok(Self {
-            processes: vec![child.id()],
-            child,
-            kubeconfig: PathBuf::from(line.trim()),
+            processes: vec![process.id()],
+            process,
+            kubeconfig: PathBuf::from(line),
             is_keeper: false,
             _folder: folder,
         })
@@ -57,12 +55,12 @@ impl Running {
     /// JSON.
     pub(super) fn start_kube_apiserver(command: &mut Command) -> Result<Self> {
         let folder = folder()?;
-        let (child, line) = first_line(command)?;
+        let (process, line) = first_line(command)?;
         let said: Value = serde_json::from_str(&line)
             .map_err(|error| format!("kube-apiserver: {error} in {line:?}"))?;
         let processes = said["processes"].as_array().into_iter().flatten();
         Ok(Self {
-            child,
+            process,
             kubeconfig: PathBuf::from(said["kubeconfig"].as_str().unwrap_or_default()),
             processes: processes
                 .filter_map(|process| u32::try_from(process.as_u64()?).ok())
@@ -72,64 +70,31 @@ impl Running {
         })
     }
 
-    /// The kubeconfig of clients.
-    pub(super) fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
     /// The number of the server's process.
     pub(super) fn process(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Processor time of the server in seconds, to hundredths, if the system has it (Linux).
-    pub(super) fn processor_seconds(&self) -> Option<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).ok()?;
-        // The name, which may have any characters, ends with the last parenthesis; user and system
-        // time are the 14th and 15th field.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: f64 = ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
-        Some(ticks / 100.0)
+        self.process.id()
     }
 
     /// Resident memory of the server's processes in bytes, if the system has it (Linux).
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        self.processes.iter().copied().map(resident_bytes).sum()
+        let processes = self.processes.iter().copied();
+        processes.map(process::resident_bytes).sum()
     }
-}
 
-/// A server that has the events to measure: a given one, or one that is filled and started.
-pub(super) struct Filled {
-    pub(super) kubeconfig: String,
-    /// The started server, which ends when this is dropped.
-    _running: Option<Running>,
-}
-
-impl Filled {
-    /// Without the kubeconfig of a `given` server, fills a data folder by `fill`, which gets its
-    /// path, and starts a server on it.
-    pub(super) fn start(
+    /// Starts a server on a data folder that `fill`, which gets its path, has filled with events.
+    pub(super) fn start_filled(
         root: &Path,
         built: &Built,
-        given: Option<&Path>,
         fill: impl FnOnce(&str) -> Result<Vec<Figure>>,
     ) -> Result<Self> {
-        if let Some(given) = given {
-            return Ok(Self {
-                kubeconfig: given.to_string_lossy().into_owned(),
-                _running: None,
-            });
-        }
-        let tidings = built.program(root, "tidings-cli", "tidings")?;
+        let tidings = built.tidings(root)?;
         let data = folder()?;
         fill(&data.path().to_string_lossy())?;
-        let serve = ["serve", "--secure-port", "0", "--event-ttl", "2160h"];
-        let running = Running::start_in(data, &tidings, &serve)?;
-        Ok(Self {
-            kubeconfig: running.kubeconfig().to_string_lossy().into_owned(),
-            _running: Some(running),
-        })
+        Self::start_in(
+            data,
+            &tidings,
+            &["serve", "--secure-port=0", "--event-ttl=2160h"],
+        )
     }
 }
 
@@ -139,33 +104,13 @@ pub(super) fn folder() -> Result<TempDir> {
 }
 
 /// Starts a program, and waits for the line that it prints when it is ready.
-fn first_line(command: &mut Command) -> Result<(Child, String)> {
-    let program = PathBuf::from(command.get_program());
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("could not run {}: {error}", program.display()))?;
-    let mut line = String::new();
-    if let Some(output) = child.stdout.take() {
-        BufReader::new(output)
-            .read_line(&mut line)
-            .map_err(|error| format!("{}: {error}", program.display()))?;
-    }
+fn first_line(command: &mut Command) -> Result<(Process, String)> {
+    let command = command.stdin(Stdio::piped()).stderr(Stdio::null());
+    let program = command.get_program().display().to_string();
+    let (process, line) =
+        Process::start_and_hear(command).map_err(|error| format!("{program}: {error}"))?;
     if line.is_empty() {
-        let _ = child.kill();
-        let _ = child.wait();
-        return Err(format!("{} did not become ready", program.display()));
+        return Err(format!("{program} did not become ready"));
     }
-    Ok((child, line))
-}
-
-fn resident_bytes(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kilobytes * 1024)
+    Ok((process, line))
 }

@@ -1,33 +1,28 @@
-//! `cargo xtask bench timeline`: measures a server that has a million events of a month: the
-//! answers of its timeline, and the page in Chromium beside vis-timeline with some of the events.
-//! With another number of events, only what depends on it is measured, for a table of its own.
+//! `cargo xtask bench timeline` and `mcp`: measure a server that has a million events of a month.
+//!
+//! - `timeline`: the answers of its timeline, and the page in Chromium beside vis-timeline with
+//!   some of the events. With another number of events, only what depends on it is measured.
+//! - `mcp`: the tools of the Model Context Protocol, each beside the answer that it reads.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use super::figure::{Built, Figure, figures};
-use super::server::Filled;
-use super::{table, timeline_table};
+use super::figure::{Built, Figure, Output, figures};
+use super::server::Running;
+use super::tables;
 use crate::command::{Result, find};
 use crate::npm::VIS_TIMELINE;
 
-/// The number of events of the main table.
+/// The number of events in the tables of docs/benchmarks.md.
 const EVENTS: u64 = 1_000_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the tables into docs/benchmarks.md
-    #[arg(long)]
-    write: bool,
-    /// Number of events; another one than the default is for a table of its own
+    #[command(flatten)]
+    output: Output,
+    /// Number of events; tables of another one than the default are not written
     #[arg(long, default_value_t = EVENTS)]
     events: u64,
-    /// Days over which they happened
-    #[arg(long, default_value_t = 30)]
-    days: u64,
-    /// Kubeconfig of a server that has these events [default: one is filled and started]
-    #[arg(long)]
-    server: Option<PathBuf>,
     /// Number of times each answer is asked for
     #[arg(long, default_value_t = 50)]
     rounds: u64,
@@ -38,66 +33,75 @@ pub(crate) struct Args {
     built: Built,
 }
 
-pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let is_main = args.events == EVENTS;
-    let document = root.join("docs/benchmarks.md");
-    let place = if is_main { "timeline" } else { "timeline-more" };
-    if args.write {
-        // A document without a place for the tables must fail now, and not after half an hour of
-        // measuring.
-        table::with_tables(&document, place, "")?;
-    }
-    let timeline = args.built.program(root, "tidings-bench", "timeline")?;
-    let bench = |words: &[&str]| {
+#[derive(Debug, clap::Args)]
+pub(crate) struct McpArgs {
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    built: Built,
+}
+
+/// Fills and starts a server, and measures it by a function that runs the parts of the measuring
+/// program.
+fn measured(
+    root: &Path,
+    built: &Built,
+    events: u64,
+    measure: impl FnOnce(&str, &dyn Fn(&[&str]) -> Result<Vec<Figure>>) -> Result,
+) -> Result {
+    let timeline = built.bench(root, "timeline")?;
+    let part = |words: &[&str]| {
         let mut command = Command::new(&timeline);
-        command.args(["--events", &args.events.to_string()]);
-        command.args(["--days", &args.days.to_string()]).args(words);
-        figures(&mut command)
+        figures(command.arg(format!("--events={events}")).args(words))
     };
+    let server = Running::start_filled(root, built, |data| part(&["fill", data]))?;
+    measure(&server.kubeconfig.to_string_lossy(), &part)
+}
+
+pub(super) fn run(root: &Path, args: &Args) -> Result {
+    args.output.check(root, "timeline")?;
+    let is_main = args.events == EVENTS;
     let mut skipped = Vec::new();
-    let server = args.server.as_deref();
-    let filled = Filled::start(root, &args.built, server, |data| bench(&["fill", data]))?;
-    let kubeconfig = filled.kubeconfig.as_str();
-    let rounds = args.rounds.to_string();
-    let answers = bench(&["answers", kubeconfig, "--rounds", &rounds])?;
-    let mut page: Vec<Figure> = Vec::new();
-    let mut live = Vec::new();
-    if find("chromium").is_some() && find("chromedriver").is_some() {
-        page.extend(bench(&["page", kubeconfig])?);
-        if is_main && args.minutes > 0 {
-            let minutes = args.minutes.to_string();
-            live.extend(bench(&["live", kubeconfig, "--minutes", &minutes])?);
-        }
-        if is_main {
-            match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
-                Ok(file) => {
-                    let package = file
-                        .parent()
-                        .unwrap_or(&file)
-                        .to_string_lossy()
-                        .into_owned();
-                    page.extend(bench(&["peer", &package])?);
+    if !is_main {
+        skipped.push(format!(
+            "what does not depend on the number of events, here not {EVENTS}"
+        ));
+    }
+    measured(root, &args.built, args.events, |kubeconfig, part| {
+        let rounds = format!("--rounds={}", args.rounds);
+        let answers = part(&["answers", kubeconfig, &rounds])?;
+        let (mut page, mut live) = (Vec::new(), Vec::new());
+        if find("chromium").is_none() || find("chromedriver").is_none() {
+            skipped.push("no chromium with its chromedriver on the PATH".to_owned());
+        } else {
+            page.extend(part(&["page", kubeconfig])?);
+            if is_main && args.minutes > 0 {
+                let minutes = format!("--minutes={}", args.minutes);
+                live.extend(part(&["live", kubeconfig, &minutes])?);
+            } else {
+                skipped.push("the tab that follows".to_owned());
+            }
+            if is_main {
+                match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
+                    Ok(file) => {
+                        let package = file.parent().unwrap_or(&file).to_string_lossy();
+                        page.extend(part(&["peer", &package])?);
+                    }
+                    Err(reason) => skipped.push(format!("no vis-timeline: {reason}")),
                 }
-                Err(reason) => skipped.push(format!("no vis-timeline: {reason}")),
             }
         }
-    } else {
-        skipped.push("no chromium with its chromedriver on the PATH".to_owned());
-    }
-    let tables = format!(
-        "{}\n{}",
-        args.built.machine(),
-        timeline_table::tables(&answers, &page, &live)
-    );
-    println!("\n{tables}");
-    for line in &skipped {
-        println!("skipped {line}");
-    }
-    if args.write {
-        if !skipped.is_empty() || is_main && live.is_empty() {
-            return Err("not written: docs/benchmarks.md has every figure or none".to_owned());
-        }
-        table::write(&document, place, &tables)?;
-    }
-    Ok(())
+        let tables = tables::timeline(&answers, &page, &live);
+        let tables = format!("{}\n{tables}", args.built.machine());
+        args.output.put(root, "timeline", &tables, &skipped)
+    })
+}
+
+pub(super) fn tools(root: &Path, args: &McpArgs) -> Result {
+    args.output.check(root, "mcp")?;
+    measured(root, &args.built, EVENTS, |kubeconfig, part| {
+        let found = part(&["tools", kubeconfig])?;
+        let table = format!("{}\n{}", args.built.machine(), tables::tools(&found));
+        args.output.put(root, "mcp", &table, &[])
+    })
 }
