@@ -1,9 +1,8 @@
 //! Runs other programs. Their output is visible, and a failure is an error.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// An error message for a terminal.
@@ -12,20 +11,14 @@ pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 /// Builds a program in a profile, and returns its path. In the profile of tests the whole
 /// workspace's features are chosen, as for the tests, so that no dependency is compiled again.
 pub(crate) fn build(root: &Path, profile: &str, package: &str, program: &str) -> Result<PathBuf> {
-    let is_of_tests = profile == "dev";
-    let mut build = cargo(
-        root,
-        &["build", "-q", "--profile", profile, "--bin", program],
-    );
-    if is_of_tests {
-        build.arg("--workspace");
-    } else {
-        build.args(["-p", package]);
-    }
-    run(&mut build)?;
-    let folder = if is_of_tests { "debug" } else { profile };
-    let file = format!("{program}{}", std::env::consts::EXE_SUFFIX);
-    Ok(target(root).join(folder).join(file))
+    let words = ["build", "-q", "--profile", profile, "--bin", program];
+    let mut build = cargo(root, &words);
+    run(match profile {
+        "dev" => build.arg("--workspace"),
+        _ => build.args(["-p", package]),
+    })?;
+    let folder = target(root).join(if profile == "dev" { "debug" } else { profile });
+    Ok(folder.join(format!("{program}{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// The cargo that runs this task.
@@ -55,103 +48,71 @@ pub(crate) fn target(root: &Path) -> PathBuf {
 /// Prints a command and runs it. It prints to our own output.
 pub(crate) fn run(command: &mut Command) -> Result {
     announce(command);
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .map_err(|error| not_started(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{}` failed: {status}", describe(command)))
-    }
+    let status = command.stdin(Stdio::null()).status();
+    ended(command, status)
 }
 
 /// Prints a command and runs it. Every line of its standard output is passed to `line` instead of
 /// being printed.
-pub(crate) fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
-    announce(command);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| not_started(command, &error))?;
-    if let Some(output) = child.stdout.take() {
-        let mut output = BufReader::new(output);
-        let mut bytes = Vec::new();
-        // Lines are read as bytes, because the output of tests need not be UTF-8.
-        while output
-            .read_until(b'\n', &mut bytes)
-            .is_ok_and(|length| length > 0)
-        {
-            line(String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']));
-            bytes.clear();
-        }
-    }
-    let status = child.wait().map_err(|error| not_started(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{}` failed: {status}", describe(command)))
-    }
+pub(crate) fn run_lines(command: &mut Command, line: impl FnMut(&str)) -> Result {
+    read_lines(command, false, line)
 }
 
 /// Like [`run_lines`], but also passes on the lines that the command and its children print to
-/// standard error, in the order of writing. It does not wait for a child that outlives the command.
-pub(crate) fn run_all_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result {
+/// standard error, in the order of writing.
+pub(crate) fn run_all_lines(command: &mut Command, line: impl FnMut(&str)) -> Result {
+    read_lines(command, true, line)
+}
+
+/// Does not wait for a child that outlives the command.
+fn read_lines(command: &mut Command, with_errors: bool, mut line: impl FnMut(&str)) -> Result {
     /// Maximum time to wait for the last lines after the end of a command.
     const LAST_LINES: Duration = Duration::from_secs(2);
     announce(command);
     let (output, input) = std::io::pipe().map_err(|error| not_started(command, &error))?;
-    let copy = input
-        .try_clone()
-        .map_err(|error| not_started(command, &error))?;
-    let spawned = command
-        .stdin(Stdio::null())
-        .stdout(input)
-        .stderr(copy)
-        .spawn();
+    if with_errors {
+        let copy = input.try_clone();
+        command.stderr(copy.map_err(|error| not_started(command, &error))?);
+    }
+    let spawned = command.stdin(Stdio::null()).stdout(input).spawn();
     // The command value also holds ends of the pipe, which would then never close.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdout(Stdio::null());
+    if with_errors {
+        command.stderr(Stdio::null());
+    }
     let mut child = spawned.map_err(|error| not_started(command, &error))?;
     let (sender, lines) = std::sync::mpsc::channel();
-    let ended = sender.clone();
+    let at_end = sender.clone();
+    // Both ignore that the receiver may have ended. Lines are read as bytes, because the output of
+    // tests need not be UTF-8.
     std::thread::spawn(move || {
-        for bytes in BufReader::new(output)
-            .split(b'\n')
-            .map_while(std::io::Result::ok)
-        {
-            if sender.send(Some(bytes)).is_err() {
-                break;
-            }
+        let lines = BufReader::new(output).split(b'\n');
+        for bytes in lines.map_while(std::io::Result::ok) {
+            let _ = sender.send(Ok(bytes));
         }
     });
-    let waiter = std::thread::spawn(move || {
-        let status = child.wait();
-        // The receiver may have ended already.
-        let _ = ended.send(None);
-        status
-    });
-    let mut has_ended = false;
+    std::thread::spawn(move || at_end.send(Err(child.wait())));
+    let mut status = None;
     loop {
-        let next = if has_ended {
-            lines.recv_timeout(LAST_LINES).ok()
-        } else {
-            lines.recv().ok()
+        let next = match status {
+            None => lines.recv().ok(),
+            Some(_) => lines.recv_timeout(LAST_LINES).ok(),
         };
         match next {
-            Some(Some(bytes)) => line(String::from_utf8_lossy(&bytes).trim_end_matches('\r')),
-            Some(None) => has_ended = true,
+            Some(Ok(bytes)) => line(String::from_utf8_lossy(&bytes).trim_end_matches('\r')),
+            Some(Err(ended)) => status = Some(ended),
             None => break,
         }
     }
-    let status = waiter
-        .join()
-        .map_err(|_| format!("`{}` could not be waited for", describe(command)))?
-        .map_err(|error| not_started(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{}` failed: {status}", describe(command)))
+    let unknown = || Err(std::io::Error::other("its end is unknown"));
+    ended(command, status.unwrap_or_else(unknown))
+}
+
+fn ended(command: &Command, status: std::io::Result<ExitStatus>) -> Result {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{}` failed: {status}", describe(command))),
+        Err(error) => Err(not_started(command, &error)),
     }
 }
 
@@ -180,39 +141,18 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// The path that an environment variable has; `None` if it is not set.
 pub(crate) fn named(variable: &str) -> Option<Result<PathBuf>> {
     let file = std::env::var_os(variable).map(PathBuf::from)?;
-    Some(if is_executable(&file) {
+    Some(if file.is_file() {
         Ok(file)
     } else {
-        let named = file.display();
-        Err(format!("{variable} names {named}, which cannot be run"))
+        Err(format!(
+            "{variable} names {}, which is no file",
+            file.display()
+        ))
     })
 }
 
-/// Builds a package of a Go module, with flags for the linker.
-pub(crate) fn go_build(module: &Path, package: &str, flags: &str, program: &Path) -> Result {
-    if find("go").is_none() {
-        return Err("there is no Go to build it with".to_owned());
-    }
-    // If the module proxy cannot be reached, this fails before a long build.
-    let mut download = Command::new("go");
-    download
-        .args(["list", "-deps", package])
-        .current_dir(module);
-    output(&mut download).map_err(|error| format!("its modules cannot be had: {error}"))?;
-    let name = program.file_name().unwrap_or_default().display();
-    eprintln!("{name}: building it, some minutes the first time");
-    let mut build = Command::new("go");
-    build
-        .args(["build", "-mod=readonly", "-ldflags"])
-        .arg(format!("-s -w {flags}"))
-        .arg("-o")
-        .args([program.as_os_str(), package.as_ref()])
-        .current_dir(module);
-    run(&mut build)
-}
-
 /// Whether a file is executable.
-pub(crate) fn is_executable(file: &Path) -> bool {
+fn is_executable(file: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -231,23 +171,9 @@ fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()
         .unwrap_or_default();
-    let environment = command
-        .get_envs()
-        .filter(|(name, _)| *name == "RUSTFLAGS")
-        .filter_map(|(name, value)| {
-            Some(format!(
-                "{}='{}'",
-                name.to_string_lossy(),
-                value?.to_string_lossy()
-            ))
-        });
-    let words = std::iter::once(program)
-        .chain(command.get_args())
-        .map(OsStr::to_string_lossy);
-    environment
-        .chain(words.map(std::borrow::Cow::into_owned))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = std::iter::once(program).chain(command.get_args());
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn not_started(command: &Command, error: &std::io::Error) -> String {

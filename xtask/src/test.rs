@@ -6,21 +6,17 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::command::{self, Result, cargo, run_all_lines};
+use crate::suites::Offline;
 use crate::tidy;
-use crate::tools::Tools;
+use crate::tools::{
+    AXE, CHROMEDRIVER, CHROMIUM, ENGINES, HELM, KUBE_APISERVER, PROMTOOL, TSC, Tools,
+};
 
 /// Tests that run at once for each processor. Many tests wait for programs that they started; with
 /// one test for each processor, the suite of the command leaves more than half of the time unused.
 const TESTS_PER_PROCESSOR: usize = 3;
 /// The variable by which libtest takes their number.
 const THREADS: &str = "RUST_TEST_THREADS";
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Do not fetch kubectl, etcd and others where they are missing
-    #[arg(long)]
-    offline: bool,
-}
 
 /// The summary that a test program prints at its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,12 +62,14 @@ impl Suites {
     }
 }
 
-pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
-    let mut tools = Tools::find(root, !args.offline)
-        .and_kube_apiserver(root, false)
-        .and_helm(root, !args.offline)
-        .and_browser(root, !args.offline)
-        .and_engines(root, !args.offline);
+pub(crate) fn run(root: &Path, args: &Offline, tasks: &clap::Command) -> Result {
+    let may_make = !args.offline;
+    let page = [CHROMIUM, CHROMEDRIVER, TSC, AXE];
+    let tools = Tools::find(root, may_make)
+        // `cargo xtask reference` builds one, which takes long.
+        .and(root, &[KUBE_APISERVER], false)
+        .and(root, &[HELM, ENGINES, PROMTOOL], may_make)
+        .and(root, &page, may_make);
     let mut suites = Suites::default();
     let mut failures = Vec::new();
     let started = now();
@@ -86,16 +84,10 @@ pub(crate) fn run(root: &Path, args: &Args, tasks: &clap::Command) -> Result {
         root,
         &root.join("crates/tidings-conformance/vectors/correlator"),
     ));
-    match command::find("promtool") {
-        Some(promtool) => {
-            let rules = root.join("deploy/prometheus/alerts.yaml");
-            let mut command = Command::new(promtool);
-            step(command::run(command.args(["check", "rules"]).arg(rules)));
-        }
-        None => tools.missing.push(
-            "skipped: the check of the alert rules by promtool, which is not on the PATH"
-                .to_owned(),
-        ),
+    if let Some(promtool) = tools.program(PROMTOOL.variable) {
+        let rules = root.join("deploy/prometheus/alerts.yaml");
+        let mut command = Command::new(promtool);
+        step(command::run(command.args(["check", "rules"]).arg(rules)));
     }
     println!();
     suites.print();

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::figure::{Output, PROFILE, machine};
-use crate::archive::{beside_collector, suite};
 use crate::command::{Result, run_lines};
+use crate::judge::{beside_collector, suite};
 
 /// Events at the source when it is first listed, versions written per second, and for how long.
 const LOAD: &str = "--footprint 1000,25000,100000 --per-second 5000 --seconds 10";
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
-    let mut measure = suite(root, &args.profile)?;
+    let mut measure = suite(root, &args.profile, "archive")?;
     let is_beside = beside_collector(root, &mut measure);
     let mut rows = format!(
         "{}\nBuilt with the profile `{}`.\n",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::figure::{Built, Figure, NO_REAL_EVENTS, Output, figures, real_events};
 use super::tables;
 use crate::command::{Result, find};
-use crate::npm::{GPT_TOKENIZER, KUBERNETES_MCP_SERVER};
+use crate::tools::{GPT_TOKENIZER, KUBERNETES_MCP_SERVER};
 
 /// Our answers and the peer's, as the program calls them, and what the table's fields begin with.
 const SIDES: [(&str, &str); 2] = [("tidings", ""), ("peer", "peer_")];
@@ -26,9 +26,8 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     args.output.check(root, "questions")?;
     let captures = real_events().ok_or(NO_REAL_EVENTS)?;
     let node = find("node").ok_or("no node on the PATH")?;
-    let packages = root.join("target/tools/npm");
-    let peer = KUBERNETES_MCP_SERVER.find(&packages, true)?;
-    let encoding = GPT_TOKENIZER.find(&packages, true)?;
+    let peer = KUBERNETES_MCP_SERVER.find(root, true)?;
+    let encoding = GPT_TOKENIZER.find(root, true)?;
     let tidings = args.built.tidings(root)?;
     let found = figures(
         Command::new(node)

@@ -12,8 +12,7 @@ use super::rounds::{self, ROUNDS};
 use super::server::Running;
 use super::tables;
 use crate::command::{Result, find};
-use crate::kube_apiserver;
-use crate::tools::Tools;
+use crate::tools::{KUBE_APISERVER, Tools};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -130,7 +129,7 @@ fn kube_apiserver(root: &Path, built: &Built) -> Result<[PathBuf; 3]> {
     let etcd = Tools::find(root, true)
         .program("ETCD")
         .ok_or("there is no etcd")?;
-    let server = kube_apiserver::find_or_build(root, true)?;
+    let server = KUBE_APISERVER.find(root, true)?;
     let keeper = built.program(root, "tidings-conformance", "tidings-conformance")?;
     Ok([keeper, server, etcd])
 }

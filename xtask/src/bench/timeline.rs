@@ -11,7 +11,7 @@ use super::figure::{Built, Figure, Output, figures};
 use super::server::Running;
 use super::tables;
 use crate::command::{Result, find};
-use crate::npm::VIS_TIMELINE;
+use crate::tools::VIS_TIMELINE;
 
 /// The number of events in the tables of docs/benchmarks.md.
 const EVENTS: u64 = 1_000_000;
@@ -82,7 +82,7 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
                 skipped.push("the tab that follows".to_owned());
             }
             if is_main {
-                match VIS_TIMELINE.find(&root.join("target/tools/npm"), true) {
+                match VIS_TIMELINE.find(root, true) {
                     Ok(file) => {
                         let package = file.parent().unwrap_or(&file).to_string_lossy();
                         page.extend(part(&["peer", &package])?);

@@ -14,8 +14,8 @@ use std::process::Command;
 use self::image::Images;
 use self::packed::{Archive, Files, gzip, sha256};
 use crate::command::{self, Result, cargo, output};
-use crate::helm;
 use crate::image::{Recipe, can_build};
+use crate::tools::HELM;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The architectures: their names in Rust and in images.
@@ -280,7 +280,7 @@ fn write(folder: &Path, files: &Files) -> Result {
 
 /// Checks that Helm takes the packaged chart, if there is a Helm.
 fn check_chart(root: &Path, folder: &Path) -> Result {
-    match helm::find_or_build(root, false) {
+    match HELM.find(root, false) {
         Ok(helm) => {
             let chart = folder.join(format!("tidings-{VERSION}.tgz"));
             output(Command::new(helm).args(["lint", "--strict"]).arg(chart)).map(drop)
