@@ -49,7 +49,7 @@ type Story = fn(&Stage) -> Result<String>;
 
 pub(crate) fn run(root: &Path, args: &Args) -> Result {
     // Built like the tests, so that nothing is compiled again.
-    let names = ["tidings", "record-outage"];
+    let names = ["tidings", "record-load"];
     let bins = names.iter().flat_map(|name| ["--bin", name]);
     let words: Vec<&str> = ["build", "-q", "--workspace"]
         .into_iter()

@@ -1,56 +1,72 @@
-//! Records a burst of events to a cluster through the default broadcaster, as fast as possible, and
-//! prints how many were recorded, delivered and lost, and why.
+//! Records events to a cluster through the default broadcaster, and prints their outcome: a burst
+//! as fast as possible, or a steady stream, while the cluster may be down for a while.
+//! `cargo xtask outage` has the stream recorded, and kills this program in scenarios in which the
+//! recording process dies.
 //!
-//! `benches/peers/client-go/record-load` does the same with client-go.
+//! `benches/peers/client-go/record-load` records the same burst with client-go. Half of the stream
+//! are repeats about 50 objects. Each event of the other half is about an object of its own.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Parser;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tidings::EventType::Warning;
-use tidings::advanced::SeriesOptions;
-use tidings::{Broadcaster, EventSource, KubeSink, Reference, ReferenceFields, SinkOptions};
-use tidings_bench::{Figure, ended, peak_resident_bytes, processor_seconds, time};
+use tidings::advanced::{DeliveryOptions, SeriesOptions};
+use tidings::{
+    Broadcaster, EventSource, FlushReport, KubeSink, Recorder, Reference, ReferenceFields,
+    SinkOptions, SpillOptions,
+};
+use tidings_bench::{Failure, Figure, ended, now};
+use tidings_testing::process::{peak_resident_bytes, processor_seconds};
+use tokio::time::{MissedTickBehavior, interval};
 
-/// Records a burst of events to a cluster, and prints their outcome.
+/// Number of objects that the repeats of the stream are about.
+const REPEATING: u64 = 50;
+
+/// Maximum time of delivery after the last event: longer than any pause between two attempts.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+const MESSAGE: &str = "Back-off restarting failed container";
+
+/// Records events to a cluster, and prints their outcome.
 #[derive(Parser)]
 struct Arguments {
     /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Number of events to record
+    /// Number of events of a burst
     #[arg(long, default_value_t = 20_000)]
-    events: usize,
+    events: u64,
     /// Number of objects that they are about
     #[arg(long, default_value_t = 20_000)]
-    objects: usize,
-    /// Record events.k8s.io/v1, where repeats become a series
+    objects: u64,
+    /// Record events.k8s.io/v1, where repeats become a series, as the stream does
     #[arg(long)]
     series: bool,
     /// Send protobuf instead of JSON
     #[arg(long)]
     protobuf: bool,
-    /// Maximum seconds of delivery after the last event was recorded
-    #[arg(long, default_value_t = 120)]
-    deadline: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum LoadError {
-    #[error("cannot read {path}: {source}", path = path.display())]
-    Kubeconfig {
-        path: PathBuf,
-        source: Box<kube::config::KubeconfigError>,
-    },
-    #[error("cannot reach the cluster: {0}")]
-    Cluster(#[from] Box<kube::Error>),
-    #[error(transparent)]
-    Sink(#[from] tidings::StartSinkError),
+    /// Record a stream for this number of seconds instead; with 0, only deliver what an earlier
+    /// process left in the spill
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Number of events of the stream per second
+    #[arg(long, default_value_t = 200)]
+    per_second: u64,
+    /// Keep events in this folder until they are delivered, and few of them in memory
+    #[arg(long)]
+    spill: Option<PathBuf>,
+    /// A file with a bearer token to use instead of the kubeconfig's
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+    /// Only print the number of recorded events in the cluster, the sum of all counts
+    #[arg(long)]
+    count: bool,
 }
 
 #[tokio::main]
@@ -58,130 +74,131 @@ async fn main() -> ExitCode {
     ended(env!("CARGO_BIN_NAME"), run(Arguments::parse()).await)
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are the output")]
-async fn run(arguments: Arguments) -> Result<(), LoadError> {
-    let config = config(&arguments.kubeconfig).await?;
-    let client = Client::try_from(config.clone()).map_err(Box::new)?;
-    let sink = KubeSink::from_config(config).map_err(Box::new)?;
-    let sink = sink.protobuf(arguments.protobuf);
-    // The reason differs between runs, so that a run does not count the events of another on the
-    // same cluster.
-    let reason = format!("Load{}", milliseconds());
-    let found_before = count(&client, &reason).await?;
-
-    let references: Vec<Reference> = (0..arguments.objects.clamp(1, arguments.events.max(1)))
-        .map(|index| {
-            Reference::new(ReferenceFields {
-                api_version: "v1",
-                kind: "Pod",
-                namespace: "default",
-                name: &format!("load-{index:06}"),
-                uid: &format!("3c1f0a52-8d0e-4b1e-9f5e-{index:012}"),
-                ..ReferenceFields::default()
-            })
-        })
-        .collect();
-
-    let broadcaster = Broadcaster::new();
+async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let kubeconfig = Kubeconfig::read_from(&arguments.kubeconfig)?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    if let Some(file) = &arguments.token_file {
+        config.auth_info.token = None;
+        config.auth_info.token_file = Some(file.to_string_lossy().into_owned());
+    }
+    let client = Client::try_from(config.clone())?;
+    if arguments.count {
+        let (_, counted) = count(&client).await?;
+        Figure::new("outage")
+            .with("counted", counted as f64)
+            .print();
+        return Ok(());
+    }
     let mut options = SinkOptions::default();
-    if arguments.series {
+    if arguments.series || arguments.seconds.is_some() {
         options = options.events_v1(SeriesOptions::default());
     }
+    if let Some(folder) = arguments.spill {
+        options = options
+            .spill(SpillOptions::new(folder))
+            .delivery(DeliveryOptions::default().pending_events_max(256));
+    }
+    let broadcaster = Broadcaster::new();
+    let sink = KubeSink::from_config(config)?.protobuf(arguments.protobuf);
     broadcaster.start_recording_to_sink_with(sink, options)?;
-    let recorder = broadcaster.recorder(EventSource::component("record-load"));
-
-    let started = milliseconds();
-    let worked_before = processor_seconds();
-    let offering = time(|| {
-        for reference in references.iter().cycle().take(arguments.events) {
-            recorder.event(
-                reference,
-                Warning,
-                &reason,
-                "Back-off restarting failed container",
-            );
-        }
-    });
-    let report = broadcaster
-        .shutdown(Duration::from_secs(arguments.deadline))
-        .await;
-    let worked = processor_seconds();
-    let elapsed = Duration::from_millis(milliseconds().saturating_sub(started).max(1));
-    let found = count(&client, &reason).await?.saturating_sub(found_before);
+    let recorder = broadcaster.recorder(EventSource::component("example.com/record-load"));
+    if let Some(seconds) = arguments.seconds {
+        stream(&recorder, seconds, arguments.per_second.max(1)).await?;
+        let report = broadcaster.shutdown(DEADLINE).await;
+        outcome("outage", &report).print();
+        return Ok(());
+    }
+    let (found_before, _) = count(&client).await?;
+    let objects = arguments.objects.clamp(1, arguments.events.max(1));
+    let pods: Vec<_> = (0..objects)
+        .map(|index| pod(&format!("load-{index:06}"), index))
+        .collect();
+    let process = std::process::id();
+    let (started, worked_before) = (now(), processor_seconds(process));
+    for pod in pods.iter().cycle().take(arguments.events as usize) {
+        recorder.event(pod, Warning, "BackOff", MESSAGE);
+    }
+    let report = broadcaster.shutdown(DEADLINE).await;
+    let (elapsed, worked) = (started.elapsed(), processor_seconds(process));
+    let peak = peak_resident_bytes(process);
+    let (found, _) = count(&client).await?;
     let rate = (report.delivered + report.aggregated) as f64 / elapsed.as_secs_f64();
-
-    println!(
-        "offered      {} in {:.1} ms",
-        report.offered,
-        offering.as_secs_f64() * 1e3
-    );
-    println!("delivered    {}", report.delivered);
-    println!("aggregated   {}", report.aggregated);
-    println!("dropped      {}", report.dropped.total());
-    for (cause, count) in report.dropped.iter().filter(|(_, count)| *count > 0) {
-        println!("  {cause}  {count}");
-    }
-    println!("pending      {}", report.pending);
-    println!("found        {found} in the cluster");
-    println!("elapsed      {:.2} s", elapsed.as_secs_f64());
-    println!("events/s     {rate:.0}");
-    let mut figure = Figure::new("record_load")
-        .with("offered", report.offered as f64)
-        .with("delivered", report.delivered as f64)
-        .with("aggregated", report.aggregated as f64)
+    let mut figure = outcome("record_load", &report)
         .with("lost", (report.dropped.total() + report.pending) as f64)
-        .with("found", found as f64)
-        .with("events_per_second", rate);
-    if let Some(bytes) = peak_resident_bytes() {
-        println!("peak RSS     {:.1} MiB", bytes as f64 / f64::from(1 << 20));
-        figure = figure.with("peak_rss_bytes", bytes as f64);
-    }
+        .with("found", (found - found_before) as f64)
+        .with("events_per_second", rate)
+        .with_bytes("peak_rss_bytes", peak);
     if let (Some(worked), Some(before)) = (worked, worked_before) {
         let each = (worked - before) * 1e6 / report.delivered.max(1) as f64;
-        println!("CPU          {each:.0} µs for an event");
         figure = figure.with("cpu_us_per_event", each);
     }
-    if arguments.protobuf {
-        figure = figure.by("protobuf");
-    }
-    // The figure again, as JSON for programs.
+    let figure = if arguments.protobuf {
+        figure.by("protobuf")
+    } else {
+        figure
+    };
     figure.print();
     Ok(())
 }
 
-/// The number of events in the cluster with this `reason`.
-async fn count(client: &Client, reason: &str) -> Result<usize, LoadError> {
-    let events: Api<Event> = Api::all(client.clone());
-    let mut parameters = ListParams::default()
-        .fields(&format!("reason={reason}"))
-        .limit(5_000);
-    let mut found = 0;
-    loop {
-        let page = events.list_metadata(&parameters).await.map_err(Box::new)?;
-        found += page.items.len();
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
+fn outcome(name: &str, report: &FlushReport) -> Figure {
+    Figure::new(name)
+        .with("offered", report.offered as f64)
+        .with("delivered", report.delivered as f64)
+        .with("aggregated", report.aggregated as f64)
+        .with("dropped", report.dropped.total() as f64)
+        .with("pending", report.pending as f64)
+}
+
+/// Records a stream of events, and prints ten times a second how many these are.
+async fn stream(recorder: &Recorder, seconds: u64, per_second: u64) -> Result<(), Failure> {
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(per_second)?);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    for number in 0..seconds * per_second {
+        ticks.tick().await;
+        let repeated = number / 2 % REPEATING;
+        let pod = if number.is_multiple_of(2) {
+            pod(&format!("repeating-{repeated}"), repeated)
+        } else {
+            pod(&format!("single-{number}"), number)
+        };
+        recorder.event(&pod, Warning, "BackOff", MESSAGE);
+        if (number + 1).is_multiple_of(per_second.div_ceil(10)) {
+            Figure::new("outage")
+                .with("recorded", (number + 1) as f64)
+                .print();
         }
     }
+    Ok(())
 }
 
-async fn config(path: &PathBuf) -> Result<Config, LoadError> {
-    let unreadable = |source| LoadError::Kubeconfig {
-        path: path.clone(),
-        source: Box::new(source),
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(unreadable)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(unreadable)
+fn pod(name: &str, number: u64) -> Reference {
+    Reference::new(ReferenceFields {
+        api_version: "v1",
+        kind: "Pod",
+        namespace: "default",
+        name,
+        uid: &format!("3c1f0a52-8d0e-4b1e-9f5e-{number:012}"),
+        ..ReferenceFields::default()
+    })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn milliseconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
+/// The number of the cluster's events, and the sum of their counts.
+async fn count(client: &Client) -> Result<(u64, u64), kube::Error> {
+    let events: Api<Event> = Api::namespaced(client.clone(), "default");
+    let mut parameters = ListParams::default().limit(1_000);
+    let (mut found, mut counted) = (0, 0);
+    loop {
+        let page = events.list(&parameters).await?;
+        found += page.items.len() as u64;
+        for event in &page.items {
+            let count = event.series.as_ref().map_or(1, |series| series.count);
+            counted += u64::try_from(count).unwrap_or_default();
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok((found, counted)),
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidings_bench::{ended, storing};
+use tidings_bench::ended;
+use tidings_bench::storing::{self, Part};
 
 /// The allocator of `tidings` itself.
 #[global_allocator]
@@ -30,39 +31,6 @@ struct Arguments {
     writers: u64,
 }
 
-#[derive(clap::Subcommand)]
-enum Part {
-    /// Creates and updates in the embedded store
-    Writes,
-    /// Creates of records with different lifetimes, while months pass, in the empty store and in
-    /// the full one
-    Archive,
-    /// The creates between the first and last of `archive`, so that a run of it takes less time
-    Fill,
-    /// Reads of the store that `writes` or `archive` left in the folder
-    Reads,
-    /// Lists of everything, while nothing is written and beside writers
-    Lists,
-    /// Half of the events expire beside other writers
-    Expiry,
-    /// The ends of records with different lifetimes
-    Mixture,
-    /// A few records that are patched repeatedly
-    Patches,
-    /// Real events from a folder of JSON Lines
-    Real {
-        /// The folder
-        captures: PathBuf,
-    },
-    /// The same writes to etcd
-    Etcd {
-        /// The program etcd
-        program: PathBuf,
-    },
-    /// The same writes to a bare log
-    Log,
-}
-
 fn main() -> ExitCode {
     // `tidings` itself does the same.
     #[cfg(target_os = "linux")]
@@ -79,18 +47,6 @@ async fn run() -> ExitCode {
         updates,
         writers,
     } = Arguments::parse();
-    let result = match part {
-        Part::Writes => storing::writes(&folder, events, updates, writers).await,
-        Part::Archive => storing::archive(&folder, events).await,
-        Part::Fill => storing::fill(&folder, events).await,
-        Part::Reads => storing::reads(&folder, events).await,
-        Part::Lists => storing::lists(&folder, events).await,
-        Part::Expiry => storing::expiry(&folder, events).await,
-        Part::Mixture => storing::mixture(&folder, events).await,
-        Part::Patches => storing::patches(&folder, events).await,
-        Part::Real { captures } => storing::real_events(&folder, &captures, events).await,
-        Part::Etcd { program } => storing::etcd(&program, &folder, events, updates, writers).await,
-        Part::Log => storing::log(&folder, events, updates, writers).await,
-    };
+    let result = storing::run(part, &folder, events, updates, writers).await;
     ended(env!("CARGO_BIN_NAME"), result)
 }

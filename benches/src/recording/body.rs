@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use tidings::Occurrence;
-use tidings_core::{Monotonic, Now};
+use tidings_core::Now;
 
-use super::series::Script;
+use super::sample::{MESSAGE, Script};
 use crate::{Figure, Measure, time};
 
 const BATCH: u64 = 500;
@@ -20,8 +20,12 @@ pub(super) fn protobuf(name: &'static str, measure: Measure) -> Figure {
     body(name, measure, Occurrence::create_body_protobuf)
 }
 
+/// The body of a new event of events.k8s.io/v1.
 fn body(name: &'static str, measure: Measure, make: fn(&Occurrence) -> Vec<u8>) -> Figure {
-    let Some(occurrence) = occurrence() else {
+    let script = Script::new();
+    let mut series = script.series();
+    series.handle_event(Now::at(script.at), &script.event(0, MESSAGE));
+    let Some(occurrence) = series.poll_write() else {
         return Figure::new(name);
     };
     let bytes = make(&occurrence).len();
@@ -33,16 +37,4 @@ fn body(name: &'static str, measure: Measure, make: fn(&Occurrence) -> Vec<u8>) 
         })
     });
     figure.with("bytes", bytes as f64)
-}
-
-/// A new event of events.k8s.io/v1.
-fn occurrence() -> Option<Occurrence> {
-    let script = Script::new();
-    let mut series = script.series()?;
-    let now = Now {
-        monotonic: Monotonic::ZERO,
-        wall: script.at,
-    };
-    series.handle_event(now, &script.event(0));
-    series.poll_write()
 }

@@ -20,34 +20,19 @@ type Benchmark = fn(&'static str, Measure) -> Figure;
 
 /// A figure: its name, the function that measures it, and how many floors of each kind (clock,
 /// hash, allocation, queue slot) it includes.
+#[rustfmt::skip]
 const BENCHMARKS: [(&str, Benchmark, [f64; 4]); 11] = [
     ("record", path::record_call, [1., 0., 1., 1.]),
-    (
-        "record_reference",
-        path::record_call_with_reference,
-        [1., 0., 1., 1.],
-    ),
+    ("record_reference", path::record_call_with_reference, [1., 0., 1., 1.]),
     ("fan_out_16", path::fan_out, [1., 0., 1., 16.]),
     ("correlate_repeat", correlate::repeat, [0., 1., 0., 0.]),
-    (
-        "correlate_aggregate",
-        correlate::aggregate,
-        [0., 1., 1., 0.],
-    ),
+    ("correlate_aggregate", correlate::aggregate, [0., 1., 1., 0.]),
     ("correlate_new", correlate::new, [0., 1., 3., 0.]),
     ("record_series_repeat", series::repeat, [0., 1., 0., 0.]),
     ("create_body_json", body::json, [0., 0., 1., 0.]),
     ("create_body_protobuf", body::protobuf, [0., 0., 1., 0.]),
-    (
-        "record_to_sink_repeat",
-        path::record_to_sink_repeat,
-        [1., 1., 1., 2.],
-    ),
-    (
-        "record_to_sink_new",
-        path::record_to_sink_new,
-        [1., 1., 4., 2.],
-    ),
+    ("record_to_sink_repeat", path::record_to_sink_repeat, [1., 1., 1., 2.]),
+    ("record_to_sink_new", path::record_to_sink_new, [1., 1., 4., 2.]),
 ];
 
 const FLOORS: [(&str, Benchmark); 4] = [
@@ -60,8 +45,9 @@ const FLOORS: [(&str, Benchmark); 4] = [
 /// Measures and prints every figure with `only` in its name. Times have the sum of their floors
 /// beside them.
 pub fn run(measure: Measure, only: &str) {
+    let is_timed = measure.allocator.is_none();
     let mut floors = [0.; 4];
-    if measure.allocator.is_none() {
+    if is_timed {
         for (floor, (name, run)) in floors.iter_mut().zip(FLOORS) {
             let figure = run(name, measure);
             *floor = figure.number("ns_per_op");
@@ -75,11 +61,11 @@ pub fn run(measure: Measure, only: &str) {
             .zip(stands_on)
             .map(|(floor, times)| floor * times)
             .sum();
-        if measure.allocator.is_none() {
+        let figure = if is_timed {
             figure.with("floor_ns", floor)
         } else {
             figure
-        }
-        .print();
+        };
+        figure.print();
     }
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use tidings::EventType::Warning;
 use tidings::advanced::{CorrelatorOptions, DeliveryOptions};
-use tidings::{Broadcaster, Occurrence, Reference, Sink, SinkOptions, ToReference, WriteError};
+use tidings::{Broadcaster, Occurrence, Sink, SinkOptions, ToReference, WriteError};
 use tokio::runtime::Runtime;
 
-use super::sample::{DISTINCT, MESSAGE, pod, source};
+use super::sample::{DISTINCT, MESSAGE, pod, reference, source};
 use crate::{Figure, Measure, time};
 
 /// Events of a batch: far fewer than the queues' bound of 32,768.
@@ -163,13 +163,7 @@ fn record_to_sink(name: &'static str, measure: Measure, objects: &[Pod]) -> Figu
     figure
 }
 
-fn reference(index: usize) -> Reference {
-    pod(index)
-        .to_reference()
-        .unwrap_or_else(|error| unreachable!("{error}"))
-}
-
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     Runtime::new().unwrap_or_else(|error| unreachable!("{error}"))
 }
 

@@ -5,38 +5,36 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::Method;
-use hyper::header::ACCEPT;
 use serde_json::Value;
-use tidings_testing::process::Process;
+use tidings_testing::process::{Process, peak_resident_bytes, resident_bytes};
 use tidings_testing::s3::{BUCKET, S3Server};
 
-use super::{END, Extent, cluster};
-use crate::serving::{Connection, Latencies, LoadError, Target, now};
+use super::extent::{END, Extent, cluster};
+use crate::serving::{Connection, Target};
 use crate::showing::cluster::{Cluster, DAY, Said};
-use crate::storing::Failure;
-use crate::storing::events::Numbers;
-use crate::storing::process::peak_resident_bytes;
-use crate::{Figure, resident_bytes};
+use crate::{Failure, Figure, Latencies, Numbers, now};
 
 /// How often a question is repeated.
 const AGAIN: u64 = 10;
 /// Questions about one event choose from every 97th event of a cluster.
 const ONE_OF: usize = 97;
 
+/// Time by which each request to the storage is delayed.
+const DELAY: Duration = Duration::from_millis(20);
+
+const PERCENTILES: [&str; 2] = ["p50", "p99"];
+
 /// How the questions are asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Asked {
-    /// The program `tidings`.
-    pub tidings: PathBuf,
-    /// The folder of the S3 server.
-    pub folder: PathBuf,
-    /// Time by which each request to the storage is delayed.
-    pub delay: Duration,
-    /// Readers that are started for each question.
-    pub rounds: u64,
+    /// The folder of the S3 server
+    folder: PathBuf,
+    /// The program `tidings` that reads it
+    #[arg(long)]
+    tidings: PathBuf,
+    /// Readers that are started for each question
+    #[arg(long, default_value_t = 20)]
+    rounds: u64,
 }
 
 /// A kind of question.
@@ -60,11 +58,8 @@ const QUESTIONS: [(&str, Question); 6] = [
 ];
 
 /// Asks every question, and prints figures.
-///
-/// # Errors
-/// A reader does not start, or answers without success.
-pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
-    let server = S3Server::start_far(&asked.folder, asked.delay);
+pub(super) async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
+    let server = S3Server::start_far(&asked.folder, DELAY);
     let mut numbers = Numbers(11);
     for (name, question) in QUESTIONS {
         let (mut cold, mut warm) = (Latencies::default(), Latencies::default());
@@ -86,10 +81,8 @@ pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
         }
         let share = asked.rounds.max(1) as f64;
         Figure::new(name)
-            .with("cold_p50_ms", cold.percentile_ms(0.5))
-            .with("cold_p99_ms", cold.percentile_ms(0.99))
-            .with("warm_p50_ms", warm.percentile_ms(0.5))
-            .with("warm_p99_ms", warm.percentile_ms(0.99))
+            .times("cold_", &PERCENTILES, &mut cold)
+            .times("warm_", &PERCENTILES, &mut warm)
             .with("requests", requests as f64 / share)
             .with("requests_max", most as f64)
             .with("requests_again", again as f64 / share)
@@ -102,27 +95,18 @@ pub async fn ask(asked: &Asked, extent: Extent) -> Result<(), Failure> {
 /// Measures the memory of one reader that was asked every question about every cluster.
 async fn memory(asked: &Asked, extent: Extent, server: &S3Server) -> Result<(), Failure> {
     let mut reader = Reader::start(asked, server).await?;
-    let started = resident_bytes(reader.process.id()).unwrap_or(0);
+    let process = reader.process.id();
+    let started = resident_bytes(process);
     let mut numbers = Numbers(13);
     for _ in 0..extent.clusters {
         for (_, question) in QUESTIONS {
-            let path = path(question, extent, &mut numbers);
-            reader.ask(&path).await?;
+            reader.ask(&path(question, extent, &mut numbers)).await?;
         }
     }
-    let process = reader.process.id();
-    let bytes = resident_bytes(process).unwrap_or(0);
     Figure::new("memory")
-        .with("started_bytes", started as f64)
-        .with("bytes", bytes as f64)
-        .with(
-            "peak_bytes",
-            peak_resident_bytes(process).unwrap_or(0) as f64,
-        )
-        .with(
-            "questions",
-            (extent.clusters * QUESTIONS.len() as u64) as f64,
-        )
+        .with_bytes("started_bytes", started)
+        .with_bytes("bytes", resident_bytes(process))
+        .with_bytes("peak_bytes", peak_resident_bytes(process))
         .print();
     Ok(())
 }
@@ -165,7 +149,7 @@ fn path(question: Question, extent: Extent, numbers: &mut Numbers) -> String {
 
 /// A random event of a cluster.
 fn any(cluster: u64, extent: Extent, numbers: &mut Numbers) -> Said {
-    let events = || Cluster::numbered(cluster, extent.of_each(), extent.days, END);
+    let events = || Cluster::new(cluster, extent.of_each(), extent.days, END);
     let at = numbers.below(extent.of_each() / ONE_OF as u64) as usize;
     let found = events().step_by(ONE_OF).nth(at);
     // There is always one, since a cluster has events.
@@ -203,9 +187,9 @@ impl Reader {
 
     /// Asks a question. Returns the time until the answer, and whether that says that it is
     /// complete.
-    async fn ask(&mut self, path: &str) -> Result<(Duration, bool), LoadError> {
+    async fn ask(&mut self, path: &str) -> Result<(Duration, bool), Failure> {
         let asked = now();
-        let body = self.get(path).await?;
+        let body = self.connection.read(path).await?;
         let took = asked.elapsed();
         let answer: Option<Value> = serde_json::from_slice(&body).ok();
         let complete = answer.and_then(|answer| answer["complete"].as_bool());
@@ -213,18 +197,12 @@ impl Reader {
     }
 
     /// The number of requests that the reader has sent to the storage.
-    async fn requests(&mut self) -> Result<u64, LoadError> {
-        let body = self.get("/metrics").await?;
+    async fn requests(&mut self) -> Result<u64, Failure> {
+        let body = self.connection.read("/metrics").await?;
         let text = String::from_utf8_lossy(&body);
         let lines = text.lines();
         let lines = lines.filter(|line| line.starts_with("tidings_objects_requests_total{"));
         let numbers = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
         Ok(numbers.sum())
-    }
-
-    async fn get(&mut self, path: &str) -> Result<Bytes, LoadError> {
-        let json = (ACCEPT, "application/json");
-        let answer = self.connection.send(Method::GET, path, json, Bytes::new());
-        Ok(answer.await?.into_body().collect().await?.to_bytes())
     }
 }

@@ -11,10 +11,9 @@ use tidings_objects::{Filler, Manifest, Place};
 use tidings_store::UnixMillis;
 use tidings_testing::s3::BUCKET;
 
-use super::{END, Extent, cluster};
-use crate::Figure;
+use super::extent::{END, Extent, cluster};
 use crate::showing::cluster::{Cluster, DAY};
-use crate::storing::Failure;
+use crate::{Failure, Figure};
 
 /// Number of parts that are sealed in a day.
 const SEALED_A_DAY: i64 = 72;
@@ -27,10 +26,7 @@ pub(super) const LATER: i64 = 200;
 const AT_ONCE: usize = 2;
 
 /// Fills the folder of an S3 server with an archive.
-///
-/// # Errors
-/// The folder has an archive already, or it cannot be written.
-pub async fn fill(folder: &Path, extent: Extent) -> Result<(), Failure> {
+pub(super) async fn fill(folder: &Path, extent: Extent) -> Result<(), Failure> {
     let place = folder.join(BUCKET).join("archive");
     let place = Place::create(&format!("file://{}", place.display()))?;
     let mut filled = stream::iter(0..extent.clusters)
@@ -45,23 +41,18 @@ pub async fn fill(folder: &Path, extent: Extent) -> Result<(), Failure> {
         rollups += of_files.map(|rollup| rollup.bytes).sum::<u64>();
         files += manifest.files.len() as u64;
     }
+    let share = |bytes: u64| bytes as f64 / rows.max(1) as f64;
     Figure::new("filled")
-        .with("events", rows as f64)
         .with("files", files as f64)
-        .with("bytes", bytes as f64)
-        .with("bytes_per_event", bytes as f64 / rows.max(1) as f64)
-        .with("rollup_bytes", rollups as f64)
-        .with(
-            "rollup_bytes_per_event",
-            rollups as f64 / rows.max(1) as f64,
-        )
+        .with("bytes_per_event", share(bytes))
+        .with("rollup_bytes_per_event", share(rollups))
         .print();
     Ok(())
 }
 
 async fn fill_cluster(place: &Place, number: u64, extent: Extent) -> Result<Manifest, Failure> {
     let mut filler = Filler::new(place, &cluster(number));
-    let all = Cluster::numbered(number, extent.of_each(), extent.days, END);
+    let all = Cluster::new(number, extent.of_each(), extent.days, END);
     let mut all = all.peekable();
     let mut until = END - extent.days * DAY;
     let mut version = 0;
@@ -75,7 +66,7 @@ async fn fill_cluster(place: &Place, number: u64, extent: Extent) -> Result<Mani
                 epoch: 0,
                 number: version,
                 observed_at: UnixMillis(said.last + LATER),
-                event: said.stored().value,
+                event: said.stored()?.value,
             });
         }
         filler.add(level, versions).await?;

@@ -1,41 +1,38 @@
 //! Measures readers of an archive on object storage: `tidings serve --archive`, over an S3 server
 //! whose answers are delayed as those of a cloud are.
-//!
-//! - `fill`: makes an archive of clusters over days from invented events.
-//! - `ask`: asks questions of a reader that was just started, and repeats them.
-//! - `real`: makes an archive of real events, and measures its size.
 
 mod ask;
+mod extent;
 mod fill;
 mod real;
 
-pub use ask::{Asked, ask};
-pub use fill::fill;
-pub use real::real;
+use std::path::PathBuf;
 
-/// The size of an archive.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent {
-    /// Number of clusters.
-    pub clusters: u64,
-    /// Days over which their events happened.
-    pub days: i64,
-    /// Number of events of all clusters.
-    pub events: u64,
+use crate::Failure;
+pub use extent::Extent;
+
+/// The part that is measured.
+#[derive(clap::Subcommand)]
+pub enum Part {
+    /// Fill the folder of an S3 server with an archive of invented events
+    Fill {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Ask questions of readers of the archive that were just started, and repeat them
+    Ask(ask::Asked),
+    /// Make an archive of real events, and print its size
+    Real {
+        /// A folder of real events as JSON Lines
+        captures: PathBuf,
+    },
 }
 
-/// The time at which the events end, in milliseconds since 1970 (2026-01-01), so that every run has
-/// the same.
-const END: i64 = 1_767_225_600_000;
-
-impl Extent {
-    /// The number of events of each cluster.
-    fn of_each(self) -> u64 {
-        self.events / self.clusters.max(1)
+/// Measures a part.
+pub async fn run(part: Part, extent: Extent) -> Result<(), Failure> {
+    match part {
+        Part::Fill { folder } => fill::fill(&folder, extent).await,
+        Part::Ask(asked) => ask::ask(&asked, extent).await,
+        Part::Real { captures } => real::real(&captures, extent.events).await,
     }
-}
-
-/// The name of the cluster with this number.
-fn cluster(number: u64) -> String {
-    format!("cluster-{number:02}")
 }

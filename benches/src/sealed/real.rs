@@ -9,18 +9,14 @@ use tidings_objects::{Filler, Place};
 use tidings_store::UnixMillis;
 
 use super::fill::{LATER, LEVEL_MAX};
-use crate::Figure;
-use crate::storing::Failure;
 use crate::storing::real::{ObjectUids, RealEvents};
+use crate::{Failure, Figure};
 
 /// Number of versions in a file, as in that of some days of a small cluster.
 const OF_FILE: usize = 40_000;
 
 /// Makes an archive of this number of events, and prints its size.
-///
-/// # Errors
-/// The captures are missing, or the archive cannot be written.
-pub async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
+pub(super) async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
     let captured = RealEvents::read(captures)?;
     let folder = tempfile::tempdir()?;
     let place = Place::create(&format!("file://{}", folder.path().display()))?;

@@ -1,187 +1,184 @@
 //! Writes over many connections, each of which sends the next request when the last one is
-//! answered.
+//! answered, and typical reads of a server that has many events.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
+use hyper::header::CONTENT_TYPE;
 use serde_json::json;
-use tokio::task::JoinSet;
 
-use super::events::{event, namespace, object_name, patch};
-use super::{Latencies, LoadError, Target, now};
+use super::client::{Connection, JSON, Target};
+use super::events::{NAMESPACES, event, namespace, object_name, object_uid, patch, path};
+use crate::load::{Load, Plan, Writer, load};
+use crate::{Failure, Latencies, now};
 
-const JSON: &str = "application/json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Number of events that are patched.
+/// Number of events that are patched, and of objects that creates are about.
 const PATCHED: u64 = 2_000;
+const OBJECTS: u64 = 5_000;
 
-/// The outcome of a load.
-#[derive(Debug)]
-pub struct Load {
-    /// The time of each request.
-    pub latencies: Latencies,
-    /// Time from the first request to the last answer.
-    pub elapsed: Duration,
+/// A request: method, path, media type and body.
+type Write = (Method, String, &'static str, String);
+
+/// Sends requests over a connection of its own.
+pub(super) struct Sender {
+    connection: Connection,
+    request: Arc<dyn Fn(u64) -> Write + Send + Sync>,
 }
 
-impl Load {
-    /// Answered requests per second.
-    pub fn rate(&self) -> f64 {
-        self.latencies.count() as f64 / self.elapsed.as_secs_f64()
+impl Sender {
+    /// This number of connections, which send these requests.
+    pub(super) async fn open(
+        target: &Target,
+        connections: usize,
+        request: impl Fn(u64) -> Write + Send + Sync + 'static,
+    ) -> Result<Vec<Self>, Failure> {
+        let request: Arc<dyn Fn(u64) -> Write + Send + Sync> = Arc::new(request);
+        let mut senders = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            senders.push(Self {
+                connection: target.connect().await?,
+                request: Arc::clone(&request),
+            });
+        }
+        Ok(senders)
     }
 }
 
-/// When a load ends.
-#[derive(Clone, Copy)]
-enum Bound {
-    Count(u64),
-    Time(Duration),
+impl Writer for Sender {
+    type Write = Write;
+
+    fn prepare(&self, number: u64) -> Write {
+        (self.request)(number)
+    }
+
+    async fn write(&mut self, (method, path, media_type, body): Write) -> Result<(), Failure> {
+        self.connection
+            .write(method, &path, media_type, body)
+            .await
+            .map(drop)
+    }
 }
 
-/// Creates the namespaces that the loads write to, for servers that need that.
-///
-/// # Errors
-/// [`LoadError::Connect`] and [`LoadError::Http`]. A refusal is not an error, for the namespace may
-/// exist, or the server may not need it.
-pub async fn make_namespaces(target: &Target) -> Result<(), LoadError> {
+/// Creates the namespaces that the loads write to, for servers that need that. They may exist, or
+/// the server may not need them.
+pub(super) async fn make_namespaces(target: &Target) -> Result<(), Failure> {
     let mut connection = target.connect().await?;
-    for number in 0..super::events::NAMESPACES {
-        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace(number)}});
-        match connection
-            .write(Method::POST, "/api/v1/namespaces", JSON, body.to_string())
-            .await
-        {
-            Ok(_) | Err(LoadError::Refused { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    for number in 0..NAMESPACES {
+        let metadata = json!({"name": namespace(number)});
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        let headers = [(CONTENT_TYPE, JSON)];
+        let path = "/api/v1/namespaces";
+        let answer = connection.try_send(Method::POST, path, &headers, body.to_string());
+        http_body_util::BodyExt::collect(answer.await?.into_body()).await?;
     }
     Ok(())
 }
 
-/// Creates events for this time, each about another object than the one before.
-///
-/// # Errors
-/// A request was not answered with success.
-pub async fn creates(
+/// Creates events, each about another of some objects than the one before.
+async fn create(
     target: &Target,
     run: &str,
     connections: usize,
-    time: Duration,
-) -> Result<Load, LoadError> {
+    objects: u64,
+    plan: Plan,
+) -> Result<Load, Failure> {
     let run = run.to_owned();
-    drive(target, connections, Bound::Time(time), move |number| {
-        let object = number % 5_000;
-        (
-            Method::POST,
-            format!("/api/v1/namespaces/{}/events", namespace(object)),
-            JSON,
-            event(&run, number, object),
-        )
-    })
-    .await
-}
-
-/// Creates `count` events, twenty about each object.
-///
-/// # Errors
-/// As [`creates`].
-pub async fn fill(
-    target: &Target,
-    run: &str,
-    connections: usize,
-    count: u64,
-) -> Result<Load, LoadError> {
-    let run = run.to_owned();
-    let objects = (count / 20).max(1);
-    drive(target, connections, Bound::Count(count), move |number| {
+    let request = move |number| {
         let object = number % objects;
         (
             Method::POST,
-            format!("/api/v1/namespaces/{}/events", namespace(object)),
+            path(object),
             JSON,
             event(&run, number, object),
         )
-    })
-    .await
+    };
+    load(Sender::open(target, connections, request).await?, &plan).await
 }
 
-/// Creates events, and then for this time patches them as a recorder does.
-///
-/// # Errors
-/// As [`creates`].
-pub async fn patches(
+fn for_a_while(time: Duration) -> Plan {
+    Plan {
+        time,
+        ..Plan::of(0..u64::MAX)
+    }
+}
+
+/// Creates events for this time.
+pub(super) async fn creates(
     target: &Target,
     run: &str,
     connections: usize,
     time: Duration,
-) -> Result<Load, LoadError> {
-    let made = run.to_owned();
-    drive(target, connections, Bound::Count(PATCHED), move |number| {
-        (
-            Method::POST,
-            format!("/api/v1/namespaces/{}/events", namespace(number)),
-            JSON,
-            event(&made, number, number),
-        )
-    })
-    .await?;
-    let run = run.to_owned();
-    drive(target, connections, Bound::Time(time), move |number| {
-        let object = number % PATCHED;
-        let name = format!("{}.{run}{object:x}", object_name(object));
-        (
-            Method::PATCH,
-            format!("/api/v1/namespaces/{}/events/{name}", namespace(object)),
-            STRATEGIC,
-            patch(number / PATCHED + 2),
-        )
-    })
-    .await
+) -> Result<Load, Failure> {
+    create(target, run, connections, OBJECTS, for_a_while(time)).await
 }
 
-async fn drive(
+/// Creates `count` events, twenty about each object.
+pub(super) async fn fill(target: &Target, run: &str, count: u64) -> Result<Load, Failure> {
+    create(target, run, 64, (count / 20).max(1), Plan::of(0..count)).await
+}
+
+/// Creates events, and then for this time patches them as a recorder does.
+pub(super) async fn patches(
     target: &Target,
+    run: &str,
     connections: usize,
-    bound: Bound,
-    request: impl Fn(u64) -> (Method, String, &'static str, String) + Send + Sync + 'static,
-) -> Result<Load, LoadError> {
-    let mut open = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        open.push(target.connect().await?);
+    time: Duration,
+) -> Result<Load, Failure> {
+    create(target, run, connections, PATCHED, Plan::of(0..PATCHED)).await?;
+    let run = run.to_owned();
+    let request = move |number| {
+        let object = number % PATCHED;
+        let path = format!("{}/{}.{run}{object:x}", path(object), object_name(object));
+        (Method::PATCH, path, STRATEGIC, patch(number / PATCHED + 2))
+    };
+    let senders = Sender::open(target, connections, request).await?;
+    load(senders, &for_a_while(time)).await
+}
+
+/// The reads, by name: all events of one object in its namespace, as `kubectl describe pod` asks
+/// for them, and among those of all namespaces; the first 500 events, as `kubectl get events` does;
+/// everything in one answer.
+const READS: [&str; 4] = [
+    "one_object",
+    "one_object_of_all",
+    "first_page",
+    "everything",
+];
+
+/// Makes each read some times, everything a few, among the events that [`fill`] created with this
+/// count. Returns the times by name, and the number of bytes of everything.
+pub(super) async fn reads(
+    target: &Target,
+    count: u64,
+) -> Result<(Vec<(&'static str, Latencies)>, u64), Failure> {
+    let mut connection = target.connect().await?;
+    let mut reads = Vec::new();
+    let mut bytes = 0;
+    for name in READS {
+        let mut times = Latencies::default();
+        for round in 0..if name == "everything" { 5 } else { 20 } {
+            let object = round * 37 % (count / 20).max(1);
+            let selected = format!(
+                "fieldSelector=involvedObject.name%3D{},involvedObject.namespace%3D{},involvedObject.uid%3D{}&limit=500",
+                object_name(object),
+                namespace(object),
+                object_uid(object),
+            );
+            let (path, form) = match name {
+                "one_object" => (format!("{}?{selected}", path(object)), TABLE),
+                "one_object_of_all" => (format!("/api/v1/events?{selected}"), TABLE),
+                "first_page" => ("/api/v1/events?limit=500".to_owned(), TABLE),
+                _ => ("/api/v1/events".to_owned(), JSON),
+            };
+            let asked = now();
+            bytes = connection.count(&path, form).await?;
+            times.push(asked.elapsed());
+        }
+        reads.push((name, times));
     }
-    let (request, next) = (Arc::new(request), Arc::new(AtomicU64::new(0)));
-    let mut tasks = JoinSet::new();
-    let started = now();
-    for mut connection in open {
-        let (request, next) = (Arc::clone(&request), Arc::clone(&next));
-        tasks.spawn(async move {
-            let mut latencies = Latencies::default();
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let ended = match bound {
-                    Bound::Count(count) => number >= count,
-                    Bound::Time(time) => started.elapsed() >= time,
-                };
-                if ended {
-                    return Ok::<_, LoadError>(latencies);
-                }
-                let (method, path, media_type, body) = request(number);
-                let sent = now();
-                connection.write(method, &path, media_type, body).await?;
-                latencies.push(sent.elapsed());
-            }
-        });
-    }
-    let mut latencies = Latencies::default();
-    while let Some(ended) = tasks.join_next().await {
-        let ended = ended.map_err(|error| LoadError::Answer(error.to_string()))?;
-        latencies.append(ended?);
-    }
-    Ok(Load {
-        latencies,
-        elapsed: started.elapsed(),
-    })
+    Ok((reads, bytes))
 }

@@ -6,26 +6,201 @@
 
 mod client;
 mod events;
-mod latency;
-mod lists;
 mod load;
-mod reads;
-mod soak;
-mod watchers;
+mod watch;
 
-pub use client::{Connection, LoadError, Target};
-pub use events::{event, patch};
-pub use latency::Latencies;
-pub use lists::{Lists, lists};
-pub use load::{Load, creates, fill, make_namespaces, patches};
-pub use reads::{Reads, reads};
-pub use soak::{Account, Plan, Stretch, soak};
-pub use watchers::{FanOut, fan_out};
+use std::time::Duration;
 
-use std::time::Instant;
+use clap::Subcommand;
+use hyper::header::ACCEPT;
+use tidings_testing::process::resident_bytes;
 
-/// The time. The loads read the clock only here.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
+pub use client::Target;
+pub(crate) use client::{Connection, JSON};
+
+use crate::load::Load;
+use crate::{Failure, Figure};
+
+/// The part of the load.
+#[derive(Subcommand)]
+pub enum Part {
+    /// Wait until the server is ready
+    Ready,
+    /// Create events
+    Creates(Timed),
+    /// Patch events as a recorder does
+    Patches(Timed),
+    /// Create a number of events, twenty about each object
+    Fill {
+        /// Number of events
+        #[arg(long)]
+        events: u64,
+    },
+    /// Read what `fill` created
+    Reads {
+        /// Number of events that `fill` created
+        #[arg(long)]
+        events: u64,
+    },
+    /// Watch everything, with many watchers
+    Watch {
+        /// Number of watchers
+        #[arg(long)]
+        watchers: usize,
+        /// Events per second [default: as fast as they are accepted]
+        #[arg(long)]
+        per_second: Option<f64>,
+    },
+    /// Write and watch for a long time, and account for every event
+    Soak {
+        /// Seconds for which events are written
+        #[arg(long)]
+        seconds: u64,
+        /// Seconds for which the server keeps an event
+        #[arg(long)]
+        ttl: u64,
+        /// The server's process, whose memory is printed
+        #[arg(long)]
+        process: u32,
+    },
+}
+
+/// How long something is done, and how often at the same time.
+#[derive(clap::Args)]
+pub struct Timed {
+    #[arg(long)]
+    connections: usize,
+    #[arg(long)]
+    seconds: u64,
+}
+
+/// Number of events that watchers get.
+const WATCHED: u64 = 200;
+
+/// Events per second of a soak, and watchers, each of one of ten namespaces.
+const SOAKED_PER_SECOND: u64 = 1_000;
+const SOAK_WATCHERS: u64 = 200;
+
+/// The pause between attempts to reach a server that is starting, and their maximum number.
+const READY_POLL: Duration = Duration::from_millis(20);
+const READY_POLLS: u32 = 6_000;
+
+const PERCENTILES: [&str; 2] = ["p50", "p99"];
+
+/// Does a part, and prints its figures, which are of this peer.
+pub async fn run(target: &Target, peer: &str, part: Part) -> Result<(), Failure> {
+    let figure = |name: &str| Figure::of(peer, name);
+    let print = |name: &str, mut load: Load| {
+        figure(name)
+            .with("count", load.times.count() as f64)
+            .with("per_second", load.rate())
+            .times("", &PERCENTILES, &mut load.times)
+            .print();
+    };
+    // Names differ between runs, so that two runs against one server do not use the same.
+    let run = format!("{:x}.", std::process::id());
+    if !matches!(part, Part::Ready) {
+        load::make_namespaces(target).await?;
+    }
+    match part {
+        Part::Ready => {
+            ready(target).await?;
+            figure("ready").print();
+        }
+        Part::Creates(Timed {
+            connections,
+            seconds,
+        }) => {
+            let time = Duration::from_secs(seconds);
+            let load = load::creates(target, &run, connections, time).await?;
+            print(&format!("creates_{connections}"), load);
+        }
+        Part::Patches(Timed {
+            connections,
+            seconds,
+        }) => {
+            let time = Duration::from_secs(seconds);
+            let load = load::patches(target, &run, connections, time).await?;
+            print(&format!("patches_{connections}"), load);
+        }
+        Part::Fill { events } => print("fill", load::fill(target, &run, events).await?),
+        Part::Reads { events } => {
+            let (reads, bytes) = load::reads(target, events).await?;
+            for (name, mut times) in reads {
+                figure(name).times("", &PERCENTILES, &mut times).print();
+            }
+            figure("everything_size")
+                .with("bytes", bytes as f64)
+                .print();
+        }
+        Part::Watch {
+            watchers,
+            per_second,
+        } => {
+            let seen = watch::fan_out(target, &run, watchers, WATCHED, per_second).await?;
+            let name = if per_second.is_some() {
+                "watch_paced"
+            } else {
+                "watch_burst"
+            };
+            print(name, seen);
+        }
+        Part::Soak {
+            seconds,
+            ttl,
+            process,
+        } => {
+            let sizes = watch::Soak {
+                seconds,
+                per_second: SOAKED_PER_SECOND,
+                watchers: SOAK_WATCHERS,
+                ttl: Duration::from_secs(ttl),
+            };
+            soak(target, &run, sizes, process).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn soak(target: &Target, run: &str, sizes: watch::Soak, process: u32) -> Result<(), Failure> {
+    let minute = |until: Duration, mut written: Load| {
+        Figure::new("soak_minute")
+            .with("until_s", until.as_secs_f64())
+            .with("count", written.times.count() as f64)
+            .times("", &PERCENTILES, &mut written.times)
+            .with_bytes("bytes", resident_bytes(process))
+            .print();
+    };
+    let mut account = watch::soak(target, run, sizes, minute).await?;
+    Figure::new("soak")
+        .with("written", (sizes.seconds * sizes.per_second) as f64)
+        .with("lost", account.lost as f64)
+        .with("doubled", account.doubled as f64)
+        .with("immortal", account.immortal as f64)
+        .with("early", account.early as f64)
+        .times("late_", &["p50", "max"], &mut account.late)
+        .print();
+    if account.lost + account.doubled + account.immortal + account.early > 0 {
+        return Err("not every watcher saw every event come once and go once, on time".into());
+    }
+    Ok(())
+}
+
+/// Waits until the server says that it is ready.
+async fn ready(target: &Target) -> Result<(), Failure> {
+    let mut polls = 0;
+    loop {
+        let answer = async {
+            let mut connection = target.connect().await?;
+            connection
+                .send(hyper::Method::GET, "/readyz", &[(ACCEPT, "*/*")], "")
+                .await
+        };
+        match answer.await {
+            Ok(_) => return Ok(()),
+            Err(error) if polls == READY_POLLS => return Err(error),
+            Err(_) => polls += 1,
+        }
+        tokio::time::sleep(READY_POLL).await;
+    }
 }

@@ -8,11 +8,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::{Value, json};
 use tidings_store::UnixMillis;
 
-use crate::storing::events::{NewEvent, Numbers};
+use crate::storing::events::NewEvent;
+use crate::{Failure, Numbers};
 
 pub(crate) const SECOND: i64 = 1000;
 pub(crate) const HOUR: i64 = 3600 * SECOND;
@@ -47,7 +47,6 @@ pub(crate) struct Said {
     count: i32,
     component: &'static str,
     host: String,
-    container: &'static str,
     uid: String,
     suffix: u64,
 }
@@ -68,13 +67,9 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The events of a cluster: this number over this number of days, up to `end`.
-    pub(crate) fn new(events: u64, days: i64, end: i64) -> Self {
-        Self::numbered(0, events, days, end)
-    }
-
-    /// Like `new`, for one of several clusters that differ.
-    pub(crate) fn numbered(number: u64, events: u64, days: i64, end: i64) -> Self {
+    /// The events of one of several clusters that differ: this number over this number of days, up
+    /// to `end`.
+    pub(crate) fn new(number: u64, events: u64, days: i64, end: i64) -> Self {
         let mut sum = 0;
         let weights = (0..NAMESPACES).map(|rank| {
             sum += 1_000_000 / (rank + 1);
@@ -137,6 +132,33 @@ fn busy(hour: i64) -> f64 {
     }
 }
 
+/// What an event says: kind of the object, reason, component.
+type Fact = (&'static str, &'static str, &'static str);
+
+const KUBELET: &str = "kubelet";
+const SCALING: Fact = ("Deployment", "ScalingReplicaSet", "deployment-controller");
+const POD_CREATED: Fact = ("ReplicaSet", "SuccessfulCreate", "replicaset-controller");
+const POD_DELETED: Fact = ("ReplicaSet", "SuccessfulDelete", "replicaset-controller");
+const JOB_CREATED: Fact = ("CronJob", "SuccessfulCreate", "cronjob-controller");
+const JOB_SEEN: Fact = ("CronJob", "SawCompletedJob", "cronjob-controller");
+const JOB_POD: Fact = ("Job", "SuccessfulCreate", "job-controller");
+const JOB_DONE: Fact = ("Job", "Completed", "job-controller");
+const SCHEDULED: Fact = ("Pod", "Scheduled", "default-scheduler");
+const UNSCHEDULED: Fact = ("Pod", "FailedScheduling", "default-scheduler");
+const NOT_READY: Fact = ("Node", "NodeNotReady", "node-controller");
+const READY: Fact = ("Node", "NodeReady", KUBELET);
+const PROVISIONED: Fact = ("PersistentVolumeClaim", "ProvisioningSucceeded", "csi");
+const UNSCALED: Fact = (
+    "HorizontalPodAutoscaler",
+    "FailedGetResourceMetric",
+    "horizontal-pod-autoscaler",
+);
+
+/// What a kubelet says about a pod.
+const fn of_pod(reason: &'static str) -> Fact {
+    ("Pod", reason, KUBELET)
+}
+
 /// Events that belong together, about one application or node.
 struct Episode<'a> {
     numbers: &'a mut Numbers,
@@ -152,7 +174,7 @@ impl<'a> Episode<'a> {
         let all = weights.last().copied().unwrap_or(1);
         let place = numbers.below(all);
         let rank = weights.partition_point(|sum| *sum <= place) as u64;
-        let word = numbers.one_of(&APPS).unwrap_or("web");
+        let word = numbers.one_of(&APPS);
         let app = format!("{word}-{}", numbers.below(4));
         Self {
             numbers,
@@ -173,26 +195,21 @@ impl<'a> Episode<'a> {
                 let pod = self.pod_name();
                 let message = "0/60 nodes are available: 12 Insufficient memory, 48 node(s) \
                                didn't match Pod's node affinity/selector.";
-                self.repeat(
-                    "Pod",
-                    &pod,
-                    "FailedScheduling",
-                    message,
-                    "default-scheduler",
-                );
+                self.repeat(UNSCHEDULED, &pod, message);
             }
             90..95 => {
                 let message = "failed to get cpu utilization: unable to get metrics for resource \
                                cpu: no metrics returned from resource metrics API";
-                let (kind, app) = ("HorizontalPodAutoscaler", self.app.clone());
-                let component = "horizontal-pod-autoscaler";
-                self.repeat(kind, &app, "FailedGetResourceMetric", message, component);
+                let app = self.app.clone();
+                self.repeat(UNSCALED, &app, message);
             }
             95..98 => {
                 let claim = format!("data-{}-{}", self.app, self.numbers.below(3));
-                let message = "Successfully provisioned volume pvc-2f9c";
-                let kind = "PersistentVolumeClaim";
-                self.say(kind, &claim, "ProvisioningSucceeded", message, "csi");
+                self.say(
+                    PROVISIONED,
+                    &claim,
+                    "Successfully provisioned volume pvc-2f9c",
+                );
             }
             _ => self.lose_node(),
         }
@@ -202,54 +219,28 @@ impl<'a> Episode<'a> {
         let app = self.app.clone();
         let (new, old) = (self.set_name(), self.set_name());
         let pods = 2 + self.numbers.below(4);
-        let scaled = format!("Scaled up replica set {new} to {pods}");
         self.say(
-            "Deployment",
+            SCALING,
             &app,
-            "ScalingReplicaSet",
-            &scaled,
-            "deployment-controller",
+            &format!("Scaled up replica set {new} to {pods}"),
         );
         for _ in 0..pods {
             let pod = self.pod_of(&new);
-            let created = format!("Created pod: {pod}");
-            self.say(
-                "ReplicaSet",
-                &new,
-                "SuccessfulCreate",
-                &created,
-                "replicaset-controller",
-            );
+            self.say(POD_CREATED, &new, &format!("Created pod: {pod}"));
             self.start(&pod);
             if self.numbers.below(4) == 0 {
                 let message = "Readiness probe failed: Get \"http://10.2.17.4:8080/healthz\": dial \
                                tcp 10.2.17.4:8080: connect: connection refused";
-                self.said_again(&pod, "Unhealthy", message, 12, 120 * SECOND);
+                self.put(of_pod("Unhealthy"), &pod, message, (true, 12, 120 * SECOND));
             }
             let gone = self.pod_of(&old);
-            let deleted = format!("Deleted pod: {gone}");
-            self.say(
-                "ReplicaSet",
-                &old,
-                "SuccessfulDelete",
-                &deleted,
-                "replicaset-controller",
-            );
-            self.say(
-                "Pod",
-                &gone,
-                "Killing",
-                "Stopping container main",
-                "kubelet",
-            );
+            self.say(POD_DELETED, &old, &format!("Deleted pod: {gone}"));
+            self.say(of_pod("Killing"), &gone, "Stopping container main");
         }
-        let scaled = format!("Scaled down replica set {old} to 0 from {pods}");
         self.say(
-            "Deployment",
+            SCALING,
             &app,
-            "ScalingReplicaSet",
-            &scaled,
-            "deployment-controller",
+            &format!("Scaled down replica set {old} to 0 from {pods}"),
         );
     }
 
@@ -257,150 +248,111 @@ impl<'a> Episode<'a> {
         let cron = format!("{}-nightly", self.app);
         let job = format!("{cron}-{}", self.at / 60_000);
         let pod = self.pod_of(&job);
-        let created = format!("Created job {job}");
-        self.say(
-            "CronJob",
-            &cron,
-            "SuccessfulCreate",
-            &created,
-            "cronjob-controller",
-        );
-        let created = format!("Created pod: {pod}");
-        self.say("Job", &job, "SuccessfulCreate", &created, "job-controller");
+        self.say(JOB_CREATED, &cron, &format!("Created job {job}"));
+        self.say(JOB_POD, &job, &format!("Created pod: {pod}"));
         self.start(&pod);
         self.at += self.numbers.below(600_000).cast_signed();
-        self.say("Job", &job, "Completed", "Job completed", "job-controller");
+        self.say(JOB_DONE, &job, "Job completed");
         let saw = format!("Saw completed job: {job}, status: Complete");
-        self.say(
-            "CronJob",
-            &cron,
-            "SawCompletedJob",
-            &saw,
-            "cronjob-controller",
-        );
+        self.say(JOB_SEEN, &cron, &saw);
     }
 
     fn crash_loop(&mut self) {
         let pod = self.pod_name();
         let times = 3 + self.numbers.below(40) as i32;
         let span = i64::from(times) * 300 * SECOND;
+        let uid = self.numbers.uid();
+        let pulled = "Container image \"registry.example.com/team/main:1.4.2\" already present on \
+                      machine";
         let back_off = format!(
-            "Back-off restarting failed container main in pod {pod}_{}({})",
-            self.namespace,
-            self.numbers.uid()
+            "Back-off restarting failed container main in pod {pod}_{}({uid})",
+            self.namespace
         );
-        for (reason, message, times) in [
-            (
-                "Pulled",
-                "Container image \"registry.example.com/team/main:1.4.2\" already present on machine",
-                times,
-            ),
-            ("Created", "Created container: main", times),
-            ("Started", "Started container main", times),
-            ("BackOff", &back_off, times * 20),
-        ] {
-            self.said_again(&pod, reason, message, times, span);
-        }
+        self.put(of_pod("Pulled"), &pod, pulled, (false, times, span));
+        self.put(
+            of_pod("Created"),
+            &pod,
+            "Created container: main",
+            (false, times, span),
+        );
+        self.put(
+            of_pod("Started"),
+            &pod,
+            "Started container main",
+            (false, times, span),
+        );
+        self.put(of_pod("BackOff"), &pod, &back_off, (true, times * 20, span));
     }
 
     fn lose_node(&mut self) {
         let node = self.node();
         "default".clone_into(&mut self.namespace);
-        let message = format!("Node {node} status is now: NodeNotReady");
-        self.say("Node", &node, "NodeNotReady", &message, "node-controller");
+        self.say(
+            NOT_READY,
+            &node,
+            &format!("Node {node} status is now: NodeNotReady"),
+        );
         for _ in 0..8 {
             let pod = self.pod_name();
-            self.said_again(&pod, "NodeNotReady", "Node is not ready", 1, 0);
+            self.put(
+                of_pod("NodeNotReady"),
+                &pod,
+                "Node is not ready",
+                (true, 1, 0),
+            );
         }
         self.at += 300 * SECOND;
-        let message = format!("Node {node} status is now: NodeReady");
-        self.say("Node", &node, "NodeReady", &message, "kubelet");
+        self.say(
+            READY,
+            &node,
+            &format!("Node {node} status is now: NodeReady"),
+        );
     }
 
     /// The events of a pod that is scheduled and started.
     fn start(&mut self, pod: &str) {
         let node = self.node();
         let assigned = format!("Successfully assigned {}/{pod} to {node}", self.namespace);
-        self.say("Pod", pod, "Scheduled", &assigned, "default-scheduler");
+        self.say(SCHEDULED, pod, &assigned);
         let version = self.numbers.below(40);
         let image = format!("registry.example.com/team/{}:v1.{version}", self.app);
-        let pulling = format!("Pulling image \"{image}\"");
-        self.say("Pod", pod, "Pulling", &pulling, "kubelet");
+        self.say(
+            of_pod("Pulling"),
+            pod,
+            &format!("Pulling image \"{image}\""),
+        );
         let took = self.numbers.below(9000);
         let pulled = format!(
             "Successfully pulled image \"{image}\" in {took}ms ({took}ms including waiting). \
              Image size: 48{took} bytes."
         );
-        self.say("Pod", pod, "Pulled", &pulled, "kubelet");
-        self.say("Pod", pod, "Created", "Created container: main", "kubelet");
-        self.say("Pod", pod, "Started", "Started container main", "kubelet");
+        self.say(of_pod("Pulled"), pod, &pulled);
+        self.say(of_pod("Created"), pod, "Created container: main");
+        self.say(of_pod("Started"), pod, "Started container main");
     }
 
     /// Adds an event that happens once, a little later than the last.
-    fn say(
-        &mut self,
-        kind: &'static str,
-        object: &str,
-        reason: &'static str,
-        message: &str,
-        component: &'static str,
-    ) {
+    fn say(&mut self, fact: Fact, object: &str, message: &str) {
         self.at += self.numbers.below(2500).cast_signed();
-        self.put(kind, object, reason, message, component, (false, 1, 0));
-    }
-
-    /// Adds an event about a pod that repeats over some time.
-    fn said_again(
-        &mut self,
-        pod: &str,
-        reason: &'static str,
-        message: &str,
-        count: i32,
-        span: i64,
-    ) {
-        let warning = matches!(reason, "BackOff" | "Unhealthy" | "NodeNotReady");
-        self.put(
-            "Pod",
-            pod,
-            reason,
-            message,
-            "kubelet",
-            (warning, count, span),
-        );
+        self.put(fact, object, message, (false, 1, 0));
     }
 
     /// Adds a warning that repeats for minutes or hours.
-    fn repeat(
-        &mut self,
-        kind: &'static str,
-        object: &str,
-        reason: &'static str,
-        message: &str,
-        component: &'static str,
-    ) {
+    fn repeat(&mut self, fact: Fact, object: &str, message: &str) {
         let count = 1 + self.numbers.below(200) as i32;
         let span = i64::from(count) * 30 * SECOND;
-        self.put(
-            kind,
-            object,
-            reason,
-            message,
-            component,
-            (true, count, span),
-        );
+        self.put(fact, object, message, (true, count, span));
     }
 
+    /// Adds an event: whether it is a warning, how often it repeats, and over which time.
     fn put(
         &mut self,
-        kind: &'static str,
+        (kind, reason, component): Fact,
         object: &str,
-        reason: &'static str,
         message: &str,
-        component: &'static str,
         (warning, count, span): (bool, i32, i64),
     ) {
         let first = self.at.min(self.end - SECOND);
-        let of_node = component == "kubelet";
         let (host, uid) = (self.node(), self.numbers.uid());
         self.said.push(Said {
             last: (first + span.min(LONGEST)).min(self.end - SECOND),
@@ -413,8 +365,7 @@ impl<'a> Episode<'a> {
             message: message.to_owned(),
             count,
             component,
-            host: if of_node { host } else { String::new() },
-            container: if of_node && kind == "Pod" { "main" } else { "" },
+            host,
             uid,
             suffix: self.numbers.next(),
         });
@@ -425,23 +376,18 @@ impl<'a> Episode<'a> {
     }
 
     fn set_name(&mut self) -> String {
-        let hash = self.letters(10);
-        format!("{}-{hash}", self.app)
+        let hash = self.numbers.letters::<10>();
+        format!("{}-{}", self.app, String::from_utf8_lossy(&hash))
     }
 
     fn pod_of(&mut self, owner: &str) -> String {
-        format!("{owner}-{}", self.letters(5))
+        let tail = self.numbers.letters::<5>();
+        format!("{owner}-{}", String::from_utf8_lossy(&tail))
     }
 
     fn pod_name(&mut self) -> String {
         let set = self.set_name();
         self.pod_of(&set)
-    }
-
-    fn letters(&mut self, len: usize) -> String {
-        let mut letters = vec![0; len];
-        self.numbers.letters(&mut letters);
-        String::from_utf8_lossy(&letters).into_owned()
     }
 }
 
@@ -454,48 +400,45 @@ impl Said {
         self
     }
 
-    /// The event as a Kubernetes object.
-    pub(crate) fn event(&self) -> Event {
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let time = |millis| Timestamp::from_millisecond(millis).ok().map(Time);
+    /// The event as clients send it.
+    pub(crate) fn event(&self) -> Value {
+        let time = |millis| {
+            let at = Timestamp::from_millisecond(millis / SECOND * SECOND);
+            at.unwrap_or_default().to_string()
+        };
         let mut of_object = Numbers(self.object.bytes().fold(7, |sum, byte| {
             sum.wrapping_mul(31_u64).wrapping_add(byte.into())
         }));
-        Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{}.{:016x}", self.object, self.suffix)),
-                namespace: text(&self.namespace),
-                uid: text(&self.uid),
-                creation_timestamp: time(self.first),
-                ..ObjectMeta::default()
+        let mut event = json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {
+                "name": format!("{}.{:016x}", self.object, self.suffix), "uid": self.uid,
+                "namespace": self.namespace, "creationTimestamp": time(self.first),
             },
-            involved_object: ObjectReference {
-                api_version: text("v1"),
-                kind: text(self.kind),
-                namespace: text(&self.namespace).filter(|_| self.kind != "Node"),
-                name: text(&self.object),
-                uid: Some(of_object.uid()),
-                field_path: text(self.container)
-                    .map(|container| format!("spec.containers{{{container}}}")),
-                ..ObjectReference::default()
+            "involvedObject": {
+                "apiVersion": "v1", "kind": self.kind, "name": self.object,
+                "uid": of_object.uid(),
             },
-            type_: text(if self.warning { "Warning" } else { "Normal" }),
-            reason: text(self.reason),
-            message: text(&self.message),
-            count: Some(self.count),
-            first_timestamp: time(self.first),
-            last_timestamp: time(self.last),
-            source: Some(EventSource {
-                component: text(self.component),
-                host: text(&self.host),
-            }),
-            reporting_component: text(self.component),
-            ..Event::default()
+            "type": if self.warning { "Warning" } else { "Normal" },
+            "reason": self.reason, "message": self.message, "count": self.count,
+            "firstTimestamp": time(self.first), "lastTimestamp": time(self.last),
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+        });
+        if self.kind != "Node" {
+            event["involvedObject"]["namespace"] = self.namespace.as_str().into();
         }
+        if self.component == KUBELET {
+            event["source"]["host"] = self.host.as_str().into();
+            if self.kind == "Pod" {
+                event["involvedObject"]["fieldPath"] = "spec.containers{main}".into();
+            }
+        }
+        event
     }
 
     /// The event as a record of a store.
-    pub(crate) fn stored(&self) -> NewEvent {
+    pub(crate) fn stored(&self) -> Result<NewEvent, Failure> {
         NewEvent::of(&self.event(), UnixMillis(self.last / SECOND * SECOND))
     }
 }
@@ -507,7 +450,7 @@ mod tests {
     #[test]
     fn a_cluster_has_as_many_events_as_are_wanted_in_order() {
         let end = 1_800_000_000_000;
-        let all: Vec<Said> = Cluster::new(30_000, 3, end).collect();
+        let all: Vec<Said> = Cluster::new(0, 30_000, 3, end).collect();
         assert_eq!(all.len(), 30_000);
         assert!(all.is_sorted_by_key(|said| said.last));
         assert!(
@@ -518,7 +461,7 @@ mod tests {
         assert!((900..3_000).contains(&warnings), "{warnings}");
         let of_first = all.iter().filter(|said| said.namespace == namespace(0));
         assert!((4_000..9_000).contains(&of_first.count()));
-        let again: Vec<Said> = Cluster::new(30_000, 3, end).collect();
+        let again: Vec<Said> = Cluster::new(0, 30_000, 3, end).collect();
         assert!(all == again);
         let events = all.iter().filter(|said| said.last >= end - DAY).count();
         assert!((8_000..13_000).contains(&events), "{events}");

@@ -9,8 +9,7 @@ use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidings_store::{Expected, Store, UnixMillis, Write};
 
 use super::cluster::{Cluster, DAY, Said};
-use crate::Figure;
-use crate::storing::Failure;
+use crate::{Failure, Figure};
 
 /// Number of creates in one commit.
 const FILL: usize = 1000;
@@ -18,10 +17,7 @@ const FILL: usize = 1000;
 const KEPT: i64 = 90 * DAY;
 
 /// Fills the folder of a server that has no events yet with those of a cluster, up to now.
-///
-/// # Errors
-/// The store refused something.
-pub async fn fill(folder: &Path, events: u64, days: i64, now: i64) -> Result<(), Failure> {
+pub(super) async fn fill(folder: &Path, events: u64, days: i64, now: i64) -> Result<(), Failure> {
     let clock = ManualClock::at(UnixMillis(now - days * DAY));
     let mut options = EmbeddedOptions::default();
     options.clock = Arc::new(clock.clone());
@@ -30,19 +26,20 @@ pub async fn fill(folder: &Path, events: u64, days: i64, now: i64) -> Result<(),
     if store.stats().await?.records > 0 {
         return Err(format!("{} has events already", folder.display()).into());
     }
-    let mut cluster = Cluster::new(events, days, now);
+    let mut cluster = Cluster::new(0, events, days, now);
     let mut bytes = 0;
     loop {
         let said: Vec<Said> = cluster.by_ref().take(FILL).collect();
         let Some(last) = said.last() else { break };
         clock.advance((last.last - clock.now().0).max(0));
-        let writes = said.iter().map(|said| {
-            let event = said.stored();
+        let mut writes = Vec::new();
+        for said in &said {
+            let event = said.stored()?;
             bytes += event.bytes();
             let (key, record) = event.record(UnixMillis(said.last + KEPT));
-            Write::put(key, record).expecting(Expected::Absent)
-        });
-        store.write_all(writes.collect()).await?;
+            writes.push(Write::put(key, record).expecting(Expected::Absent));
+        }
+        store.write_all(writes).await?;
     }
     let there = store.stats().await?.records;
     store.close().await;

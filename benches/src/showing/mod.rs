@@ -16,8 +16,80 @@ mod peer;
 mod tab;
 mod tools;
 
-pub use answers::answers;
-pub use fill::fill;
-pub use page::{live, page};
-pub use peer::peer;
-pub use tools::tools;
+use std::path::PathBuf;
+
+use crate::Failure;
+use crate::serving::Target;
+
+/// The part that is measured.
+#[derive(clap::Subcommand)]
+pub enum Part {
+    /// Fill the data folder of a server
+    Fill {
+        /// The folder
+        folder: PathBuf,
+    },
+    /// The answers of the server's timeline
+    Answers {
+        /// Kubeconfig of the server
+        kubeconfig: PathBuf,
+        /// Number of times each answer is asked for
+        #[arg(long, default_value_t = 50)]
+        rounds: u64,
+    },
+    /// The tools of the Model Context Protocol, beside the answers that they read
+    Tools {
+        /// Kubeconfig of the server
+        kubeconfig: PathBuf,
+    },
+    /// The page in a browser
+    Page {
+        /// Kubeconfig of the server
+        kubeconfig: PathBuf,
+    },
+    /// The memory of a tab that follows new events
+    Live {
+        /// Kubeconfig of the server
+        kubeconfig: PathBuf,
+        /// How long it follows
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// Events per second
+        #[arg(long, default_value_t = 10)]
+        per_second: u64,
+    },
+    /// vis-timeline, an npm package, with the latest events
+    Peer {
+        /// The package's folder
+        package: PathBuf,
+    },
+}
+
+/// Measures a part with this number of events of a cluster, over this number of days.
+pub async fn run(part: Part, events: u64, days: i64) -> Result<(), Failure> {
+    match part {
+        Part::Fill { folder } => fill::fill(&folder, events, days, millis()).await,
+        Part::Answers { kubeconfig, rounds } => {
+            answers::answers(&Target::from_kubeconfig(&kubeconfig).await?, rounds).await
+        }
+        Part::Tools { kubeconfig } => {
+            tools::tools(&Target::from_kubeconfig(&kubeconfig).await?).await
+        }
+        Part::Page { kubeconfig } => page::page(&Target::from_kubeconfig(&kubeconfig).await?),
+        Part::Live {
+            kubeconfig,
+            minutes,
+            per_second,
+        } => {
+            let target = Target::from_kubeconfig(&kubeconfig).await?;
+            page::live(&target, minutes, per_second, millis).await
+        }
+        Part::Peer { package } => peer::peer(&package, events, days, millis()),
+    }
+}
+
+/// The time in milliseconds since 1970, when the events end.
+#[expect(clippy::disallowed_methods, reason = "the events end now")]
+fn millis() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,17 +1,15 @@
 //! Measures the page in a browser: the first picture, pans and zooms, and the memory of a tab that
 //! follows new events.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 
+use super::answers::PERCENTILES;
 use super::cluster::{Cluster, DAY, HOUR};
-use super::tab::{Tab, entrance, numbers, percentiles};
-use crate::Figure;
-use crate::serving::Target;
-use crate::storing::Failure;
-use crate::storing::events::Numbers;
+use super::tab::{Tab, numbers};
+use crate::serving::{JSON, Target};
+use crate::{Failure, Figure, Latencies, Numbers};
 
 /// The measured views: each with its part of a figure's name, and its length.
 const VIEWS: [(&str, i64); 4] = [
@@ -21,12 +19,11 @@ const VIEWS: [(&str, i64); 4] = [
     ("30d", 30 * DAY),
 ];
 
-/// A script: returns the time from the page's request to its first picture, and the time of the
-/// first answer.
-const FIRST: &str = "(() => {
-    const entries = performance.getEntriesByType('resource');
-    const answer = entries.find((entry) => entry.name.includes('/api/view'));
-    return [performance.getEntriesByName('first-picture')[0].startTime, answer.duration]; })()";
+/// How often the first picture of each is measured.
+const ROUNDS: u64 = 10;
+
+/// The time from the page's request to its first picture.
+const FIRST: &str = "performance.getEntriesByName('first-picture')[0].startTime";
 
 /// A script: pans by a third of the picture, and measures the time until what was loaded for it is
 /// drawn.
@@ -58,13 +55,10 @@ const SETTLE: &str = "const [times, done] = arguments;
 const DRAWN: &str = "performance.getEntriesByName('first-picture').length > 0";
 
 /// Opens the timeline of a server, and measures views of several lengths, each at random times.
-///
-/// # Errors
-/// There is no browser, or the kubeconfig cannot be used.
-pub fn page(kubeconfig: &Path, rounds: u64) -> Result<(), Failure> {
-    let (url, token) = entrance(kubeconfig)?;
+pub(super) fn page(target: &Target) -> Result<(), Failure> {
+    let (url, token) = target.entrance();
     let tab = Tab::new()?;
-    log_in(&tab, &url, &token);
+    log_in(&tab, &url, token);
     let edge = |name: &str| {
         let script = format!(
             "const [done] = arguments; fetch('/timeline/api/overview')
@@ -76,50 +70,47 @@ pub fn page(kubeconfig: &Path, rounds: u64) -> Result<(), Failure> {
     let program = tab.program();
     for (name, length) in VIEWS {
         let mut numbers_of = Numbers(length.cast_unsigned());
-        let (mut pictures, mut answers) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
+        let mut pictures = Vec::new();
+        for _ in 0..ROUNDS {
             let free = (to - from - length).max(HOUR).cast_unsigned();
             let end = to - numbers_of.below(free).cast_signed();
             tab.browser.devtools("Network.clearBrowserCache", json!({}));
-            tab.browser.open(&format!(
-                "{url}?from={}&to={}",
-                time(end - length),
-                time(end)
-            ));
+            let (since, until) = (time(end - length), time(end));
+            tab.browser.open(&format!("{url}?from={since}&to={until}"));
             tab.browser.until(DRAWN);
-            let found = numbers(&tab.browser.value(FIRST));
-            pictures.extend(found.first());
-            answers.extend(found.get(1));
+            pictures.push(tab.browser.number(FIRST));
         }
-        let first = Figure::new(&format!("first_picture_{name}")).by(&program);
-        percentiles(percentiles(first, "", pictures), "answer_", answers).print();
+        print(&format!("first_picture_{name}"), &program, pictures);
         let moved = Figure::new(&format!("gesture_{name}")).by(&program);
         tab.gestures("#lanes-body", 12, moved).print();
         tab.browser.open(&tab.browser.url());
         tab.browser.until(DRAWN);
         let settled = numbers(&tab.browser.run_until_done(SETTLE, json!([20])));
-        let figure = Figure::new(&format!("settled_{name}")).by(&program);
-        percentiles(figure, "", settled).print();
+        print(&format!("settled_{name}"), &program, settled);
     }
     Ok(())
 }
 
+fn print(name: &str, program: &str, times: Vec<f64>) {
+    let mut times: Latencies = times.into_iter().collect();
+    Figure::new(name)
+        .by(program)
+        .times("", &PERCENTILES, &mut times)
+        .print();
+}
+
 /// Follows new events in a tab while they are written, and prints how its memory develops: every
 /// half minute, from the end of the first minute on.
-///
-/// # Errors
-/// There is no browser, or a write was refused.
-pub async fn live(
-    kubeconfig: &Path,
+pub(super) async fn live(
+    target: &Target,
     minutes: u64,
     per_second: u64,
     clock: impl Fn() -> i64,
 ) -> Result<(), Failure> {
     const SAMPLE: u64 = 30;
-    let (url, token) = entrance(kubeconfig)?;
-    let target = Target::from_kubeconfig(kubeconfig).await?;
+    let (url, token) = target.entrance();
     let tab = Tab::new()?;
-    log_in(&tab, &url, &token);
+    log_in(&tab, &url, token);
     tab.browser.open(&format!("{url}?last=1h"));
     tab.browser.until(DRAWN);
     let (mut heaps, mut nodes) = (Vec::new(), Vec::new());
@@ -132,11 +123,11 @@ pub async fn live(
         let mut connection = target.connect().await?;
         // The events of a small cluster, moved to now and with names of their own.
         let now = clock();
-        for said in Cluster::new(per_second, 1, now).map(|said| said.moved_to(now, second)) {
-            let body = serde_json::to_vec(&said.event())?;
+        for said in Cluster::new(0, per_second, 1, now).map(|said| said.moved_to(now, second)) {
+            let body = said.event().to_string();
             let path = format!("/api/v1/namespaces/{}/events", said.namespace);
             connection
-                .write(hyper::Method::POST, &path, "application/json", body)
+                .write(hyper::Method::POST, &path, JSON, body)
                 .await?;
             written += 1;
         }
@@ -149,17 +140,14 @@ pub async fn live(
     let pictures = tab
         .browser
         .number("Number(document.documentElement.dataset.loaded)");
-    // The first sample is left out: the page had not shown everything once.
-    let (heap, node) = (
-        heaps.get(1..).unwrap_or_default(),
-        nodes.get(1..).unwrap_or_default(),
-    );
     let greatest = |of: &[f64]| of.iter().copied().fold(0., f64::max);
-    let half = |of: &[f64]| -> (f64, f64) {
+    let halves = |of: &[f64]| {
+        // The first sample is left out: the page had not shown everything once.
+        let of = of.get(1..).unwrap_or_default();
         let (first, second) = of.split_at(of.len() / 2);
         (greatest(first), greatest(second))
     };
-    let ((heap_first, heap_second), (nodes_first, nodes_second)) = (half(heap), half(node));
+    let ((heap_first, heap_second), (nodes_first, nodes_second)) = (halves(&heaps), halves(&nodes));
     Figure::new("live")
         .by(&tab.program())
         .with("minutes", minutes as f64)

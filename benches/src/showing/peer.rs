@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use super::answers::PERCENTILES;
 use super::cluster::{Cluster, Said};
-use super::tab::{Tab, percentiles};
-use crate::Figure;
-use crate::storing::Failure;
+use super::tab::Tab;
+use crate::{Failure, Figure};
 
 /// Maximum number of lanes, and of marks, as in our pictures.
 const LANES: usize = 300;
@@ -18,10 +18,7 @@ const MARKS: usize = 2000;
 const PAGE: &str = include_str!("../../peers/vis-timeline/page.html");
 
 /// Measures the library in this folder, an npm package, with the latest events of a cluster.
-///
-/// # Errors
-/// There is no browser, or the package is missing.
-pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure> {
+pub(super) fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let into = |name: &str| folder.path().join(name);
     for file in [
@@ -36,7 +33,7 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure
     let version: serde_json::Value =
         serde_json::from_slice(&fs::read(package.join("package.json"))?)?;
     let version = version["version"].as_str().unwrap_or_default().to_owned();
-    let events: Vec<Said> = Cluster::new(all, days, now).collect();
+    let events: Vec<Said> = Cluster::new(0, all, days, now).collect();
     let events = last(&events);
     fs::write(
         into("events.js"),
@@ -54,7 +51,10 @@ pub fn peer(package: &Path, all: u64, days: i64, now: i64) -> Result<(), Failure
             .with("marks", events.len() as f64)
     };
     let first = tab.browser.number("window.picture");
-    percentiles(figure("first_picture"), "", vec![first]).print();
+    let mut first = [first].into_iter().collect();
+    figure("first_picture")
+        .times("", &PERCENTILES, &mut first)
+        .print();
     tab.gestures(".vis-center", 4, figure("gesture")).print();
     Ok(())
 }

@@ -1,13 +1,10 @@
 //! A tab of a browser. Scripts in the page measure its speed with the browser's clock.
 
-use std::path::Path;
-
-use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tidings_testing::browser::{Browser, DESKTOP};
 
-use crate::Figure;
-use crate::storing::Failure;
+use super::answers::PERCENTILES;
+use crate::{Failure, Figure};
 
 /// A script: makes bursts of pans and zooms by the wheel, one gesture for each frame. In the pauses
 /// between them, what is now in view is loaded. It measures for each gesture the time until it is
@@ -71,8 +68,10 @@ impl Tab {
         let found = self
             .browser
             .run_until_done(GESTURES, json!([selector, bursts]));
-        let figure = percentiles(figure, "", numbers(&found["drawn"]));
-        percentiles(figure, "frame_", numbers(&found["frames"]))
+        let (drawn, frames) = (numbers(&found["drawn"]), numbers(&found["frames"]));
+        figure
+            .times("", &PERCENTILES, &mut drawn.into_iter().collect())
+            .times("frame_", &PERCENTILES, &mut frames.into_iter().collect())
     }
 
     /// Bytes of the page's objects that are in use, and number of its nodes, after garbage
@@ -87,42 +86,8 @@ impl Tab {
     }
 }
 
-/// The address of a server's timeline, and a token to log in with.
-pub(super) fn entrance(kubeconfig: &Path) -> Result<(String, String), Failure> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let user = kubeconfig
-        .auth_infos
-        .first()
-        .and_then(|user| user.auth_info.as_ref());
-    let user = serde_json::to_value(user)?;
-    let cluster = kubeconfig
-        .clusters
-        .first()
-        .and_then(|it| it.cluster.as_ref());
-    let server = cluster.and_then(|cluster| cluster.server.clone());
-    let server = server.ok_or("the kubeconfig names no server")?;
-    let token = user["token"]
-        .as_str()
-        .ok_or("the kubeconfig has no token")?;
-    Ok((format!("{server}/timeline"), token.to_owned()))
-}
-
 /// The numbers that a script returned.
 pub(super) fn numbers(found: &Value) -> Vec<f64> {
     let found = found.as_array().into_iter().flatten();
     found.filter_map(Value::as_f64).collect()
-}
-
-/// Adds the median, the 95th percentile and the maximum of some times.
-pub(super) fn percentiles(figure: Figure, prefix: &str, mut times: Vec<f64>) -> Figure {
-    times.sort_by(f64::total_cmp);
-    let last = times.len().saturating_sub(1);
-    let at = |part: f64| {
-        let place = (last as f64 * part).round() as usize;
-        times.get(place).copied().unwrap_or(0.)
-    };
-    figure
-        .with(&format!("{prefix}p50_ms"), at(0.5))
-        .with(&format!("{prefix}p95_ms"), at(0.95))
-        .with(&format!("{prefix}max_ms"), at(1.))
 }

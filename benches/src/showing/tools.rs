@@ -7,54 +7,50 @@ use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use serde_json::{Value, json};
 
-use super::answers::{There, ask, there};
+use super::answers::{PERCENTILES, There, ask};
 use super::cluster::{DAY, HOUR};
-use crate::Figure;
-use crate::serving::{Connection, Latencies, LoadError, Target, now};
-use crate::storing::events::Numbers;
+use crate::serving::{Connection, JSON, Target};
+use crate::{Failure, Figure, Latencies, Numbers, now};
 
-/// A call of a tool, and the same answer as the timeline's page requests it.
-struct Call {
-    tool: &'static str,
-    arguments: Value,
-    path: String,
-}
+/// How often each tool is called.
+const ROUNDS: u64 = 200;
+
+/// The calls: name, tool, and length of the time that is asked about.
+#[rustfmt::skip]
+const CALLS: [(&str, &str, i64); 16] = [
+    ("clusters", "clusters", HOUR),
+    ("coverage, 30 days", "coverage", 30 * DAY),
+    ("search, 24 hours", "search", DAY),
+    ("search, 30 days", "search", 30 * DAY),
+    ("search, a reason, 30 days", "search", 30 * DAY),
+    ("search, a text that is nowhere, 30 days", "search", 30 * DAY),
+    ("object, 24 hours", "object", DAY),
+    ("object, 30 days", "object", 30 * DAY),
+    ("object without family, 30 days", "object", 30 * DAY),
+    ("event", "event", HOUR),
+    ("top by reason, 24 hours", "top", DAY),
+    ("top by reason, 30 days", "top", 30 * DAY),
+    ("top by object, 30 days", "top", 30 * DAY),
+    ("compare, an hour with yesterday's", "compare", HOUR),
+    ("compare, 24 hours", "compare", DAY),
+    ("compare, 7 days", "compare", 7 * DAY),
+];
 
 /// Makes each call a number of times, and after each one the request for the same answer. A first
 /// round warms up, and is not counted.
-///
-/// # Errors
-/// A call or a request was not answered with success.
-pub async fn tools(target: &Target, rounds: u64) -> Result<(), LoadError> {
+pub(super) async fn tools(target: &Target) -> Result<(), Failure> {
     let mut connection = target.connect().await?;
-    let there = there(&mut connection).await?;
-    for name in [
-        "clusters",
-        "coverage, 30 days",
-        "search, 24 hours",
-        "search, 30 days",
-        "search, a reason, 30 days",
-        "search, a text that is nowhere, 30 days",
-        "object, 24 hours",
-        "object, 30 days",
-        "object without family, 30 days",
-        "event",
-        "top by reason, 24 hours",
-        "top by reason, 30 days",
-        "top by object, 30 days",
-        "compare, an hour with yesterday's",
-        "compare, 24 hours",
-        "compare, 7 days",
-    ] {
+    let there = There::read(&mut connection).await?;
+    for (name, tool, length) in CALLS {
         let mut numbers = Numbers(7);
         let (mut took, mut plain, mut bytes) = (Latencies::default(), Latencies::default(), 0);
-        for round in 0..=rounds {
-            let call = there.call(name, &mut numbers);
+        for round in 0..=ROUNDS {
+            let (arguments, path) = there.call(name, tool, length, &mut numbers);
             let asked = now();
-            let answer = call_tool(&mut connection, call.tool, &call.arguments).await?;
+            let answer = call(&mut connection, tool, &arguments).await?;
             let took_now = asked.elapsed();
             let asked = now();
-            ask(&mut connection, &call.path).await?;
+            ask(&mut connection, &format!("/timeline/api/{path}")).await?;
             let plain_now = asked.elapsed();
             if round > 0 {
                 took.push(took_now);
@@ -63,43 +59,23 @@ pub async fn tools(target: &Target, rounds: u64) -> Result<(), LoadError> {
             }
         }
         Figure::new(name)
-            .with("p50_ms", took.percentile_ms(0.5))
-            .with("p95_ms", took.percentile_ms(0.95))
-            .with("max_ms", took.percentile_ms(1.))
-            .with("plain_p50_ms", plain.percentile_ms(0.5))
-            .with("plain_p95_ms", plain.percentile_ms(0.95))
-            .with("bytes", bytes as f64 / rounds.max(1) as f64)
+            .times("", &PERCENTILES, &mut took)
+            .times("plain_", &PERCENTILES, &mut plain)
+            .with("bytes", bytes as f64 / ROUNDS as f64)
             .print();
     }
     Ok(())
 }
 
 impl There {
-    /// The next call of this name. Ranges end at a random time within that of the events.
-    fn call(&self, name: &'static str, numbers: &mut Numbers) -> Call {
-        let (tool, rest) = name.split_once([',', ' ']).unwrap_or((name, ""));
-        let tool = match tool {
-            "coverage" | "search" | "object" | "event" | "top" | "compare" => tool,
-            _ => "clusters",
-        };
-        let length = match name {
-            _ if name.contains("30 days") => 30 * DAY,
-            _ if name.contains("7 days") => 7 * DAY,
-            _ if name.contains("24 hours") => DAY,
-            _ => HOUR,
-        };
-        let any = numbers.below(self.items.len() as u64) as usize;
-        let item = self.items.get(any).unwrap_or(&Value::Null);
+    /// The arguments of the next call, and the request for the same answer.
+    fn call(&self, name: &str, tool: &str, length: i64, numbers: &mut Numbers) -> (Value, String) {
+        let (item, end) = self.any(length, numbers);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let free = (self.to - self.from - length).max(0);
-        let end = self.to - numbers.below(free.max(HOUR).cast_unsigned()).cast_signed();
         let range = format!("from={}&to={end}", end - length);
-        let moment = |millis: i64| {
-            let at = jiff::Timestamp::from_millisecond(millis);
-            at.map(|at| at.to_string()).unwrap_or_default()
-        };
-        let mut arguments = json!({"since": moment(end - length), "until": moment(end)});
-        let (namespace, name_of) = (text(&item["namespace"]), text(&item["name"]));
+        let moment = |millis| jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
+        let (since, until) = (moment(end - length).to_string(), moment(end).to_string());
+        let mut arguments = json!({"since": since, "until": until});
         let object = &item["object"];
         let path = match tool {
             "clusters" => {
@@ -109,30 +85,31 @@ impl There {
             "coverage" => format!("coverage?{range}"),
             "search" => {
                 let mut filter = "";
-                if rest.contains("reason") {
+                if name.contains("reason") {
                     arguments["reason"] = "BackOff".into();
                     filter = "&filter=reason:BackOff";
-                } else if rest.contains("text") {
+                } else if name.contains("text") {
                     arguments["text"] = "no-such-text".into();
                     filter = "&filter=no-such-text";
                 }
                 format!("events?{range}&limit=30{filter}")
             }
             "object" => {
-                arguments["kind"] = object["kind"].clone();
-                arguments["namespace"] = object["namespace"].clone();
-                arguments["name"] = object["name"].clone();
+                let mut path = format!("object?{range}");
+                for field in ["kind", "namespace", "name"] {
+                    arguments[field] = object[field].clone();
+                    path.extend(["&", field, "=", &text(&object[field])]);
+                }
                 arguments["family"] = (!name.contains("without")).into();
-                let [kind, namespace, name] =
-                    ["kind", "namespace", "name"].map(|of| text(&object[of]));
-                format!("object?{range}&kind={kind}&namespace={namespace}&name={name}")
+                path
             }
             "event" => {
-                arguments = json!({"id": format!("-/{namespace}/{name_of}")});
-                format!("event?namespace={namespace}&name={name_of}")
+                let (namespace, name) = (text(&item["namespace"]), text(&item["name"]));
+                arguments = json!({"id": format!("-/{namespace}/{name}")});
+                format!("event?namespace={namespace}&name={name}")
             }
             _ => {
-                let by = if rest.contains("object") {
+                let by = if name.contains("object") {
                     "object"
                 } else {
                     "reason"
@@ -143,20 +120,16 @@ impl There {
                 format!("top?{range}&by={by}&parts=1")
             }
         };
-        Call {
-            tool,
-            arguments,
-            path: format!("/timeline/api/{path}"),
-        }
+        (arguments, path)
     }
 }
 
 /// The body of a tool's answer.
-async fn call_tool(
+async fn call(
     connection: &mut Connection,
     tool: &'static str,
     arguments: &Value,
-) -> Result<Bytes, LoadError> {
+) -> Result<Bytes, Failure> {
     const MINE: &str = "2026-07-28";
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": tool, "arguments": arguments, "_meta": {
@@ -166,21 +139,19 @@ async fn call_tool(
         },
     }});
     let headers = [
-        (CONTENT_TYPE, "application/json"),
+        (CONTENT_TYPE, JSON),
         (ACCEPT, "application/json, text/event-stream"),
         (HeaderName::from_static("mcp-protocol-version"), MINE),
         (HeaderName::from_static("mcp-method"), "tools/call"),
         (HeaderName::from_static("mcp-name"), tool),
     ];
-    let body = Bytes::from(body.to_string());
     let answer = connection
-        .send_with(Method::POST, "/mcp", &headers, body)
+        .send(Method::POST, "/mcp", &headers, body.to_string())
         .await?;
     let body = answer.into_body().collect().await?.to_bytes();
-    let answer: Value =
-        serde_json::from_slice(&body).map_err(|error| LoadError::Answer(error.to_string()))?;
+    let answer: Value = serde_json::from_slice(&body)?;
     if answer["result"]["isError"] == true || answer.get("error").is_some() {
-        return Err(LoadError::Answer(answer.to_string()));
+        return Err(answer.to_string().into());
     }
     Ok(body)
 }

@@ -1,58 +1,68 @@
-//! Measures the embedded store through its contract.
+//! Measures the embedded store through its contract: writes, reads and lists; and a store with
+//! events of several months.
+//!
+//! All events of the large store are still kept. Their lifetimes differ, and two months pass by its
+//! clock while they are written. Many writers create the first and the last of them one by one.
+//! Those in between only fill the store, many in one commit.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidings_store::clock::{Clock, ManualClock, SystemClock};
 use tidings_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidings_store::{CountsRequest, ListRequest, NewestRequest, ObjectSelector, Store, UnixMillis};
+use tidings_store::{
+    CountsRequest, Expected, ListRequest, NewRecord, NewestRequest, ObjectSelector, Store,
+    UnixMillis, Write, WriteError,
+};
+use tidings_testing::process::{processor_seconds, resident_bytes};
 
 use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
-use super::failure::Failure;
-use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_peak, with_writes};
-use super::load::{self, Steady, Target, Writes, burst, repeat, revisions, timed};
-use super::process::{bytes_written, disk_bytes};
 use super::real::{ObjectUids, RealEvents};
-use crate::resident_bytes;
+use super::target::{PERCENTILES, Sizes, TTL, Target, Written, disk_bytes, with_peak};
+use crate::load::{Plan, Working};
+use crate::{Failure, Figure, repeat, timed};
 
-const NAME: &str = "embedded";
+pub(super) const NAME: &str = "embedded";
 
-/// Number of steady writers beside an expiry, and their writes per second in total.
-const STEADY_WRITERS: u64 = 32;
-const STEADY_PER_SECOND: u64 = 2_000;
+/// Number of steady writers.
+pub(super) const STEADY_WRITERS: u64 = 32;
+
+/// Number of writers of what is then read, and of an archive.
+pub(super) const WRITERS: u64 = 256;
 
 /// Writes per second beside lists, records of one page of these, and number of lists.
 const LIST_WRITES_PER_SECOND: u64 = 5_000;
 const LIST_PAGE: usize = 500;
 const LISTS: usize = 3;
 
+/// What the names of figures about the newest records begin with: of everything, of an object, and
+/// before some time, also with a condition.
+#[rustfmt::skip]
+const NEWEST: [&str; 6] = [
+    "newest_", "object_newest_", "before_", "before_namespace_", "before_reason_", "before_type_",
+];
+
 /// How often each read is repeated.
 const READS: u64 = 300;
 
-/// Conditions for reading the latest before some time, by the names of their figures.
-type Select = fn(NewestRequest) -> NewestRequest;
-const SELECTED: [(&str, Select); 4] = [
-    ("before_", |request| request),
-    ("before_namespace_", |request| NewestRequest {
-        prefix: "shop-prod/".into(),
-        ..request
-    }),
-    ("before_reason_", |request| NewestRequest {
-        reason: Some("FailedMount".to_owned()),
-        ..request
-    }),
-    ("before_type_", |request| NewestRequest {
-        event_type: Some("Warning".to_owned()),
-        ..request
-    }),
-];
+const DAY: i64 = 86_400_000;
 
-/// Time for which the steady writers are measured while nothing expires.
-const IDLE: Duration = Duration::from_secs(5);
-/// Maximum number of looks whether the disk space of expired events is free again.
-const GIVEN_BACK_LOOKS: u32 = 20;
+/// Lifetimes of an archive's records in days: each is longer than the time that the clock passes
+/// while they are written.
+const LIVES: [i64; 6] = [90, 120, 180, 365, 730, 1825];
+const WRITTEN_IN: i64 = 60 * DAY;
+
+/// Number of an archive's creates between two moves of the clock.
+const STRIDE: u64 = 1_000;
+
+/// Number of creates at the beginning and at the end of an archive that are measured.
+const PART: u64 = 500_000;
+
+/// Number of creates in each commit in between.
+const FILL: u64 = 1_000;
 
 /// A clock whose date is moved by hand, so that events expire when the part wants that. Durations
 /// are real.
@@ -68,185 +78,159 @@ impl Clock for Dated {
     }
 }
 
-struct Embedded {
-    store: EmbeddedStore,
-    clock: ManualClock,
-    ttl: AtomicI64,
+pub(super) struct Embedded {
+    pub(super) store: EmbeddedStore,
+    pub(super) clock: ManualClock,
+    /// Lifetime of the next records in milliseconds; 0 in an archive.
+    pub(super) ttl: AtomicI64,
+    /// Number of an archive's events, and of those that were made.
+    count: u64,
+    made: AtomicU64,
 }
 
 impl Embedded {
-    fn open(folder: &Path) -> Result<Self, Failure> {
-        Self::with(folder, true)
-    }
-
-    fn with(folder: &Path, learns: bool) -> Result<Self, Failure> {
+    pub(super) fn open(
+        folder: &Path,
+        options: impl FnOnce(&mut EmbeddedOptions),
+    ) -> Result<Self, Failure> {
         let clock = ManualClock::at(UnixMillis(START));
-        let mut options = EmbeddedOptions::default();
-        options.clock = Arc::new(Dated(clock.clone()));
-        options.expire_by_itself = false;
-        options.learn_to_compress = learns;
+        let mut all = EmbeddedOptions::default();
+        all.clock = Arc::new(Dated(clock.clone()));
+        all.expire_by_itself = false;
+        options(&mut all);
         Ok(Self {
-            store: EmbeddedStore::open(folder, options)?,
+            store: EmbeddedStore::open(folder, all)?,
             clock,
             ttl: AtomicI64::new(TTL),
+            count: 0,
+            made: AtomicU64::new(0),
         })
     }
 
-    fn expires_at(&self) -> UnixMillis {
-        UnixMillis(self.clock.now().0 + self.ttl.load(Ordering::Relaxed))
+    /// The record to be created next.
+    pub(super) fn record(&self, event: NewEvent) -> (Bytes, NewRecord) {
+        let mut life = self.ttl.load(Ordering::Relaxed);
+        if life == 0 {
+            let number = self.made.fetch_add(1, Ordering::Relaxed);
+            if number.is_multiple_of(STRIDE) {
+                let strides = (self.count / STRIDE).max(1);
+                self.clock.advance(WRITTEN_IN / strides.cast_signed());
+            }
+            life = LIVES[number as usize % LIVES.len()] * DAY;
+        }
+        event.record(UnixMillis(self.clock.now().0 + life))
     }
 }
 
 impl Target for Embedded {
-    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
-        let (key, record) = event.record(self.expires_at());
-        Ok(self.store.create(key, record).await?)
-    }
-
-    async fn update(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
-        let (key, record) = event.record(self.expires_at());
-        Ok(self.store.update(key, record, revision).await?)
+    async fn put(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
+        let (key, record) = self.record(event);
+        Ok(match revision {
+            0 => self.store.create(key, record).await?,
+            _ => self.store.update(key, record, revision).await?,
+        })
     }
 }
 
-/// Creates `count` events and updates `updates` of them, with this number of writers, and then with
-/// a single one. Leaves the store in the folder.
-///
-/// # Errors
-/// The store refused something.
-pub async fn writes(folder: &Path, count: u64, updates: u64, writers: u64) -> Result<(), Failure> {
-    let target = Arc::new(Embedded::open(folder)?);
-    let events = Arc::new(Events::new(count));
-    let (updates, process) = (updates.min(count), std::process::id());
-    let before = bytes_written(process);
-    let line = figure(NAME, &format!("writes_{writers}"));
-    let (line, payload) = with_writes(line, &target, &events, (count, updates), writers).await?;
+/// Creates events and updates some of them with many writers, and then creates some with a single
+/// one. Leaves the store in the folder.
+pub(super) async fn writes(folder: &Path, sizes: Sizes) -> Result<(), Failure> {
+    let written = Written::new(Embedded::open(folder, |_| {})?, sizes.count, sizes.updates);
     // The store is closed first, so that everything that it has yet to write is counted.
-    target.store.close().await;
-    let line = with_amplification(line, before, bytes_written(process), payload);
-    let bytes = disk_bytes(folder)? as f64 / count as f64;
-    with_peak(line)
-        .with("events", count as f64)
-        .with("disk_bytes_per_event", bytes)
-        .print();
+    let close = async { written.target.store.close().await };
+    let figure = written
+        .measure(NAME, sizes, std::process::id(), close)
+        .await?;
+    let bytes = disk_bytes(folder)? as f64 / sizes.count as f64;
+    figure.with("disk_bytes_per_event", bytes).print();
 
-    let alone = tempfile::tempdir_in(folder.parent().unwrap_or(folder))?;
-    let target = Embedded::open(alone.path())?;
-    load::lone(
-        &target,
-        &events,
-        LONE_WRITES,
-        figure(NAME, &format!("lone_{writers}")),
-    )
-    .await?
-    .print();
-    target.store.close().await;
+    let folder = tempfile::tempdir_in(folder.parent().unwrap_or(folder))?;
+    let alone = Written::new(Embedded::open(folder.path(), |_| {})?, sizes.count, 0);
+    alone.alone(NAME, sizes).await?;
+    alone.target.store.close().await;
     Ok(())
 }
 
-/// Opens a store that [`writes`] or [`archive`](super::archive()) left, and reads: one object's
-/// events, the latest of everything, of an object and of ranges, counts, and everything.
-///
-/// # Errors
-/// The store refused something, or answered with other events than were written.
-pub async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
-    let (reopen, target) = timed(async { Embedded::open(folder) }).await?;
-    let resident = || resident_bytes(std::process::id()).unwrap_or_default() as f64;
-    let opened = resident();
-    let events = Events::new(count);
-    let about = |number: u64| {
-        let store = &target.store;
-        // Every object once, in an order that is not that on the disk.
-        let object = number.wrapping_mul(7_919) % events.objects();
-        let uid = ObjectSelector::Uid(Events::object_uid(object));
-        async move {
-            let page = store.list(ListRequest::default().object(uid)).await?;
-            if page.records.len() as u64 == EVENTS_PER_OBJECT {
-                Ok(())
-            } else {
-                Err(format!("{} events of an object", page.records.len()).into())
-            }
+/// Opens a store that [`writes`] or [`archive`] left, and reads: one object's events, the latest of
+/// everything, of an object and of ranges, counts, and everything.
+pub(super) async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
+    let (reopen, target) = timed(async { Embedded::open(folder, |_| {}) }).await?;
+    let resident = || resident_bytes(std::process::id());
+    let figure = Figure::of(NAME, "reads")
+        .with("reopen_seconds", reopen)
+        .with_bytes("resident_opened_bytes", resident());
+    let (store, objects) = (&target.store, Events::new(count).objects());
+    // Every object once, in an order that is not that on the disk.
+    let object = |number: u64| {
+        let object = number.wrapping_mul(7_919) % objects;
+        ObjectSelector::Uid(Events::object_uid(object))
+    };
+    let about = |number: u64| async move {
+        let page = store
+            .list(ListRequest::default().object(object(number)))
+            .await?;
+        if page.records.len() as u64 == EVENTS_PER_OBJECT {
+            Ok(())
+        } else {
+            Err(format!("{} events of an object", page.records.len()).into())
         }
     };
-    let first = repeat(1, &about).await?;
-    let by_object = repeat(1_000, &about).await?;
-    let newest = |request: NewestRequest| {
-        let store = &target.store;
-        async move {
+    let mut times = vec![
+        ("object_first_", repeat(1, about).await?),
+        ("object_", repeat(1_000, about).await?),
+    ];
+    for prefix in NEWEST {
+        let newest = |number: u64| async move {
+            let mut request = NewestRequest {
+                limit: 50,
+                ..NewestRequest::default()
+            };
+            if prefix.starts_with("before") {
+                // At any time of the events, but not so early that little is before it.
+                let at = count / 10 + number.wrapping_mul(7_919) % (count - count / 10).max(1);
+                request.until = Some(UnixMillis(START + at.cast_signed()));
+            }
+            match prefix {
+                "object_newest_" => request.object = Some(object(number)),
+                "before_namespace_" => request.prefix = "shop-prod/".into(),
+                "before_reason_" => request.reason = Some("FailedMount".to_owned()),
+                "before_type_" => request.event_type = Some("Warning".to_owned()),
+                _ => {}
+            }
             let page = store.newest(request).await?;
-            if page.records.is_empty() {
-                Err(Failure::from("no events are found"))
-            } else {
-                Ok(())
+            match page.records.len() {
+                0 => Err("no events are found".into()),
+                _ => Ok(()),
             }
-        }
-    };
-    let newest_of_all = repeat(READS, |_| newest(newest_50())).await?;
-    let newest_of_object = repeat(READS, |number| {
-        let object = number.wrapping_mul(104_729) % events.objects();
-        let object = Some(ObjectSelector::Uid(Events::object_uid(object)));
-        newest(NewestRequest {
-            object,
-            ..newest_50()
-        })
-    })
-    .await?;
-    let mut in_ranges = Vec::new();
-    for (name, select) in SELECTED {
-        // At any time of the events, but not so early that little is before it.
-        let range = |number: u64| {
-            let at = count / 10 + number.wrapping_mul(7_919) % (count - count / 10).max(1);
-            select(NewestRequest {
-                until: Some(UnixMillis(START + at.cast_signed())),
-                ..newest_50()
-            })
         };
-        in_ranges.push((name, repeat(READS, |number| newest(range(number))).await?));
+        times.push((prefix, repeat(READS, newest).await?));
     }
-    let counts = repeat(READS, |_| {
+    let counts = |_| async {
         let request = CountsRequest {
             limit: 1_000,
             ..CountsRequest::default()
         };
-        let store = &target.store;
-        async move {
-            let counts = store.counts(request).await?;
-            if counts.counts.is_empty() {
-                Err(Failure::from("nothing is counted"))
-            } else {
-                Ok(())
-            }
+        let counts = store.counts(request).await?;
+        match counts.counts.len() {
+            0 => Err("nothing is counted".into()),
+            _ => Ok(()),
         }
-    })
-    .await?;
-    let line = figure(NAME, "reads")
-        .with("reopen_seconds", reopen)
-        .with("resident_opened_bytes", opened)
-        .with("resident_read_bytes", resident());
-    let line = first.into_figure(line, "object_first_");
-    let line = by_object.into_figure(line, "object_");
-    let mut line = newest_of_all.into_figure(line, "newest_");
-    line = newest_of_object.into_figure(line, "object_newest_");
-    for (name, times) in in_ranges {
-        line = times.into_figure(line, name);
+    };
+    times.push(("counts_", repeat(READS, counts).await?));
+    let mut figure = figure.with_bytes("resident_read_bytes", resident());
+    for (prefix, times) in &mut times {
+        figure = figure.times(prefix, &PERCENTILES, times);
     }
-    // With a hundred million events, this list takes an hour.
-    with_peak(counts.into_figure(line, "counts_")).print();
-    let (seconds, listed) = timed(list_all(&target.store, 10_000)).await?;
-    let line = figure(NAME, "listed").with("list_per_second", listed as f64 / seconds);
-    with_peak(line).print();
+    // With a hundred million events, the list takes an hour.
+    with_peak(figure).print();
+    let (seconds, listed) = timed(list_all(store, 10_000)).await?;
+    let figure = Figure::of(NAME, "listed").with("list_per_second", listed as f64 / seconds);
+    with_peak(figure).print();
     if listed != count {
         return Err(format!("{listed} events listed of {count} that were written").into());
     }
     target.store.close().await;
     Ok(())
-}
-
-fn newest_50() -> NewestRequest {
-    NewestRequest {
-        limit: 50,
-        ..NewestRequest::default()
-    }
 }
 
 async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
@@ -264,23 +248,17 @@ async fn list_all(store: &EmbeddedStore, page: usize) -> Result<u64, Failure> {
 
 /// Lists all of `count` events page by page, as the API server does, while nothing is written and
 /// beside writers at a steady rate.
-///
-/// # Errors
-/// The store refused something, or a list lacks events.
-pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
-    let events = Arc::new(Events::new(count));
-    let target = Arc::new(Embedded::open(folder)?);
-    let all = 0..count;
-    burst(&target, &events, all, 256, Writes::Creates, &revisions(0)).await?;
-    let mut line = figure(NAME, "lists");
-    let mut next = count;
-    let mut medians = Vec::new();
-    for writes_per_second in [0, LIST_WRITES_PER_SECOND] {
-        let steady = (writes_per_second > 0)
-            .then(|| Steady::start(&target, &events, next, STEADY_WRITERS, writes_per_second));
+pub(super) async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
+    let written = Written::new(Embedded::open(folder, |_| {})?, count, 0);
+    written.create(0..count, WRITERS).await?;
+    let mut medians = [0.; 2];
+    for (beside, median) in [false, true].into_iter().zip(&mut medians) {
+        let plan = Plan::steady(count, LIST_WRITES_PER_SECOND);
+        let writers = || written.writers(STEADY_WRITERS, false);
+        let steady = beside.then(|| Working::start(writers(), &plan));
         let mut times = Vec::new();
         for _ in 0..LISTS {
-            let (seconds, listed) = timed(list_all(&target.store, LIST_PAGE)).await?;
+            let (seconds, listed) = timed(list_all(&written.target.store, LIST_PAGE)).await?;
             if listed < count {
                 return Err(format!("{listed} events listed of {count} that were written").into());
             }
@@ -288,136 +266,112 @@ pub async fn lists(folder: &Path, count: u64) -> Result<(), Failure> {
             times.push(seconds * count as f64 / listed as f64);
         }
         if let Some(steady) = steady {
-            let mut writes = steady.stop().await?;
-            next += writes.count() as u64;
-            line = line.with("writes_p99_ms", writes.within(990));
+            steady.stop().await?;
         }
         times.sort_by(f64::total_cmp);
-        medians.extend(times.get(LISTS / 2));
+        *median = times[LISTS / 2];
     }
-    let stats = target.store.stats().await?;
-    target.store.close().await;
-    if let [idle, beside] = medians[..] {
-        line = line
-            .with("idle_seconds", idle)
-            .with("beside_seconds", beside)
-            .with("ratio", beside / idle);
-    }
-    let line = line.with("changes_undone", stats.changes_undone as f64);
-    with_peak(line).print();
-    Ok(())
-}
-
-/// Lets half of `count` events expire at once, beside writers at a steady rate.
-///
-/// # Errors
-/// The store refused something, or not exactly the expected events expired.
-pub async fn expiry(folder: &Path, count: u64) -> Result<(), Failure> {
-    let events = Arc::new(Events::new(count));
-    let (half, none) = (count / 2, revisions(0));
-    let target = Arc::new(Embedded::open(folder)?);
-    burst(&target, &events, 0..half, 256, Writes::Creates, &none).await?;
-    // The other half, and all events that are written later, do not expire.
-    target.ttl.store(100 * TTL, Ordering::Relaxed);
-    burst(&target, &events, half..count, 256, Writes::Creates, &none).await?;
-    let full = disk_bytes(folder)?;
-
-    let steady = Steady::start(&target, &events, count, STEADY_WRITERS, STEADY_PER_SECOND);
-    tokio::time::sleep(IDLE).await;
-    let mut idle = steady.stop().await?;
-    let next = count + idle.count() as u64;
-
-    target.clock.advance(2 * TTL);
-    let steady = Steady::start(&target, &events, next, STEADY_WRITERS, STEADY_PER_SECOND);
-    let (seconds, expired) = timed(async { Ok(target.store.expire().await?) }).await?;
-    let mut during = steady.stop().await?;
-    let ratio = during.within(990) / idle.within(990);
-    // Expired events use disk space until the store's history no longer reaches back to their end.
-    // A later commit frees it, once the index was written out in the background.
-    for _ in 0..GIVEN_BACK_LOOKS {
-        target.clock.advance(TTL / 2);
-        target.store.expire().await?;
-        if disk_bytes(folder)? < full / 4 * 3 {
-            break;
-        }
-        tokio::time::sleep(IDLE / 10).await;
-    }
-    target.store.close().await;
-    let line = figure(NAME, "expiry")
-        .with("expired", expired as f64)
-        .with("seconds", seconds)
-        .with("stall_ratio", ratio)
-        .with("disk_bytes_before", full as f64)
-        .with("disk_bytes_after", disk_bytes(folder)? as f64);
-    let line = idle.into_figure(line, "idle_");
-    with_peak(during.into_figure(line, "during_")).print();
-    if expired != half {
-        return Err(format!("{expired} events expired, {half} were due").into());
-    }
-    Ok(())
-}
-
-/// Stores real events, and prints their size on disk.
-///
-/// # Errors
-/// The captures cannot be read, or the store refused something.
-pub async fn real_events(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
-    let real = RealEvents::read(captures)?;
-    let learned = store_real(&folder.join("learned"), &real, count, true).await?;
-    let built_in = store_real(&folder.join("built-in"), &real, count, false).await?;
-    figure(NAME, "real")
-        .with("events", learned.events)
-        .with("distinct", real.distinct() as f64)
-        .with("skipped", real.skipped as f64)
-        .with("payload_bytes_per_event", learned.payload)
-        .with("disk_bytes_per_event", learned.disk)
-        .with("disk_bytes_per_event_built_in", built_in.disk)
+    written.target.store.close().await;
+    let [idle, beside] = medians;
+    Figure::of(NAME, "lists")
+        .with("idle_seconds", idle)
+        .with("beside_seconds", beside)
+        .with("ratio", beside / idle)
         .print();
     Ok(())
 }
 
-/// A number of stored real events, and the bytes of each.
-struct Stored {
-    events: f64,
-    payload: f64,
-    disk: f64,
+/// Creates `count` events of different lifetimes and leaves the store in the folder for [`reads`].
+/// Prints the time of creates in the empty store and in the full one.
+pub(super) async fn archive(folder: &Path, count: u64) -> Result<(), Failure> {
+    let mut target = Embedded::open(folder, |_| {})?;
+    (target.ttl, target.count) = (AtomicI64::new(0), count);
+    let written = Written::new(target, count, 0);
+    let part = PART.min(count / 2).max(1);
+    let mut figure = Figure::of(NAME, "archive").with("events", count as f64);
+    for (prefix, numbers) in [("empty_", 0..part), ("full_", count - part..count)] {
+        if prefix == "full_" {
+            fill(&written, part, numbers.start).await?;
+        }
+        let process = std::process::id();
+        let before = processor_seconds(process);
+        let mut made = written.create(numbers, WRITERS).await?;
+        let worked = processor_seconds(process).zip(before);
+        let worked = worked.map(|(after, before)| (after - before) * 1e6 / part as f64);
+        figure = figure
+            .with(&format!("{prefix}per_second"), made.rate())
+            .with(&format!("{prefix}cpu_us"), worked.unwrap_or_default())
+            .times(prefix, &PERCENTILES, &mut made.times);
+    }
+    let figure = with_peak(figure);
+    written.target.store.close().await;
+    let bytes = disk_bytes(folder)? as f64 / count as f64;
+    figure.with("disk_bytes_per_event", bytes).print();
+    Ok(())
+}
+
+/// Creates events, many in one commit and four commits at the same time.
+async fn fill(written: &Written<Embedded>, first: u64, end: u64) -> Result<(), Failure> {
+    let next = AtomicU64::new(first);
+    let filler = || async {
+        loop {
+            let first = next.fetch_add(FILL, Ordering::Relaxed);
+            if first >= end {
+                return Ok::<_, Failure>(());
+            }
+            let writes = (first..end.min(first + FILL)).map(|number| {
+                let (key, record) = written.target.record(written.events.event(number, false));
+                Write::put(key, record).expecting(Expected::Absent)
+            });
+            written.target.store.write_all(writes.collect()).await?;
+        }
+    };
+    futures::try_join!(filler(), filler(), filler(), filler()).map(drop)
+}
+
+/// Stores real events, and prints their size on disk.
+pub(super) async fn real(folder: &Path, captures: &Path, count: u64) -> Result<(), Failure> {
+    let real = RealEvents::read(captures)?;
+    let (learned, payload) = store_real(&folder.join("learned"), &real, count, true).await?;
+    let (built_in, _) = store_real(&folder.join("built-in"), &real, count, false).await?;
+    Figure::of(NAME, "real")
+        .with("distinct", real.distinct() as f64)
+        .with("payload_bytes_per_event", payload)
+        .with("disk_bytes_per_event", learned)
+        .with("disk_bytes_per_event_built_in", built_in)
+        .print();
+    Ok(())
 }
 
 /// Stores the events with a dictionary that is trained on them, or only with the built-in one.
+/// Returns the bytes on disk, and those of key and value, of each.
 async fn store_real(
     folder: &Path,
     real: &RealEvents,
     count: u64,
     learns: bool,
-) -> Result<Stored, Failure> {
-    let target = Embedded::with(folder, learns)?;
-    let mut payload = 0;
-    let mut stored = 0;
-    let mut number = 0;
+) -> Result<(f64, f64), Failure> {
+    let target = Embedded::open(folder, |options| options.learn_to_compress = learns)?;
+    let (mut payload, mut stored, mut number) = (0, 0, 0);
     while stored < count {
-        let mut batch = Vec::new();
-        while batch.len() < 256 {
-            batch.push(real.event(number, ObjectUids::OfEachEvent)?);
+        let mut writes = Vec::new();
+        for _ in 0..256 {
+            let event = real.event(number, ObjectUids::OfEachEvent)?;
             number += 1;
-        }
-        let writes = batch.into_iter().map(|event| {
             payload += event.bytes();
-            let (key, record) = event.record(target.expires_at());
-            target.store.create(key, record)
-        });
+            let (key, record) = target.record(event);
+            writes.push(target.store.create(key, record));
+        }
         for written in futures::future::join_all(writes).await {
             match written {
                 Ok(_) => stored += 1,
                 // Captures of one cluster have some events in common.
-                Err(tidings_store::WriteError::AlreadyExists { .. }) => {}
+                Err(WriteError::AlreadyExists { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
     target.store.close().await;
-    Ok(Stored {
-        events: stored as f64,
-        payload: payload as f64 / number as f64,
-        disk: disk_bytes(folder)? as f64 / stored as f64,
-    })
+    let disk = disk_bytes(folder)? as f64 / stored as f64;
+    Ok((disk, payload as f64 / number as f64))
 }

@@ -1,23 +1,19 @@
 //! Measures raw etcd on the same disk, with the requests that kube-apiserver would send for each
-//! event.
+//! event. The messages have the names and numbers of etcd's `rpc.proto` and `kv.proto`.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::Duration;
 
-use tidings_testing::free_port;
+use bytes::Bytes;
+use tidings_testing::etcd::Cluster;
 use tokio::sync::Mutex;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use super::events::{Events, NewEvent};
-use super::failure::Failure;
-use super::figures::{LONE_WRITES, TTL, figure, with_amplification, with_writes};
-use super::load::{self, Target, timed};
-use super::messages;
-use super::process::{bytes_written, disk_bytes, peak_resident_bytes};
+use super::events::NewEvent;
+use super::target::{Sizes, TTL, Target, Written, disk_bytes};
+use crate::{Failure, Figure, timed};
 
 const NAME: &str = "etcd";
 
@@ -27,74 +23,97 @@ const EVENTS_PER_LEASE: u32 = 1000;
 /// Number of events in one page of a full list.
 const PAGE: i64 = 10_000;
 
-/// An etcd that this program started; killed when dropped.
-struct Server {
-    program: PathBuf,
-    folder: PathBuf,
-    ports: (u16, u16),
-    process: Child,
+/// Maximum length of the database. etcd's default is 2 GiB.
+const QUOTA: [&str; 2] = ["--quota-backend-bytes", "17179869184"];
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct ResponseHeader {
+    #[prost(int64, tag = "3")]
+    revision: i64,
 }
 
-impl Server {
-    fn start(program: &Path, folder: &Path) -> Result<Self, Failure> {
-        let ports = (free_port(), free_port());
-        Ok(Self {
-            program: program.to_owned(),
-            folder: folder.to_owned(),
-            ports,
-            process: spawn(program, folder, ports)?,
-        })
-    }
-
-    fn stop(&mut self) {
-        // etcd may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    fn restart(&mut self) -> Result<(), Failure> {
-        self.stop();
-        self.process = spawn(&self.program, &self.folder, self.ports)?;
-        Ok(())
-    }
+#[derive(Clone, PartialEq, prost::Message)]
+struct KeyValue {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    value: Bytes,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop();
-    }
+#[derive(Clone, PartialEq, prost::Message)]
+struct RangeRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    range_end: Bytes,
+    #[prost(int64, tag = "3")]
+    limit: i64,
 }
 
-fn spawn(program: &Path, folder: &Path, (client, peer): (u16, u16)) -> Result<Child, Failure> {
-    let (client, peer) = (url(client), url(peer));
-    let arguments = [
-        ("--name", "bench"),
-        ("--listen-client-urls", &client),
-        ("--advertise-client-urls", &client),
-        ("--listen-peer-urls", &peer),
-        ("--initial-advertise-peer-urls", &peer),
-        ("--initial-cluster", &format!("bench={peer}")),
-        // etcd's default is 2 GiB.
-        ("--quota-backend-bytes", "17179869184"),
-        ("--logger", "zap"),
-        ("--log-level", "error"),
-    ];
-    let mut command = Command::new(program);
-    for (name, value) in arguments {
-        command.args([name, value]);
-    }
-    command
-        .arg("--data-dir")
-        .arg(folder.join("etcd"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("could not run {}: {error}", program.display()).into())
+#[derive(Clone, PartialEq, prost::Message)]
+struct RangeResponse {
+    #[prost(message, repeated, tag = "2")]
+    kvs: Vec<KeyValue>,
+    #[prost(bool, tag = "3")]
+    more: bool,
 }
 
-fn url(port: u16) -> String {
-    format!("http://127.0.0.1:{port}")
+#[derive(Clone, PartialEq, prost::Message)]
+struct PutRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    key: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+    #[prost(int64, tag = "3")]
+    lease: i64,
+}
+
+/// `RequestOp`, here always a put.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Operation {
+    #[prost(message, optional, tag = "2")]
+    put: Option<PutRequest>,
+}
+
+/// Compares a key's modification revision (`target` 2) with a number, for equality (`result` 0).
+#[derive(Clone, PartialEq, prost::Message)]
+struct Compare {
+    #[prost(int32, tag = "2")]
+    target: i32,
+    #[prost(bytes = "bytes", tag = "3")]
+    key: Bytes,
+    /// Zero must be written too: without the field there would be no comparison.
+    #[prost(int64, optional, tag = "6")]
+    mod_revision: Option<i64>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    success: Vec<Operation>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    header: Option<ResponseHeader>,
+    #[prost(bool, tag = "2")]
+    succeeded: bool,
+}
+
+/// The time to live of a request, and the number of an answer.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct LeaseGrantRequest {
+    #[prost(int64, tag = "1")]
+    ttl: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+struct LeaseGrantResponse {
+    #[prost(int64, tag = "2")]
+    id: i64,
 }
 
 struct Etcd {
@@ -104,12 +123,16 @@ struct Etcd {
 }
 
 impl Etcd {
-    fn new(port: u16) -> Result<Self, Failure> {
-        let endpoint = Endpoint::from_shared(url(port))?.tcp_nodelay(true);
-        Ok(Self {
+    /// A new etcd with the client of it, when it answers.
+    async fn start() -> Result<(Cluster, Self), Failure> {
+        let cluster = Cluster::start(1, &QUOTA).ok_or("there is no etcd")?;
+        let endpoint = Endpoint::from_shared(cluster.endpoints().concat())?.tcp_nodelay(true);
+        let etcd = Self {
             channel: endpoint.connect_lazy(),
             lease: Mutex::new((0, 0)),
-        })
+        };
+        etcd.ready().await?;
+        Ok((cluster, etcd))
     }
 
     async fn call<M, R>(&self, path: &'static str, message: M) -> Result<R, Failure>
@@ -122,10 +145,8 @@ impl Etcd {
         grpc.ready().await?;
         let codec = ProstCodec::<M, R>::default();
         let path = PathAndQuery::from_static(path);
-        let answer = grpc
-            .unary(tonic::Request::new(message), path, codec)
-            .await?;
-        Ok(answer.into_inner())
+        let answer = grpc.unary(tonic::Request::new(message), path, codec);
+        Ok(answer.await?.into_inner())
     }
 
     /// Waits until etcd answers.
@@ -139,9 +160,9 @@ impl Etcd {
         Err("etcd does not answer".into())
     }
 
-    async fn range(&self, from: Vec<u8>, limit: i64) -> Result<messages::RangeResponse, Failure> {
+    async fn range(&self, from: Vec<u8>, limit: i64) -> Result<RangeResponse, Failure> {
         let from = if from.is_empty() { vec![0] } else { from };
-        let request = messages::RangeRequest {
+        let request = RangeRequest {
             key: from.into(),
             range_end: vec![0].into(),
             limit,
@@ -152,8 +173,8 @@ impl Etcd {
     async fn lease(&self) -> Result<i64, Failure> {
         let mut lease = self.lease.lock().await;
         if lease.1 == 0 {
-            let request = messages::LeaseGrantRequest { ttl: TTL / 1000 };
-            let answer: messages::LeaseGrantResponse =
+            let request = LeaseGrantRequest { ttl: TTL / 1000 };
+            let answer: LeaseGrantResponse =
                 self.call("/etcdserverpb.Lease/LeaseGrant", request).await?;
             *lease = (answer.id, EVENTS_PER_LEASE);
         }
@@ -161,27 +182,35 @@ impl Etcd {
         Ok(lease.0)
     }
 
-    /// Stores an event if its key has this revision; zero means that the key does not exist.
+    async fn list_all(&self) -> Result<u64, Failure> {
+        let (mut listed, mut from) = (0, Vec::new());
+        loop {
+            let page = self.range(from, PAGE).await?;
+            listed += page.kvs.len() as u64;
+            match page.kvs.last().filter(|_| page.more) {
+                Some(last) => from = [&last.key[..], &[0]].concat(),
+                None => return Ok(listed),
+            }
+        }
+    }
+}
+
+impl Target for Etcd {
     async fn put(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
         let lease = self.lease().await?;
-        let mut key = b"/registry/events/".to_vec();
-        key.extend(&event.key);
-        let put = messages::PutRequest {
-            key: key.clone().into(),
-            value: event.value,
-            lease,
-        };
-        let compare = messages::Compare {
-            result: 0,
+        let key = Bytes::from([b"/registry/events/", &event.key[..]].concat());
+        let compare = Compare {
             target: 2,
-            key: key.into(),
+            key: key.clone(),
             mod_revision: Some(revision.cast_signed()),
         };
-        let transaction = messages::TxnRequest {
+        let value = event.value;
+        let put = Some(PutRequest { key, value, lease });
+        let transaction = TxnRequest {
             compare: vec![compare],
-            success: vec![messages::Operation { put: Some(put) }],
+            success: vec![Operation { put }],
         };
-        let answer: messages::TxnResponse = self.call("/etcdserverpb.KV/Txn", transaction).await?;
+        let answer: TxnResponse = self.call("/etcdserverpb.KV/Txn", transaction).await?;
         match answer.header {
             Some(header) if answer.succeeded => Ok(header.revision.cast_unsigned()),
             _ => Err("etcd had another version of the key".into()),
@@ -189,77 +218,33 @@ impl Etcd {
     }
 }
 
-impl Target for Etcd {
-    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
-        self.put(event, 0).await
-    }
+/// Makes the writes in etcd, then those of a single writer in another, lists everything, and
+/// restarts etcd.
+pub(super) async fn etcd(sizes: Sizes) -> Result<(), Failure> {
+    let (mut cluster, etcd) = Etcd::start().await?;
+    let etcd = Written::new(etcd, sizes.count, sizes.updates);
+    let [member] = &mut cluster.members[..] else {
+        return Err("there is no member of etcd".into());
+    };
+    let process = member.process().ok_or("etcd has ended")?;
+    let figure = etcd.measure(NAME, sizes, process, async {}).await?;
+    let bytes = disk_bytes(Path::new(member.data()))? as f64 / sizes.count as f64;
+    figure.with("disk_bytes_per_event", bytes).print();
 
-    async fn update(&self, event: NewEvent, revision: u64) -> Result<u64, Failure> {
-        self.put(event, revision).await
-    }
-}
-
-/// Makes the writes of [`writes`](super::embedded::writes) in etcd, then those of a single writer,
-/// lists everything, and restarts etcd.
-///
-/// # Errors
-/// etcd cannot be run, or refused something.
-pub async fn etcd(
-    program: &Path,
-    folder: &Path,
-    count: u64,
-    updates: u64,
-    writers: u64,
-) -> Result<(), Failure> {
-    let mut server = Server::start(program, folder)?;
-    let target = Arc::new(Etcd::new(server.ports.0)?);
-    target.ready().await?;
-    let events = Arc::new(Events::new(count));
-    let (updates, process) = (updates.min(count), server.process.id());
-    let before = bytes_written(process);
-    let line = figure(NAME, &format!("writes_{writers}"));
-    let (line, payload) = with_writes(line, &target, &events, (count, updates), writers).await?;
-    let mut line = with_amplification(line, before, bytes_written(process), payload);
-    if let Some(bytes) = peak_resident_bytes(process) {
-        line = line.with("peak_bytes", bytes as f64);
-    }
-    line.with("events", count as f64)
-        .with(
-            "disk_bytes_per_event",
-            disk_bytes(folder)? as f64 / count as f64,
-        )
-        .print();
-
-    let (seconds, listed) = timed(list_all(&target)).await?;
-    let (reopen, ()) = timed(async {
-        server.restart()?;
-        target.ready().await
-    })
-    .await?;
-    figure(NAME, "listed")
+    let (seconds, listed) = timed(etcd.target.list_all()).await?;
+    Figure::of(NAME, "listed")
         .with("list_per_second", listed as f64 / seconds)
         .print();
-    figure(NAME, "reads").with("reopen_seconds", reopen).print();
-
-    let alone = tempfile::tempdir_in(folder)?;
-    let server = Server::start(program, alone.path())?;
-    let target = Etcd::new(server.ports.0)?;
-    target.ready().await?;
-    let line = figure(NAME, &format!("lone_{writers}"));
-    load::lone(&target, &events, LONE_WRITES, line)
-        .await?
+    let (reopen, ()) = timed(async {
+        member.kill();
+        member.start();
+        etcd.target.ready().await
+    })
+    .await?;
+    Figure::of(NAME, "reads")
+        .with("reopen_seconds", reopen)
         .print();
-    Ok(())
-}
 
-async fn list_all(target: &Etcd) -> Result<u64, Failure> {
-    let (mut listed, mut from) = (0, Vec::new());
-    loop {
-        let page = target.range(from, PAGE).await?;
-        listed += page.kvs.len() as u64;
-        match page.kvs.last().filter(|_| page.more) {
-            Some(last) => from = [&last.key[..], &[0]].concat(),
-            None => return Ok(listed),
-        }
-    }
+    let (_cluster, alone) = Etcd::start().await?;
+    Written::new(alone, sizes.count, 0).alone(NAME, sizes).await
 }

@@ -8,11 +8,12 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde_json::{Value, json};
+use tidings_api::codec::json::Reading;
+use tidings_api::codec::{Api, encode_stored, read_event};
 use tidings_store::{Index, NewRecord, UnixMillis};
 
-use super::encode::encode;
+use crate::{Failure, Numbers};
 
 /// Number of events about each object.
 pub(super) const EVENTS_PER_OBJECT: u64 = 20;
@@ -31,6 +32,7 @@ const TAIL: &[u8] = b"@tail";
 const EVENT_UID: &[u8] = b"@uid-of-the-event-of-36-characters@@";
 const OBJECT_UID: &[u8] = b"@uid-of-the-object-of-36-characters@";
 const VERSION: &[u8] = b"@version";
+const MARKS: [&[u8]; 6] = [SUFFIX, HASH, TAIL, EVENT_UID, OBJECT_UID, VERSION];
 const SECONDS: i64 = 2_012_345_678;
 
 /// Component, whether it is a kubelet (and names host and container), type, reason, message. In
@@ -70,66 +72,10 @@ const NAMESPACES: &[&str] = &[
 ];
 const REGISTRIES: &[&str] = &["docker.io/library", "ghcr.io/shop", "registry.example/team"];
 
-/// Random numbers that are the same in every run.
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        of.get(self.below(of.len() as u64) as usize).copied()
-    }
-
-    /// Fills `place` with lower-case letters and digits.
-    pub(crate) fn letters(&mut self, place: &mut [u8]) {
-        for byte in place {
-            let at = self.below(27) as usize;
-            *byte = b"bcdfghjklmnpqrstvwxz2456789"
-                .get(at)
-                .copied()
-                .unwrap_or(b'x');
-        }
-    }
-
-    /// A version 4 UUID.
-    pub(crate) fn uid(&mut self) -> String {
-        let (a, b) = (self.next(), self.next());
-        format!(
-            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-            a >> 32,
-            (a >> 16) & 0xffff,
-            a & 0xfff,
-            b >> 52,
-            b & 0xffff_ffff_ffff
-        )
-    }
-}
-
-/// A part of a template that is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Suffix,
-    Hash,
-    Tail,
-    EventUid,
-    ObjectUid,
-    Version,
-    Seconds,
-}
-
 struct Template {
     namespace: &'static str,
     /// The part of the object's name that does not differ.
-    prefix: String,
+    word: &'static str,
     /// The encoded event when it first happened, and when it repeated.
     first: Encoded,
     again: Encoded,
@@ -139,7 +85,8 @@ struct Template {
 
 struct Encoded {
     bytes: Vec<u8>,
-    parts: Vec<(usize, Part)>,
+    /// The places of the placeholders, with their numbers.
+    parts: Vec<(usize, usize)>,
 }
 
 /// An event as it is passed to a store.
@@ -153,24 +100,25 @@ pub(crate) struct NewEvent {
 }
 
 impl NewEvent {
-    /// The event as clients send it.
-    pub(crate) fn of(event: &Event, last_seen: UnixMillis) -> Self {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (metadata, object) = (&event.metadata, &event.involved_object);
-        let key = format!("{}/{}", text(&metadata.namespace), text(&metadata.name));
-        Self {
-            key: Bytes::from(key),
-            value: encode(event).into(),
+    /// An event of core/v1 as clients send it, encoded as our server stores it.
+    pub(crate) fn of(event: &Value, last_seen: UnixMillis) -> Result<Self, Failure> {
+        let (_, mut event) = read_event(Api::Core, event, &mut Reading::default())?;
+        let value = encode_stored(&mut event);
+        let metadata = event.metadata.as_ref().ok_or("an event without metadata")?;
+        let object = event.involved_object.clone().unwrap_or_default();
+        Ok(Self {
+            key: format!("{}/{}", metadata.namespace(), metadata.name()).into(),
+            value,
             index: Index {
-                object_uid: text(&object.uid),
-                object_kind: text(&object.kind),
-                object_namespace: text(&object.namespace),
-                object_name: text(&object.name),
-                reason: text(&event.reason),
-                event_type: text(&event.type_),
+                object_uid: object.uid().to_owned(),
+                object_kind: object.kind().to_owned(),
+                object_namespace: object.namespace().to_owned(),
+                object_name: object.name().to_owned(),
+                reason: event.reason().to_owned(),
+                event_type: event.r#type().to_owned(),
                 last_seen,
             },
-        }
+        })
     }
 
     /// The event as a record of our store.
@@ -199,11 +147,10 @@ impl Events {
     /// Prepares to make `count` events.
     pub(super) fn new(count: u64) -> Self {
         let mut numbers = Numbers(7);
-        let families = NAMESPACES
-            .iter()
-            .flat_map(|namespace| WORDS.iter().map(move |word| (*namespace, *word)));
+        let namespaces = NAMESPACES.iter();
+        let families = namespaces.flat_map(|space| WORDS.iter().map(move |word| (*space, *word)));
         let families: Vec<_> = families.collect();
-        let templates = (0..VARIANTS).flat_map(|_| families.iter().copied());
+        let templates = (0..VARIANTS).flat_map(|_| families.iter());
         Self {
             templates: templates
                 .map(|(namespace, word)| Template::new(&mut numbers, namespace, word))
@@ -222,17 +169,8 @@ impl Events {
         Numbers(object ^ 0x0b_1ec7).uid()
     }
 
-    /// An event when it is first written.
-    pub(super) fn first(&self, number: u64) -> NewEvent {
-        self.event(number, false)
-    }
-
-    /// The same event with a higher count and a later time.
-    pub(super) fn again(&self, number: u64) -> NewEvent {
-        self.event(number, true)
-    }
-
-    fn event(&self, number: u64, again: bool) -> NewEvent {
+    /// An event when it is first written, or again, with a higher count and a later time.
+    pub(super) fn event(&self, number: u64, again: bool) -> NewEvent {
         let object = number % self.objects;
         // An object keeps its namespace and application. Its events use different templates of
         // these.
@@ -241,25 +179,26 @@ impl Events {
         let family = numbers.below(families);
         let mut of_event = Numbers(number ^ 0xe5e5_0000_0000);
         let at = of_event.below(VARIANTS as u64) * families + family;
-        let template = self.templates.get(at as usize);
-        let Some(template) = template.or(self.templates.first()) else {
-            return NewEvent {
-                key: Bytes::new(),
-                value: Bytes::new(),
-                index: Index::default(),
-            };
-        };
+        let template = &self.templates[at as usize];
         let millis = START + number.cast_signed() + if again { 600_000 } else { 0 };
-        let mut hash = [0; HASH.len()];
-        let mut tail = [0; TAIL.len()];
-        numbers.letters(&mut hash);
-        numbers.letters(&mut tail);
+        let (hash, tail): ([u8; HASH.len()], [u8; TAIL.len()]) =
+            (numbers.letters(), numbers.letters());
         let nanos = (START + number.cast_signed()) * 1_000_000;
         let suffix = format!("{:016x}", nanos + of_event.below(1_000_000).cast_signed());
-        let event_uid = of_event.uid();
-        let object_uid = Self::object_uid(object);
+        let (event_uid, object_uid) = (of_event.uid(), Self::object_uid(object));
         let version = format!("{:08}", 10_000_000 + of_event.below(80_000_000));
         let seconds = varint(millis / 1000);
+        let (of_event, of_object) = (event_uid.as_bytes(), object_uid.as_bytes());
+        let (suffix_bytes, version) = (suffix.as_bytes(), version.as_bytes());
+        let texts = [
+            suffix_bytes,
+            &hash,
+            &tail,
+            of_event,
+            of_object,
+            version,
+            &seconds,
+        ];
 
         let encoded = if again {
             &template.again
@@ -268,25 +207,11 @@ impl Events {
         };
         let mut value = encoded.bytes.clone();
         for (at, part) in &encoded.parts {
-            let text: &[u8] = match part {
-                Part::Suffix => suffix.as_bytes(),
-                Part::Hash => &hash,
-                Part::Tail => &tail,
-                Part::EventUid => event_uid.as_bytes(),
-                Part::ObjectUid => object_uid.as_bytes(),
-                Part::Version => version.as_bytes(),
-                Part::Seconds => &seconds,
-            };
-            if let Some(place) = value.get_mut(*at..at + text.len()) {
-                place.copy_from_slice(text);
-            }
+            let text = texts[*part];
+            value[*at..at + text.len()].copy_from_slice(text);
         }
-        let name = format!(
-            "{}-{}-{}",
-            template.prefix,
-            String::from_utf8_lossy(&hash),
-            String::from_utf8_lossy(&tail)
-        );
+        let [hash, tail] = [&hash[..], &tail].map(String::from_utf8_lossy);
+        let name = format!("{}-{hash}-{tail}", template.word);
         NewEvent {
             key: format!("{}/{name}.{suffix}", template.namespace).into(),
             value: value.into(),
@@ -305,28 +230,19 @@ impl Events {
 
 impl Template {
     fn new(numbers: &mut Numbers, namespace: &'static str, word: &'static str) -> Self {
-        let (component, kubelet, type_, reason, phrase) = numbers.one_of(PHRASES).unwrap_or((
-            "kubelet",
-            true,
-            "Normal",
-            "Started",
-            "Started container %c",
-        ));
-        let ours = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let name = format!("{word}-{}-{}", ours(HASH), ours(TAIL));
-        let container = numbers.one_of(WORDS).unwrap_or("web");
+        let (component, is_kubelet, event_type, reason, phrase) = numbers.one_of(PHRASES);
+        let [suffix, hash, tail, event_uid, object_uid, version] =
+            MARKS.map(|mark| String::from_utf8_lossy(mark));
+        let name = format!("{word}-{hash}-{tail}");
+        let container = numbers.one_of(WORDS);
         let node = format!(
             "ip-10-0-{}-{}.internal",
             numbers.below(16),
             numbers.below(250)
         );
-        let image = format!(
-            "{}/{word}:v{}.{}.{}",
-            numbers.one_of(REGISTRIES).unwrap_or("localhost"),
-            numbers.below(4),
-            numbers.below(40),
-            numbers.below(20)
-        );
+        let (registry, major) = (numbers.one_of(REGISTRIES), numbers.below(4));
+        let (minor, patch) = (numbers.below(40), numbers.below(20));
+        let image = format!("{registry}/{word}:v{major}.{minor}.{patch}");
         let mut message = String::new();
         let mut rest = phrase;
         while let Some((before, after)) = rest.split_once('%') {
@@ -344,72 +260,54 @@ impl Template {
             rest = behind;
         }
         message.push_str(rest);
-        let time = Timestamp::from_second(SECONDS).ok().map(Time);
-        let mut event = Event {
-            metadata: ObjectMeta {
-                name: Some(format!("{name}.{}", ours(SUFFIX))),
-                namespace: Some(namespace.to_owned()),
-                uid: Some(ours(EVENT_UID)),
-                creation_timestamp: time.clone(),
-                ..ObjectMeta::default()
+        let time = Timestamp::from_second(SECONDS)
+            .unwrap_or_default()
+            .to_string();
+        let mut event = json!({
+            "metadata": {
+                "name": format!("{name}.{suffix}"), "namespace": namespace, "uid": event_uid,
+                "creationTimestamp": time,
             },
-            involved_object: ObjectReference {
-                kind: Some("Pod".to_owned()),
-                namespace: Some(namespace.to_owned()),
-                name: Some(name),
-                uid: Some(ours(OBJECT_UID)),
-                api_version: Some("v1".to_owned()),
-                resource_version: Some(ours(VERSION)),
-                field_path: kubelet.then(|| format!("spec.containers{{{container}}}")),
+            "involvedObject": {
+                "kind": "Pod", "namespace": namespace, "name": name, "uid": object_uid,
+                "apiVersion": "v1", "resourceVersion": version,
             },
-            reason: Some(reason.to_owned()),
-            message: Some(message),
-            source: Some(EventSource {
-                component: Some(component.to_owned()),
-                host: kubelet.then(|| node.clone()),
-            }),
-            first_timestamp: time.clone(),
-            last_timestamp: time,
-            count: Some(1),
-            type_: Some(type_.to_owned()),
-            reporting_component: Some(component.to_owned()),
-            reporting_instance: kubelet.then(|| node.clone()),
-            ..Event::default()
-        };
+            "reason": reason, "message": message, "source": {"component": component},
+            "firstTimestamp": time, "lastTimestamp": time, "count": 1, "type": event_type,
+            "reportingComponent": component,
+        });
+        if is_kubelet {
+            let path = format!("spec.containers{{{container}}}");
+            event["involvedObject"]["fieldPath"] = path.into();
+            event["source"]["host"] = node.clone().into();
+            event["reportingInstance"] = node.into();
+        }
         let first = Encoded::new(&event);
-        event.count = Some(2 + numbers.below(40) as i32);
+        event["count"] = (2 + numbers.below(40)).into();
         Self {
             namespace,
-            prefix: word.to_owned(),
+            word,
             first,
             again: Encoded::new(&event),
             reason,
-            event_type: type_,
+            event_type,
         }
     }
 }
 
 impl Encoded {
-    fn new(event: &Event) -> Self {
-        let bytes = encode(event);
+    fn new(event: &Value) -> Self {
+        let encoded = NewEvent::of(event, UnixMillis(0));
+        let bytes = encoded
+            .unwrap_or_else(|error| unreachable!("{error}"))
+            .value
+            .to_vec();
         let seconds = varint(SECONDS);
-        let kinds: [(&[u8], Part); 7] = [
-            (SUFFIX, Part::Suffix),
-            (HASH, Part::Hash),
-            (TAIL, Part::Tail),
-            (EVENT_UID, Part::EventUid),
-            (OBJECT_UID, Part::ObjectUid),
-            (VERSION, Part::Version),
-            (&seconds, Part::Seconds),
-        ];
         let mut parts = Vec::new();
-        for (mark, part) in kinds {
+        for (part, mark) in MARKS.into_iter().chain([&seconds[..]]).enumerate() {
             let places = bytes.windows(mark.len()).enumerate();
-            parts.extend(
-                places
-                    .filter(|(_, window)| *window == mark)
-                    .map(|(at, _)| (at, part)),
-            );
+            let places = places.filter(|(_, window)| *window == mark);
+            parts.extend(places.map(|(at, _)| (at, part)));
         }
         Self { bytes, parts }
     }
@@ -434,26 +332,19 @@ fn varint(number: i64) -> [u8; 5] {
 mod tests {
     use std::collections::HashSet;
 
-    use k8s_pb::api::core::v1::Event;
-    use k8s_pb::apimachinery::pkg::runtime::Unknown;
-    use prost::Message;
+    use tidings_api::codec::decode_stored;
 
     use super::*;
-
-    fn decode(value: &[u8]) -> Event {
-        let envelope = Unknown::decode(value.strip_prefix(b"k8s\0").unwrap()).unwrap();
-        Event::decode(envelope.raw.unwrap().as_slice()).unwrap()
-    }
 
     #[test]
     fn events_are_whole_different_and_say_what_they_are_found_by() {
         let events = Events::new(2000);
         let mut keys = HashSet::new();
         for number in 0..2000 {
-            let (first, again) = (events.first(number), events.again(number));
+            let (first, again) = (events.event(number, false), events.event(number, true));
             assert_eq!(first.key, again.key);
             assert!(keys.insert(first.key.clone()));
-            let event = decode(&first.value);
+            let event = decode_stored(&first.value, 1).unwrap();
             let metadata = event.metadata.unwrap();
             let key = format!("{}/{}", metadata.namespace(), metadata.name());
             assert_eq!(first.key, key);
@@ -462,19 +353,19 @@ mod tests {
             assert_eq!(object.name(), first.index.object_name);
             assert_eq!(object.namespace(), first.index.object_namespace);
             assert_eq!(object.uid(), Events::object_uid(number % events.objects()));
-            let repeated = decode(&again.value);
+            let repeated = decode_stored(&again.value, 1).unwrap();
             assert!(repeated.count > event.count);
             assert!(
                 repeated.last_timestamp.unwrap().seconds > event.last_timestamp.unwrap().seconds
             );
             assert_eq!(repeated.message, event.message);
-            for mark in [SUFFIX, HASH, TAIL, EVENT_UID, OBJECT_UID, VERSION] {
+            for mark in MARKS {
                 let left = first.value.windows(mark.len()).any(|it| it == mark);
                 assert!(!left, "a part was not written over");
             }
         }
         let objects: HashSet<_> = (0..2000)
-            .map(|at| events.first(at).index.object_uid)
+            .map(|at| events.event(at, false).index.object_uid)
             .collect();
         assert_eq!(objects.len(), 100);
     }

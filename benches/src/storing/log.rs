@@ -5,16 +5,13 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::events::{Events, NewEvent};
-use super::failure::Failure;
-use super::figures::{LONE_WRITES, figure, with_amplification, with_burst, with_peak};
-use super::load::{self, Target, Writes, burst, revisions};
-use super::process::{bytes_written, disk_bytes};
+use super::events::NewEvent;
+use super::target::{Sizes, Target, Written, disk_bytes};
+use crate::Failure;
 
 const NAME: &str = "log";
 
@@ -29,26 +26,24 @@ impl Log {
     fn create(file: &Path) -> Result<Self, Failure> {
         let mut file = File::options().create_new(true).append(true).open(file)?;
         let (sender, mut receiver) = mpsc::channel::<Append>(QUEUE);
-        std::thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || {
-                let (mut waiting, mut bytes, mut revision) = (Vec::new(), Vec::new(), 0);
-                // Takes all events that wait now.
-                while receiver.blocking_recv_many(&mut waiting, QUEUE) > 0 {
-                    bytes.clear();
-                    let first = revision;
-                    for (event, _) in &waiting {
-                        revision += 1;
-                        append(event, revision, &mut bytes);
-                    }
-                    let written = file.write_all(&bytes).and_then(|()| file.sync_data());
-                    for (at, (_, answer)) in waiting.drain(..).enumerate() {
-                        let result = written.as_ref().map_err(ToString::to_string);
-                        // The caller may no longer wait for the answer.
-                        let _ = answer.send(result.map(|()| first + at as u64 + 1));
-                    }
+        std::thread::spawn(move || {
+            let (mut waiting, mut bytes, mut revision) = (Vec::new(), Vec::new(), 0);
+            // Takes all events that wait now.
+            while receiver.blocking_recv_many(&mut waiting, QUEUE) > 0 {
+                bytes.clear();
+                let first = revision;
+                for (event, _) in &waiting {
+                    revision += 1;
+                    append(event, revision, &mut bytes);
                 }
-            })?;
+                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                for (at, (_, answer)) in (1..).zip(waiting.drain(..)) {
+                    let result = written.as_ref().map_err(ToString::to_string);
+                    // The caller may no longer wait for the answer.
+                    let _ = answer.send(result.map(|()| first + at));
+                }
+            }
+        });
         Ok(Self(sender))
     }
 }
@@ -60,19 +55,18 @@ fn append(event: &NewEvent, revision: u64, bytes: &mut Vec<u8>) {
     bytes.extend((event.key.len() as u16).to_be_bytes());
     bytes.extend(&event.key);
     bytes.extend(&event.value);
-    let body = bytes.get(start + 12..).unwrap_or_default();
-    let (len, checksum) = (
-        (body.len() as u32).to_be_bytes(),
-        xxh3_64(body).to_be_bytes(),
-    );
-    if let Some(head) = bytes.get_mut(start..start + 12) {
-        head[..4].copy_from_slice(&len);
-        head[4..].copy_from_slice(&checksum);
-    }
+    let body = &bytes[start + 12..];
+    let head = [
+        &(body.len() as u32).to_be_bytes()[..],
+        &xxh3_64(body).to_be_bytes(),
+    ]
+    .concat();
+    bytes[start..start + 12].copy_from_slice(&head);
 }
 
 impl Target for Log {
-    async fn create(&self, event: NewEvent) -> Result<u64, Failure> {
+    /// In a log an update is one more record.
+    async fn put(&self, event: NewEvent, _: u64) -> Result<u64, Failure> {
         let (answer, answered) = oneshot::channel();
         self.0
             .send((event, answer))
@@ -80,55 +74,16 @@ impl Target for Log {
             .map_err(|_| "the log has ended")?;
         Ok(answered.await??)
     }
-
-    /// In a log an update is one more record.
-    async fn update(&self, event: NewEvent, _: u64) -> Result<u64, Failure> {
-        self.create(event).await
-    }
 }
 
-/// Makes the writes of [`writes`](super::embedded::writes) in a log.
-///
-/// # Errors
-/// The file cannot be written.
-pub async fn log(folder: &Path, count: u64, updates: u64, writers: u64) -> Result<(), Failure> {
-    let target = Arc::new(Log::create(&folder.join("log"))?);
-    let events = Arc::new(Events::new(count));
-    let (updates, process) = (updates.min(count), std::process::id());
-    let none = revisions(0);
-    let before = bytes_written(process);
-    let created = burst(&target, &events, 0..count, writers, Writes::Creates, &none).await?;
-    let bytes = disk_bytes(folder)? as f64 / count as f64;
-    let payload = created.bytes;
-    let updated = burst(
-        &target,
-        &events,
-        0..updates,
-        writers,
-        Writes::Updates,
-        &none,
-    )
-    .await?;
-    let payload = payload + updated.bytes;
-    let line = with_burst(
-        figure(NAME, &format!("writes_{writers}")),
-        created,
-        "creates_",
-    );
-    let line = with_burst(line, updated, "updates_");
-    let line = with_amplification(line, before, bytes_written(process), payload);
-    with_peak(line)
-        .with("events", count as f64)
-        .with("disk_bytes_per_event", bytes)
-        .print();
+/// Makes the writes in a log.
+pub(super) async fn log(folder: &Path, sizes: Sizes) -> Result<(), Failure> {
+    let log = Written::new(Log::create(&folder.join("log"))?, sizes.count, 0);
+    let process = std::process::id();
+    let figure = log.measure(NAME, sizes, process, async {}).await?;
+    let records = sizes.count + sizes.updates;
+    let bytes = disk_bytes(folder)? as f64 / records as f64;
+    figure.with("disk_bytes_per_event", bytes).print();
     let alone = Log::create(&folder.join("alone"))?;
-    load::lone(
-        &alone,
-        &events,
-        LONE_WRITES,
-        figure(NAME, &format!("lone_{writers}")),
-    )
-    .await?
-    .print();
-    Ok(())
+    Written::new(alone, sizes.count, 0).alone(NAME, sizes).await
 }

@@ -11,23 +11,72 @@
 //! - **log**: a checksummed append-only file with group commit and `fdatasync`, which cannot be
 //!   read: the floor.
 
-mod archive;
 mod embedded;
-pub(crate) mod encode;
 mod etcd;
 pub(crate) mod events;
-mod failure;
-mod figures;
-mod load;
 mod log;
-mod messages;
 mod mixed;
-pub(crate) mod process;
 pub(crate) mod real;
+mod target;
 
-pub use archive::{archive, fill};
-pub use embedded::{expiry, lists, reads, real_events, writes};
-pub use etcd::etcd;
-pub use failure::Failure;
-pub use log::log;
-pub use mixed::{mixture, patches};
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+use target::Sizes;
+
+/// The part that is measured.
+#[derive(clap::Subcommand)]
+pub enum Part {
+    /// Creates and updates in the embedded store
+    Writes,
+    /// Creates of records with different lifetimes, while months pass, in the empty store and in
+    /// the full one
+    Archive,
+    /// Reads of the store that `writes` or `archive` left in the folder
+    Reads,
+    /// Lists of everything, while nothing is written and beside writers
+    Lists,
+    /// Half of the events expire beside other writers
+    Expiry,
+    /// The ends of records with different lifetimes
+    Mixture,
+    /// A few records that are patched repeatedly
+    Patches,
+    /// Real events from a folder of JSON Lines
+    Real {
+        /// The folder
+        captures: PathBuf,
+    },
+    /// The same writes to etcd, which the environment variable ETCD names, in a temporary folder
+    Etcd,
+    /// The same writes to a bare log
+    Log,
+}
+
+/// Measures a part with files in this folder, with this number of events, of which some are
+/// updated, by some writers at the same time.
+pub async fn run(
+    part: Part,
+    folder: &Path,
+    events: u64,
+    updates: u64,
+    writers: u64,
+) -> Result<(), Failure> {
+    let sizes = Sizes {
+        count: events,
+        updates: updates.min(events),
+        writers,
+    };
+    match part {
+        Part::Writes => embedded::writes(folder, sizes).await,
+        Part::Archive => embedded::archive(folder, events).await,
+        Part::Reads => embedded::reads(folder, events).await,
+        Part::Lists => embedded::lists(folder, events).await,
+        Part::Expiry => mixed::expiry(folder, events).await,
+        Part::Mixture => mixed::mixture(folder, events).await,
+        Part::Patches => mixed::patches(folder, events).await,
+        Part::Real { captures } => embedded::real(folder, &captures, events).await,
+        Part::Etcd => etcd::etcd(sizes).await,
+        Part::Log => log::log(folder, sizes).await,
+    }
+}

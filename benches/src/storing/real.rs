@@ -5,19 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
 use tidings_store::UnixMillis;
 
-use super::events::{NewEvent, Numbers};
-use super::failure::Failure;
+use super::events::NewEvent;
+use crate::{Failure, Numbers};
 
 /// The events of a folder of captures.
-pub(crate) struct RealEvents {
-    events: Vec<Event>,
-    /// Number of lines that are not a core/v1 event with a name and a namespace.
-    pub(super) skipped: usize,
-}
+pub(crate) struct RealEvents(Vec<Value>);
 
 /// How repeated events get the uids of their objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,68 +25,62 @@ pub(crate) enum ObjectUids {
 
 impl RealEvents {
     /// Reads every `.jsonl` file of a folder.
-    ///
-    /// # Errors
-    /// A file cannot be read, or none has an event.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
         let mut files: Vec<_> = fs::read_dir(folder)?
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|it| it == "jsonl"))
             .collect();
         files.sort();
-        let (mut events, mut skipped) = (Vec::new(), 0);
+        let mut events = Vec::new();
         for file in files {
-            for line in fs::read_to_string(file)?.lines() {
-                // An event in the form of events.k8s.io is the same event again, as another
-                // document.
-                let is_core = !line.contains("\"events.k8s.io/v1\"");
-                match serde_json::from_str::<Event>(line) {
-                    Ok(event) if is_core && event.metadata.name.is_some() => events.push(event),
-                    _ => skipped += 1,
-                }
-            }
+            let text = fs::read_to_string(file)?;
+            let lines = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            // An event in the form of events.k8s.io is the same event again, as another document.
+            events.extend(lines.filter(|event: &Value| {
+                event["apiVersion"] != "events.k8s.io/v1" && event["metadata"]["name"].is_string()
+            }));
         }
         if events.is_empty() {
             return Err(format!("{} has no event in a .jsonl file", folder.display()).into());
         }
-        Ok(Self { events, skipped })
+        Ok(Self(events))
     }
 
     /// Number of events before they are repeated.
     pub(crate) fn distinct(&self) -> usize {
-        self.events.len()
+        self.0.len()
     }
 
     /// The event with this number. From the second round on it has a name, uids and times of its
     /// own, so that only what real events have in common helps to compress them.
     pub(crate) fn event(&self, number: u64, objects: ObjectUids) -> Result<NewEvent, Failure> {
-        let (round, at) = (
-            number / self.events.len() as u64,
-            number as usize % self.events.len(),
-        );
-        let mut event = self.events.get(at).cloned().ok_or("no such event")?;
-        if round > 0 {
-            renew(&mut event, number, round, objects);
+        let events = self.0.len() as u64;
+        let mut event = self.0[(number % events) as usize].clone();
+        if number >= events {
+            renew(&mut event, number, number / events, objects);
         }
-        let seen = event.last_timestamp.as_ref().map(|time| time.0);
-        let seen = seen.or_else(|| event.event_time.as_ref().map(|time| time.0));
-        let seen = UnixMillis(seen.map_or(0, Timestamp::as_millisecond));
-        Ok(NewEvent::of(&event, seen))
+        let seen = [&event["lastTimestamp"], &event["eventTime"]];
+        let seen = seen
+            .into_iter()
+            .find_map(|time| time.as_str()?.parse::<Timestamp>().ok());
+        NewEvent::of(
+            &event,
+            UnixMillis(seen.map_or(0, Timestamp::as_millisecond)),
+        )
     }
 }
 
-fn renew(event: &mut Event, number: u64, round: u64, objects: ObjectUids) {
+fn renew(event: &mut Value, number: u64, round: u64, objects: ObjectUids) {
     let mut numbers = Numbers(number);
-    let suffix = format!("{:016x}", numbers.next());
-    if let Some(name) = &mut event.metadata.name {
-        let end = name.rfind('.').unwrap_or(name.len());
-        name.truncate(end);
-        name.push('.');
-        name.push_str(&suffix);
-    }
-    event.metadata.uid = Some(numbers.uid());
+    let suffix = numbers.next();
+    let name = event["metadata"]["name"].as_str().unwrap_or_default();
+    let (name, _) = name.rsplit_once('.').unwrap_or((name, ""));
+    event["metadata"]["name"] = format!("{name}.{suffix:016x}").into();
+    event["metadata"]["uid"] = numbers.uid().into();
     // The uid of a node in events is its name, and stays.
-    if let Some(uid) = &mut event.involved_object.uid
+    if let Value::String(uid) = &mut event["involvedObject"]["uid"]
         && uid.len() == 36
     {
         *uid = match objects {
@@ -102,23 +91,22 @@ fn renew(event: &mut Event, number: u64, round: u64, objects: ObjectUids) {
             }
         };
     }
-    if event.involved_object.resource_version.is_some() {
-        event.involved_object.resource_version = Some(numbers.below(90_000_000).to_string());
+    if event["involvedObject"]["resourceVersion"].is_string() {
+        event["involvedObject"]["resourceVersion"] = numbers.below(90_000_000).to_string().into();
     }
     let later = SignedDuration::from_secs((round * 86_400 + numbers.below(80_000)).cast_signed());
-    let shift = |time: &mut Option<Time>| {
-        if let Some(time) = time
-            && let Ok(shifted) = time.0.checked_add(later)
-        {
-            time.0 = shifted;
-        }
-    };
-    shift(&mut event.metadata.creation_timestamp);
-    shift(&mut event.first_timestamp);
-    shift(&mut event.last_timestamp);
-    if let Some(time) = &mut event.event_time
-        && let Ok(shifted) = time.0.checked_add(later)
-    {
-        time.0 = shifted;
+    let created = event["metadata"]["creationTimestamp"].take();
+    event["metadata"]["creationTimestamp"] = shifted(created, later);
+    for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+        event[field] = shifted(event[field].take(), later);
     }
+}
+
+/// A time in JSON, later by this much; anything else as it is.
+fn shifted(time: Value, by: SignedDuration) -> Value {
+    let parsed = time
+        .as_str()
+        .and_then(|time| time.parse::<Timestamp>().ok());
+    let shifted = parsed.and_then(|time| time.checked_add(by).ok());
+    shifted.map_or(time, |time| time.to_string().into())
 }

@@ -39,6 +39,11 @@ impl Member {
         self.process = None;
     }
 
+    /// The number of the process, if it runs.
+    pub fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
     /// The folder of its data. It may be copied or replaced while the process does not run.
     pub fn data(&self) -> &Path {
         &self.data

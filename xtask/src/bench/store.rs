@@ -39,7 +39,7 @@ struct Bench {
     program: PathBuf,
     folder: PathBuf,
     events: u64,
-    etcd: Option<PathBuf>,
+    tools: Tools,
     real: Option<PathBuf>,
 }
 
@@ -60,6 +60,8 @@ impl Bench {
         let numbers = format!("--events={events} --updates={updates} --writers={writers}");
         let mut command = Command::new(&self.program);
         command.args(part.split('\n')).args(numbers.split(' '));
+        // etcd makes its folders among the temporary ones.
+        self.tools.tell(&mut command).env("TMPDIR", folder);
         figures(command.arg("--folder").arg(folder))
     }
 
@@ -82,7 +84,6 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         "store"
     };
     args.output.check(root, place)?;
-    let tools = Tools::find(root, true);
     let bench = Bench {
         program: args.built.bench(root, "store")?,
         folder: args
@@ -94,7 +95,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
             (false, true) => 50_000,
             (false, false) => 1_000_000,
         },
-        etcd: tools.program("ETCD"),
+        tools: Tools::find(root, true),
         real: real_events(),
     };
     std::fs::create_dir_all(&bench.folder)
@@ -107,20 +108,15 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         all.extend(bench.part(&store, "reads", bench.events, WRITERS[1])?);
         tables::archive(&all, bench.events)
     } else {
-        if bench.etcd.is_none() {
-            skipped.extend(
-                tools
-                    .missing
-                    .into_iter()
-                    .filter(|line| line.contains("etcd")),
-            );
-        }
+        let missing = bench.tools.missing.iter();
+        skipped.extend(missing.filter(|line| line.contains("etcd")).cloned());
         if bench.real.is_none() {
             skipped.push(NO_REAL_EVENTS.to_owned());
         }
         let rounds = if args.quick { 1 } else { args.rounds };
         let all = rounds::medians(rounds, || round(&bench))?;
-        let version = bench.etcd.as_deref().and_then(version).unwrap_or_default();
+        let etcd = bench.tools.program("ETCD");
+        let version = etcd.as_deref().and_then(version).unwrap_or_default();
         let given = format!("etcd {version} was given {}", bench.of_etcd());
         tables::store(&all, bench.events, &given)
     };
@@ -135,9 +131,8 @@ fn round(bench: &Bench) -> Result<Vec<Figure>> {
     for writers in WRITERS {
         // The three stores take turns, so that a slow minute of the disk affects all of them.
         all.extend(bench.fresh("log", events, writers)?);
-        if let Some(etcd) = &bench.etcd {
-            let part = format!("etcd\n{}", etcd.display());
-            all.extend(bench.fresh(&part, bench.of_etcd(), writers)?);
+        if bench.tools.program("ETCD").is_some() {
+            all.extend(bench.fresh("etcd", bench.of_etcd(), writers)?);
         }
         let folder = bench.new_folder()?;
         let store = folder.path().join("store");

@@ -20,8 +20,8 @@ tidings-cli: tidings tidings-archive tidings-connect tidings-core tidings-feeds 
     tidings-objects tidings-server tidings-store
 tidings-conformance: tidings tidings-core tidings-objects tidings-server tidings-store \
     tidings-testing
-tidings-bench: tidings tidings-core tidings-history tidings-objects tidings-server tidings-store \
-    tidings-cli tidings-testing
+tidings-bench: tidings tidings-api tidings-core tidings-history tidings-objects tidings-store \
+    tidings-testing
 tidings-testing: tidings-server tidings-store
 xtask: tidings-testing
 ";

@@ -140,6 +140,7 @@ benches/src
     recording: recording/
     | serving: serving/
     | storing: storing/
+    loads: load.rs
 ";
 
 /// Files outside the rooms.
