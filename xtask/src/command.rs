@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 /// An error message for a terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
@@ -28,13 +30,10 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
     // The variables that cargo sets for this task are removed. Build scripts (such as ring's) run
     // again when these change, and then dependent crates are built again: each time a developer
     // alternates between `cargo xtask` and `cargo build`.
-    let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
     for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| own.iter().any(|own| name.starts_with(own)))
-        {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
         }
     }
     command
@@ -128,6 +127,26 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         let error = String::from_utf8_lossy(&output.stderr);
         Err(format!("`{}` failed: {}", describe(command), error.trim()))
     }
+}
+
+/// The content of a file.
+pub(crate) fn read(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(cannot("read", file))
+}
+
+/// The bytes of a file.
+pub(crate) fn read_bytes(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).map_err(cannot("read", file))
+}
+
+/// An empty folder, which is deleted when it is dropped.
+pub(crate) fn folder() -> Result<TempDir> {
+    tempfile::tempdir().map_err(|error| format!("a folder: {error}"))
+}
+
+/// Describes an error of input or output by what cannot be done with a path.
+pub(crate) fn cannot(act: &str, path: &Path) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("cannot {act} {}: {error}", path.display())
 }
 
 /// The path of a program on the PATH.

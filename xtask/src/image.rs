@@ -3,16 +3,16 @@
 //! in a read-only root, as the first process, without privileges.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
 use tidings_testing::free_port;
+use tidings_testing::process::Process;
 
-use crate::command::{self, Result, cargo, find, output};
-use crate::tools::Tools;
+use crate::command::{self, Result, cannot, cargo, find, output, read};
+use crate::tools::{KUBECTL, Tools};
 
 /// A shell script that makes the root read-only except for the data, and executes the program in
 /// it.
@@ -24,13 +24,6 @@ mount -o remount,bind,ro "$root"
 mount --bind "$data" "$root/data"
 exec chroot --userspec="$user" "$root" "$@"
 "#;
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Build like the image, which takes minutes, instead of for debugging
-    #[arg(long)]
-    dist: bool,
-}
 
 /// The commands of the container file.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +40,7 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     pub(crate) fn read(root: &Path) -> Result<Self> {
-        let file = root.join("deploy/Containerfile");
-        let text = std::fs::read_to_string(&file)
-            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        Self::parse(&text)
+        Self::parse(&read(&root.join("deploy/Containerfile"))?)
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -75,39 +65,27 @@ impl Recipe {
     }
 }
 
-pub(crate) fn run(root: &Path, args: &Args) -> Result {
+pub(crate) fn run(root: &Path) -> Result {
     let recipe = Recipe::read(root)?;
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let tools = Tools::find(root, true);
-    let kubectl = match tools.program("KUBECTL") {
-        Some(kubectl) => can_build(&target, "musl-gcc")
-            .and_then(|()| can_enter())
-            .map(|()| kubectl),
-        None => Err("there is no kubectl".to_owned()),
-    };
-    let kubectl = match kubectl {
-        Ok(kubectl) => kubectl,
-        Err(reason) => {
-            println!("skipped: {reason}");
-            return Ok(());
-        }
-    };
-
-    let mut words = recipe.build.clone();
-    let mut folder = "dist";
-    if !args.dist {
-        words.retain(|word| !matches!(word.as_str(), "--profile" | "dist"));
-        folder = "debug";
+    if !tools.suffice(&[KUBECTL]) {
+        return Ok(());
     }
-    command::run(
-        cargo(root, &["--quiet"])
-            .args(words)
-            .args(["--target", &target]),
-    )?;
-    let program = command::target(root)
-        .join(&target)
-        .join(folder)
-        .join("tidings");
+    if let Err(reason) = can_build(&target, "musl-gcc").and_then(|()| can_enter()) {
+        println!("skipped: {reason}");
+        return Ok(());
+    }
+    let kubectl = tools.program(KUBECTL.variable).unwrap_or_default();
+
+    // Built for debugging: with the image's profile it takes minutes.
+    let words = recipe
+        .build
+        .iter()
+        .filter(|word| !matches!(word.as_str(), "--profile" | "dist"));
+    let mut build = cargo(root, &["--quiet"]);
+    command::run(build.args(words).args(["--target", &target]))?;
+    let program = command::target(root).join(&target).join("debug/tidings");
     let mut container = Container::start(&recipe, &program)?;
     let proved = container.prove(&recipe, &kubectl);
     proved.map_err(|error| format!("{error}; it said:\n{}", container.said()))?;
@@ -124,15 +102,11 @@ pub(crate) fn can_build(target: &str, compiler: &str) -> Result {
         output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     if !Path::new(library.trim()).is_dir() {
         return Err(format!(
-            "there is no Rust for {target}: rustup target add {target}"
+            "there is no Rust for it: rustup target add {target}"
         ));
     }
-    match find(compiler) {
-        Some(_) => Ok(()),
-        None => Err(format!(
-            "there is no {compiler} (musl-gcc is in Debian's musl-tools)"
-        )),
-    }
+    let missing = || format!("there is no {compiler} (musl-gcc is in Debian's musl-tools)");
+    find(compiler).map(drop).ok_or_else(missing)
 }
 
 /// Whether this machine can run a program in a root of its own.
@@ -147,7 +121,7 @@ fn can_enter() -> Result {
 /// A running program as in the image. It ends when this is dropped.
 struct Container {
     /// The process of unshare, whose only child is the program.
-    process: Child,
+    process: Process,
     kubeconfig: PathBuf,
     folder: TempDir,
 }
@@ -161,8 +135,8 @@ impl Container {
         let entry = recipe
             .start
             .first()
-            .map(|path| root.join(path.trim_start_matches('/')));
-        let entry = entry.ok_or("the container file starts nothing")?;
+            .ok_or("the container file starts nothing")?;
+        let entry = root.join(entry.trim_start_matches('/'));
         let made = || {
             for folder in [&data, &root.join("data"), &entry.with_file_name("")] {
                 std::fs::create_dir_all(folder)?;
@@ -170,38 +144,24 @@ impl Container {
             std::fs::hard_link(program, &entry)?;
             File::create(folder.path().join("log"))
         };
-        let log =
-            made().map_err(|error| format!("cannot make {}: {error}", folder.path().display()))?;
+        let log = made().map_err(cannot("make", folder.path()))?;
         command::run(Command::new("chown").arg(&recipe.user).arg(&data))?;
         let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--kill-child"]);
         command
-            .args(["--mount", "--pid", "--fork", "--kill-child"])
             .args(["sh", "-euc", ENTER, "sh"])
-            .args([&root, &data])
-            .arg(&recipe.user)
-            .args(&recipe.start)
-            .arg(format!("--secure-port={}", free_port()))
-            .env_clear()
-            .env(
-                "PATH",
-                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            )
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log);
-        let process = command
-            .spawn()
-            .map_err(|error| format!("could not run unshare: {error}"))?;
-        let mut container = Self {
+            .args([&root, &data]);
+        command.arg(&recipe.user).args(&recipe.start);
+        command.arg(format!("--secure-port={}", free_port()));
+        command.env_clear().stdin(Stdio::null()).stderr(log);
+        command.env("PATH", "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        let started = Process::start_and_hear(&mut command);
+        let (process, line) = started.map_err(|error| format!("unshare: {error}"))?;
+        let container = Self {
             process,
             kubeconfig: data.join("kubeconfig"),
             folder,
         };
-        let mut line = String::new();
-        if let Some(output) = container.process.stdout.take() {
-            // A line that cannot be read counts as an empty one.
-            let _ = BufReader::new(output).read_line(&mut line);
-        }
         if line.is_empty() {
             return Err(format!("it did not start; it said:\n{}", container.said()));
         }
@@ -235,17 +195,11 @@ impl Container {
         for (arguments, expected) in [
             (&["get", "--raw", "/readyz"] as &[&str], "ok"),
             (&["create", "-f", &file], "event/proof created"),
-            (
-                &["get", "events", "-o=jsonpath={.items[*].reason}"],
-                "Proved",
-            ),
+            (&["get", "events", "-o=jsonpath={..reason}"], "Proved"),
         ] {
             let mut command = Command::new(kubectl);
-            command
-                .arg("--kubeconfig")
-                .arg(&self.kubeconfig)
-                .args(arguments);
-            let answer = output(&mut command)?;
+            command.arg("--kubeconfig").arg(&self.kubeconfig);
+            let answer = output(command.args(arguments))?;
             if answer.trim() != expected {
                 return Err(format!("kubectl {}: {answer}", arguments.join(" ")));
             }
@@ -254,27 +208,14 @@ impl Container {
         // The first process of a namespace gets only those signals that it handles.
         output(Command::new("kill").args(["-TERM", &program]))?;
         match self.process.wait() {
-            Ok(status) if status.success() => Ok(()),
-            other => Err(format!("SIGTERM ended it with {other:?}")),
+            status if status.success() => Ok(()),
+            status => Err(format!("SIGTERM ended it with {status}")),
         }
     }
 
     fn said(&self) -> String {
         read(&self.folder.path().join("log")).unwrap_or_else(|error| error)
     }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file)
-        .map_err(|error| format!("cannot read {}: {error}", file.display()))
 }
 
 #[cfg(test)]

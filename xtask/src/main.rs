@@ -56,7 +56,7 @@ enum Task {
     /// Makes faults in a crate one at a time, and lists those that no test notices
     Mutants(mutants::Args),
     /// Tests the container file without a registry
-    Image(image::Args),
+    Image,
     /// Installs the chart into a real kube-apiserver, and reads what is past through it
     Install(suites::Install),
     /// Makes what a release consists of: programs, image, chart, plugin manifest, bill of materials
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Task::Mcp(args) => suites::run(&root, &suites::MCP, &args),
         Task::Hostile(args) => judge::hostile(&root, &args),
         Task::Mutants(args) => mutants::run(&root, &args),
-        Task::Image(args) => image::run(&root, &args),
+        Task::Image => image::run(&root),
         Task::Install(args) => suites::install(&root, &args),
         Task::Release(args) => release::run(&root, &args),
         Task::Bench(bench) => bench::run(&root, &bench),

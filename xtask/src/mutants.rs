@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{self, Result, cargo, output};
+use crate::command::{self, Result, cannot, cargo, output};
 
 /// The crates to make faults in, and further crates whose tests reach them.
 const REACHED_FROM: [(&str, &[&str]); 8] = [
@@ -35,9 +35,6 @@ pub(crate) struct Args {
     /// Draw this number of faults at random [default: every fault]
     #[arg(long, value_name = "NUMBER")]
     sample: Option<usize>,
-    /// The seed of random numbers, to repeat a draw [default: a new one each time]
-    #[arg(long, requires = "sample")]
-    seed: Option<u64>,
     /// Run only the crate's own tests
     #[arg(long)]
     own: bool,
@@ -69,9 +66,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     let listed: Vec<&str> = listed.lines().collect();
     let mut drawn = listed.clone();
     if let Some(number) = args.sample {
-        let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
-        println!("seed {seed}");
-        fastrand::Rng::with_seed(seed).shuffle(&mut drawn);
+        fastrand::shuffle(&mut drawn);
         drawn.truncate(number);
     }
     let mut own = mutants(root, &[&args.package]);
@@ -106,13 +101,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
 /// them.
 fn mutants(root: &Path, packages: &[&str]) -> Command {
     let mut command = cargo(root, &["mutants", "--iterate", "--colors", "never"]);
-    command.args(
-        packages
-            .first()
-            .map(|package| ["-p", package])
-            .into_iter()
-            .flatten(),
-    );
+    for package in packages.iter().take(1) {
+        command.args(["-p", package]);
+    }
     for package in packages {
         command.args(["--test-package", package]);
     }
@@ -140,12 +131,11 @@ fn tried(root: &Path, command: &mut Command, listed: &[&str], faults: &[&str]) -
     let faults: HashSet<_> = faults.iter().collect();
     let others = listed.iter().filter(|fault| !faults.contains(fault));
     let others: String = others.flat_map(|fault| [fault, "\n"]).collect();
-    let here = |error: std::io::Error| format!("cannot write {}: {error}", written.display());
-    std::fs::create_dir_all(&written).map_err(here)?;
+    std::fs::create_dir_all(&written).map_err(cannot("make", &written))?;
     for list in LISTS {
-        std::fs::write(written.join(list), "").map_err(here)?;
+        let content = if list == "caught.txt" { &others } else { "" };
+        std::fs::write(written.join(list), content).map_err(cannot("write", &written))?;
     }
-    std::fs::write(written.join("caught.txt"), others).map_err(here)?;
     let earlier = written.join("previously_caught.txt");
     let _ = std::fs::remove_file(&earlier);
     // cargo-mutants also fails when a fault survives, so only its output files count.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::command::{self, Result, cargo};
+use crate::command::{self, Result, cannot, cargo, read};
 
 /// The READMEs that show the program. It is the same in each.
 const READMES: [&str; 2] = ["README.md", "crates/tidings/README.md"];
@@ -24,23 +24,21 @@ const SAID: [&str; 2] = [
 ];
 
 pub(crate) fn run(root: &Path) -> Result {
-    let mut shown: Vec<(String, String)> = Vec::new();
-    for readme in READMES {
-        let text = std::fs::read_to_string(root.join(readme))
-            .map_err(|error| format!("read {readme}: {error}"))?;
-        let manifest = block(&text, "toml").ok_or(format!("{readme} shows no dependencies"))?;
-        let program = block(&text, "rust,no_run").ok_or(format!("{readme} shows no program"))?;
-        shown.push((manifest.to_owned(), program.to_owned()));
-    }
-    let [first, second] = shown.as_slice() else {
-        return Err("there are not two READMEs".to_owned());
-    };
+    let [first, second] = READMES.map(|readme| {
+        let text = read(&root.join(readme))?;
+        let shown = |language| {
+            let block = block(&text, language).map(str::to_owned);
+            block.ok_or(format!("{readme} shows no {language}"))
+        };
+        Ok::<_, String>((shown("toml")?, shown("rust,no_run")?))
+    });
+    let (first, second) = (first?, second?);
+    let (manifest, program) = &first;
     if first != second {
         return Err(format!("{} show different programs", READMES.join(" and ")));
     }
-    let (manifest, program) = first;
 
-    let folder = tempfile::tempdir().map_err(|error| format!("make a folder: {error}"))?;
+    let folder = command::folder()?;
     let ours = CRATES.map(|name| {
         let path = root.join("crates").join(name);
         format!("{name} = {{ path = {:?} }}\n", path.display().to_string())
@@ -54,7 +52,7 @@ pub(crate) fn run(root: &Path) -> Result {
         let parent = file.parent().unwrap_or(folder.path());
         std::fs::create_dir_all(parent)
             .and_then(|()| std::fs::write(&file, text))
-            .map_err(|error| format!("write {name}: {error}"))
+            .map_err(cannot("write", &file))
     };
     write("Cargo.toml", &manifest)?;
     write("src/main.rs", program)?;
@@ -84,16 +82,4 @@ pub(crate) fn run(root: &Path) -> Result {
 fn block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
     let (_, rest) = text.split_once(&format!("```{language}\n"))?;
     Some(rest.split_once("```")?.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_found_by_their_language() {
-        let text = "a\n```text\nb\n```\n```toml\nc\n```\n```toml\nd\n```\n";
-        assert_eq!(block(text, "toml"), Some("c\n"));
-        assert_eq!(block(text, "rust,no_run"), None);
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Result, cargo, run_lines};
+use crate::command::{Result, cargo, read, run_lines};
 use crate::tools::{
     AZURITE, ETCD, FAKE_GCS, HELM, KUBE_APISERVER, KUBECTL, MCP_CONFORMANCE, MCP_INSPECTOR,
     MCP_PYTHON, NODE, Tool, Tools,
@@ -133,8 +133,7 @@ pub(crate) fn contract(root: &Path, args: &Offline) -> Result {
     const SUITE: &str = "crates/tidings-store/tests/contract/main.rs";
     /// The features of the backends.
     const FEATURES: &str = "etcd";
-    let suite = std::fs::read_to_string(root.join(SUITE));
-    let suite = suite.map_err(|error| format!("read {SUITE}: {error}"))?;
+    let suite = read(&root.join(SUITE))?;
     let mut counts = Counts::new(backends(&suite));
     let tools = Tools::find(root, !args.offline);
     let mut command = cargo(

@@ -18,9 +18,10 @@ const TESTS_PER_PROCESSOR: usize = 3;
 /// The variable by which libtest takes their number.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The summary that a test program prints at its end.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Summary {
+/// A test program that ran.
+#[derive(Debug, Default, Clone, PartialEq)]
+struct Suite {
+    name: String,
     passed: u64,
     failed: u64,
     seconds: f64,
@@ -31,34 +32,39 @@ struct Summary {
 struct Suites {
     /// The name of the program that runs now.
     current: String,
-    ended: Vec<(String, Summary)>,
+    ended: Vec<Suite>,
 }
 
 impl Suites {
     fn note(&mut self, line: &str) {
         if let Some(name) = parse_start(line) {
             self.current = name;
-        } else if let Some(summary) = parse_summary(line) {
-            self.ended.push((self.current.clone(), summary));
         }
+        self.ended.extend(parse_summary(&self.current, line));
     }
 
-    fn sum(&self, number: impl Fn(&Summary) -> u64) -> u64 {
-        self.ended.iter().map(|(_, summary)| number(summary)).sum()
-    }
-
-    /// Prints the programs that took longest.
-    fn print(&self) {
+    /// Prints the programs that took longest, and the number of tests.
+    fn print(&mut self, seconds: f64) {
         const SHOWN_SECONDS: f64 = 2.0;
-        let mut slow: Vec<_> = self.ended.iter().collect();
-        slow.retain(|(_, summary)| summary.seconds >= SHOWN_SECONDS || summary.failed > 0);
-        slow.sort_by(|(_, a), (_, b)| b.seconds.total_cmp(&a.seconds));
-        for (name, summary) in slow {
-            println!(
-                "{:7.1} s  {name}: {} passed, {} failed",
-                summary.seconds, summary.passed, summary.failed
-            );
+        let (passed, failed) = self.sum();
+        self.ended.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let is_shown = |suite: &&Suite| suite.seconds >= SHOWN_SECONDS || suite.failed > 0;
+        for suite in self.ended.iter().filter(is_shown) {
+            let Suite {
+                name,
+                passed,
+                failed,
+                seconds,
+            } = suite;
+            println!("{seconds:7.1} s  {name}: {passed} passed, {failed} failed");
         }
+        println!("{seconds:7.1} s  in all");
+        println!("{passed} passed, {failed} failed");
+    }
+
+    fn sum(&self) -> (u64, u64) {
+        let sum = |number: fn(&Suite) -> u64| self.ended.iter().map(number).sum();
+        (sum(|suite| suite.passed), sum(|suite| suite.failed))
     }
 }
 
@@ -76,55 +82,36 @@ pub(crate) fn run(root: &Path, args: &Offline, tasks: &clap::Command) -> Result 
 
     let mut step = |result: Result| failures.extend(result.err());
     step(tidy::run(root, tasks));
-    step(cargo_test(
-        tools.tell(&mut cargo(root, &["test", "--workspace", "--no-fail-fast"])),
-        &mut suites,
-    ));
-    step(vectors(
-        root,
-        &root.join("crates/tidings-conformance/vectors/correlator"),
-    ));
+    let mut tests = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
+    step(cargo_test(tools.tell(&mut tests), &mut suites));
+    // The program is run directly. cargo would build its package alone, with other features of the
+    // dependencies, and compile most of them again.
+    let judge = format!("debug/tidings-conformance{}", std::env::consts::EXE_SUFFIX);
+    let mut judge = Command::new(command::target(root).join(judge));
+    let scenarios = root.join("crates/tidings-conformance/vectors/correlator");
+    step(command::run(judge.arg("correlator").arg(scenarios)));
     if let Some(promtool) = tools.program(PROMTOOL.variable) {
         let rules = root.join("deploy/prometheus/alerts.yaml");
         let mut command = Command::new(promtool);
         step(command::run(command.args(["check", "rules"]).arg(rules)));
     }
     println!();
-    suites.print();
-    println!("{:7.1} s  in all", started.elapsed().as_secs_f64());
-    eprintln!();
     for line in &tools.missing {
         eprintln!("{line}");
     }
+    suites.print(started.elapsed().as_secs_f64());
     for failure in &failures {
         eprintln!("failed: {failure}");
     }
-    println!(
-        "{} passed, {} failed",
-        suites.sum(|summary| summary.passed),
-        suites.sum(|summary| summary.failed)
-    );
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{} steps failed", failures.len()))
+    match failures.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} steps failed")),
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "whoever waits is told for how long"
-)]
+#[expect(clippy::disallowed_methods, reason = "for whoever waits")]
 fn now() -> Instant {
     Instant::now()
-}
-
-fn vectors(root: &Path, folder: &Path) -> Result {
-    // The program is run directly. cargo would build its package alone, with other features of the
-    // dependencies, and compile most of them again.
-    let program = format!("debug/tidings-conformance{}", std::env::consts::EXE_SUFFIX);
-    let mut command = Command::new(command::target(root).join(program));
-    command::run(command.arg("correlator").arg(folder))
 }
 
 fn cargo_test(command: &mut Command, suites: &mut Suites) -> Result {
@@ -161,22 +148,22 @@ fn parse_start(line: &str) -> Option<String> {
 }
 
 /// Parses a line such as `test result: ok. 3 passed; 0 failed; 0 ignored; …; finished in 0.42s`.
-fn parse_summary(line: &str) -> Option<Summary> {
+fn parse_summary(name: &str, line: &str) -> Option<Suite> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let entries = || numbers.split("; ").map(str::trim);
-    let number = |label: &str| {
-        let entry = entries().find_map(|entry| entry.strip_suffix(label))?;
-        entry.trim().parse().ok()
+    let mut suite = Suite {
+        name: name.to_owned(),
+        ..Suite::default()
     };
-    let seconds = entries().find_map(|entry| {
-        let seconds = entry.strip_prefix("finished in ")?.strip_suffix('s')?;
-        seconds.parse().ok()
-    });
-    Some(Summary {
-        passed: number("passed")?,
-        failed: number("failed")?,
-        seconds: seconds.unwrap_or(0.0),
-    })
+    for entry in numbers.split("; ").map(str::trim) {
+        if let Some(number) = entry.strip_suffix(" passed") {
+            suite.passed = number.parse().ok()?;
+        } else if let Some(number) = entry.strip_suffix(" failed") {
+            suite.failed = number.parse().ok()?;
+        } else if let Some(seconds) = entry.strip_prefix("finished in ") {
+            suite.seconds = seconds.trim_end_matches('s').parse().ok()?;
+        }
+    }
+    Some(suite)
 }
 
 #[cfg(test)]
@@ -200,23 +187,18 @@ mod tests {
         ] {
             suites.note(line);
         }
-        let ended = suites.ended.iter().map(|(name, summary)| {
-            let Summary {
-                passed,
-                failed,
-                seconds,
-            } = *summary;
-            (name.as_str(), passed, failed, seconds)
-        });
-        let ended: Vec<_> = ended.collect();
-        assert_eq!(
-            ended,
-            [
-                ("tidings_core (src/lib.rs)", 13, 2, 7.02),
-                ("api (tests/api/main.rs)", 0, 1, 0.0),
-                ("Doc-tests tidings_store", 6, 0, 0.03),
-            ]
-        );
-        assert_eq!(suites.sum(|summary| summary.passed), 19);
+        let suite = |name: &str, passed, failed, seconds| Suite {
+            name: name.to_owned(),
+            passed,
+            failed,
+            seconds,
+        };
+        let expected = [
+            suite("tidings_core (src/lib.rs)", 13, 2, 7.02),
+            suite("api (tests/api/main.rs)", 0, 1, 0.0),
+            suite("Doc-tests tidings_store", 6, 0, 0.03),
+        ];
+        assert_eq!(suites.ended, expected);
+        assert_eq!(suites.sum(), (19, 3));
     }
 }

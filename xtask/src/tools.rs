@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{self, Result, find, output};
+use crate::command::{self, Result, cannot, find, output};
 
 /// A program or package of others.
 pub(crate) struct Tool {
@@ -23,15 +23,10 @@ enum Source {
     Debian(&'static str),
     /// These packages of Debian are too large to fetch.
     Installed(&'static str),
-    /// The module in this folder of crates/, which pins the version of everything.
-    Go {
-        module: &'static str,
-        package: &'static str,
-        /// The version, with the number of our build if we choose the components. With another one
-        /// it is built again.
-        version: &'static str,
-        flags: &'static str,
-    },
+    /// A package of the module in this folder of crates/, which pins the version of everything. Its
+    /// version follows, with the number of our build if we choose the components: with another one
+    /// it is built again. Then come flags for the linker.
+    Go(&'static str, &'static str, &'static str, &'static str),
     /// A package of npm, and the file of it that is used.
     Npm(&'static str, &'static str),
     /// Packages of PyPI, in a Python of their own.
@@ -58,56 +53,46 @@ pub(crate) const PROMTOOL: Tool = tool("promtool", "PROMTOOL", Installed("promet
 pub(crate) const KUBE_APISERVER: Tool = tool(
     "kube-apiserver",
     "KUBE_APISERVER",
-    Go {
-        module: "tidings-conformance/kube-apiserver",
-        package: "k8s.io/kubernetes/cmd/kube-apiserver",
-        version: "v1.36.3",
-        flags: "-X k8s.io/component-base/version.gitVersion=v1.36.3 \
+    Go(
+        "tidings-conformance/kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "v1.36.3",
+        "-X k8s.io/component-base/version.gitVersion=v1.36.3 \
                 -X k8s.io/component-base/version.gitMajor=1 \
                 -X k8s.io/component-base/version.gitMinor=36",
-    },
+    ),
 );
 pub(crate) const HELM: Tool = tool(
     "helm",
     "HELM",
-    Go {
-        module: "tidings-conformance/helm",
-        package: "helm.sh/helm/v3/cmd/helm",
-        version: "v3.22.0",
-        flags: "-X helm.sh/helm/v3/internal/version.version=v3.22.0",
-    },
+    Go(
+        "tidings-conformance/helm",
+        "helm.sh/helm/v3/cmd/helm",
+        "v3.22.0",
+        "-X helm.sh/helm/v3/internal/version.version=v3.22.0",
+    ),
 );
 /// The OpenTelemetry collector that the archive is compared with, and that receives feeds.
 pub(crate) const COLLECTOR: Tool = tool(
     "otel-collector",
     "OTEL_COLLECTOR",
-    Go {
-        module: "tidings-conformance/collector",
-        package: ".",
-        version: "v0.111.0-1",
-        flags: "",
-    },
+    Go("tidings-conformance/collector", ".", "v0.111.0-1", ""),
 );
 pub(crate) const VICTORIA_LOGS: Tool = tool(
     "victoria-logs",
     "VICTORIA_LOGS",
-    Go {
-        module: "tidings-conformance/victorialogs",
-        package: "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs",
-        version: "v1.52.1",
-        flags: "",
-    },
+    Go(
+        "tidings-conformance/victorialogs",
+        "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs",
+        "v1.52.1",
+        "",
+    ),
 );
 /// fake-gcs-server, an emulator of Google's object storage.
 pub(crate) const FAKE_GCS: Tool = tool(
     "gcs",
     "FAKE_GCS",
-    Go {
-        module: "tidings-testing/gcs",
-        package: ".",
-        version: "v1.56.1-1",
-        flags: "",
-    },
+    Go("tidings-testing/gcs", ".", "v1.56.1-1", ""),
 );
 
 /// TypeScript's compiler checks the types of the timeline's page.
@@ -170,7 +155,7 @@ impl Tool {
                 return find(self.name).ok_or_else(missing);
             }
             Debian(_) => (false, tools.join("usr/bin").join(self.name)),
-            Go { version, .. } => (true, tools.join(format!("{}-{version}", self.name))),
+            Go(_, _, version, _) => (true, tools.join(format!("{}-{version}", self.name))),
             Npm(_, file) => (true, own.join("node_modules").join(self.name).join(file)),
             Pypi(packages) => {
                 let folder = tools.join(packages.replace(' ', "_"));
@@ -190,17 +175,13 @@ impl Tool {
             return Err("there is none, and none is to be fetched or built".to_owned());
         }
         eprintln!("{}: fetching or building it", self.name);
-        let here = |error| format!("cannot write {}: {error}", tools.display());
-        std::fs::create_dir_all(&tools).map_err(here)?;
+        std::fs::create_dir_all(&tools).map_err(cannot("make", &tools))?;
         match self.source {
             Installed(_) => {}
             Debian(package) => fetch_debian(&tools, package)?,
-            Go {
-                module,
-                package,
-                flags,
-                ..
-            } => build_go(&root.join("crates").join(module), package, flags, &made)?,
+            Go(module, package, _, flags) => {
+                build_go(&root.join("crates").join(module), package, flags, &made)?;
+            }
             Npm(version, _) => install_npm(&own, &format!("{}@{version}", self.name))?,
             Pypi(packages) => install_pypi(&tools, packages)?,
         }
@@ -277,8 +258,8 @@ impl Tools {
 }
 
 fn fetch_debian(folder: &Path, package: &str) -> Result {
-    let here = |error: std::io::Error| format!("cannot write {}: {error}", folder.display());
-    let download = tempfile::tempdir_in(folder).map_err(here)?;
+    let here = || cannot("write", folder);
+    let download = tempfile::tempdir_in(folder).map_err(here())?;
     let apt = |arguments: &[&str]| {
         let mut apt = Command::new("apt-get");
         // A machine without a network should fail soon.
@@ -292,7 +273,7 @@ fn fetch_debian(folder: &Path, package: &str) -> Result {
         let _ = apt(&["update"]);
         apt(&["download", package])?;
     }
-    let files = std::fs::read_dir(download.path()).map_err(here)?;
+    let files = std::fs::read_dir(download.path()).map_err(here())?;
     for file in files.filter_map(std::result::Result::ok) {
         output(
             Command::new("dpkg-deb")
@@ -336,5 +317,5 @@ fn install_pypi(tools: &Path, packages: &str) -> Result {
     install.args(["--timeout=20", "--disable-pip-version-check"]);
     output(install.args(packages.split(' ')))?;
     let renamed = std::fs::rename(&new, tools.join(packages.replace(' ', "_")));
-    renamed.map_err(|error| format!("cannot rename {}: {error}", new.display()))
+    renamed.map_err(cannot("rename", &new))
 }

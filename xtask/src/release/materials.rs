@@ -9,49 +9,47 @@ use crate::command::Result;
 
 /// The bill of the package of this name.
 pub(super) fn bill(metadata: &Value, lock: &str, name: &str) -> Result<Value> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let packages = list(&metadata["packages"]);
-    let packages: HashMap<&str, &Value> = packages
-        .iter()
-        .filter_map(|package| Some((package["id"].as_str()?, package)))
-        .collect();
-    let nodes = list(&metadata["resolve"]["nodes"]);
-    let nodes: HashMap<&str, &Value> = nodes
-        .iter()
-        .filter_map(|node| Some((node["id"].as_str()?, node)))
-        .collect();
-    let found = packages.iter().find(|(_, package)| package["name"] == name);
-    let (&program, _) = found.ok_or_else(|| format!("there is no package {name}"))?;
+    let by_id = |list: &'_ Value| -> HashMap<String, Value> {
+        let entries = list.as_array().into_iter().flatten();
+        entries
+            .map(|entry| (text(&entry["id"]), entry.clone()))
+            .collect()
+    };
+    let packages = by_id(&metadata["packages"]);
+    let nodes = by_id(&metadata["resolve"]["nodes"]);
+    let mut named = packages.values().filter(|package| package["name"] == name);
+    let program = named
+        .next()
+        .ok_or_else(|| format!("there is no package {name}"))?;
 
-    let mut linked: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut open = vec![program];
+    // The linked packages, each with those that it uses itself.
+    let mut linked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut open = vec![text(&program["id"])];
     while let Some(id) = open.pop() {
-        if linked.contains_key(id) {
-            continue;
+        if let Some(node) = nodes.get(&id).filter(|_| !linked.contains_key(&id)) {
+            let dependencies = node["deps"].as_array().into_iter().flatten();
+            let is_normal = |it: &&Value| {
+                let mut kinds = it["dep_kinds"].as_array().into_iter().flatten();
+                kinds.any(|kind| kind["kind"].is_null())
+            };
+            let normal = dependencies.filter(is_normal).map(|it| text(&it["pkg"]));
+            let normal: BTreeSet<String> = normal.collect();
+            open.extend(normal.iter().cloned());
+            linked.insert(id, normal);
         }
-        let dependencies = nodes.get(id).and_then(|node| node["deps"].as_array());
-        let dependencies = dependencies.into_iter().flatten();
-        let normal = dependencies.filter(|dependency| {
-            let kinds = dependency["dep_kinds"].as_array();
-            kinds
-                .into_iter()
-                .flatten()
-                .any(|kind| kind["kind"].is_null())
-        });
-        let normal = normal.filter_map(|dependency| dependency["pkg"].as_str());
-        let normal: BTreeSet<&str> = normal.collect();
-        open.extend(&normal);
-        linked.insert(id, normal);
     }
 
     let sums = checksums(lock);
-    let reference = |id: &str| -> String {
-        let package = packages.get(id).copied().unwrap_or(&Value::Null);
-        let text = |name: &str| package[name].as_str().unwrap_or_default();
-        format!("pkg:cargo/{}@{}", text("name"), text("version"))
+    let reference = |id: &String| {
+        let package = packages.get(id).unwrap_or(&Value::Null);
+        format!(
+            "pkg:cargo/{}@{}",
+            text(&package["name"]),
+            text(&package["version"])
+        )
     };
-    let component = |id: &str, kind: &str| {
-        let package = packages.get(id).copied().unwrap_or(&Value::Null);
+    let component = |id: &String, kind: &str| {
+        let package = packages.get(id).unwrap_or(&Value::Null);
         let reference = reference(id);
         let mut component = json!({
             "type": kind, "bom-ref": reference, "purl": reference,
@@ -62,43 +60,49 @@ pub(super) fn bill(metadata: &Value, lock: &str, name: &str) -> Result<Value> {
             let license = license.replace('/', " OR ").replace("  ", " ");
             component["licenses"] = json!([{"expression": license}]);
         }
-        if let Some(sum) = sums.get(reference.as_str()) {
+        if let Some(sum) = sums.get(&reference) {
             component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);
         }
         component
     };
-    let others = linked.keys().filter(|id| **id != program);
-    let mut components: Vec<Value> = others.map(|id| component(id, "library")).collect();
-    components.sort_by_key(|component| component["bom-ref"].to_string());
-    let mut dependencies: Vec<Value> = linked
-        .iter()
-        .map(|(id, on)| {
-            let on: BTreeSet<String> = on.iter().map(|id| reference(id)).collect();
-            json!({"ref": reference(id), "dependsOn": on})
-        })
-        .collect();
-    dependencies.sort_by_key(|dependency| dependency["ref"].to_string());
+    // Sorted by their references.
+    let mut components = BTreeMap::new();
+    let mut dependencies = BTreeMap::new();
+    for (id, on) in &linked {
+        let on: BTreeSet<String> = on.iter().map(reference).collect();
+        dependencies.insert(
+            reference(id),
+            json!({"ref": reference(id), "dependsOn": on}),
+        );
+        components.insert(reference(id), component(id, "library"));
+    }
+    let own = text(&program["id"]);
+    components.remove(&reference(&own));
     Ok(json!({
         "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
-        "metadata": {"component": component(program, "application")},
-        "components": components,
-        "dependencies": dependencies,
+        "metadata": {"component": component(&own, "application")},
+        "components": components.into_values().collect::<Vec<_>>(),
+        "dependencies": dependencies.into_values().collect::<Vec<_>>(),
     }))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The checksums of Cargo.lock, by the crates' package URLs.
 fn checksums(lock: &str) -> HashMap<String, &str> {
     let value = |block: &'_ str, name: &str| -> Option<String> {
-        let mut lines = block.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(" = \""))?;
-        Some(value.trim_end_matches('"').to_owned())
+        let (_, value) = block.split_once(&format!("\n{name} = \""))?;
+        Some(value.split_once('"')?.0.to_owned())
     };
-    let blocks = lock.split("[[package]]");
-    let sums = blocks.filter_map(|block| {
+    let sums = lock.split("[[package]]").filter_map(|block| {
         let (_, sum) = block.split_once("\nchecksum = \"")?;
-        let (sum, _) = sum.split_once('"')?;
         let (name, version) = (value(block, "name")?, value(block, "version")?);
-        Some((format!("pkg:cargo/{name}@{version}"), sum))
+        Some((
+            format!("pkg:cargo/{name}@{version}"),
+            sum.split_once('"')?.0,
+        ))
     });
     sums.collect()
 }
@@ -127,13 +131,8 @@ mod tests {
             bill["metadata"]["component"]["bom-ref"],
             "pkg:cargo/program@1.0.0"
         );
-        let names: Vec<_> = bill["components"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| &it["name"])
-            .collect();
-        assert_eq!(names, ["a", "b"]);
+        assert_eq!(bill["components"].as_array().map(Vec::len), Some(2));
+        assert_eq!(bill["components"][0]["name"], "a");
         let b = &bill["components"][1];
         assert_eq!(b["hashes"][0]["content"], "abc");
         assert_eq!(b["licenses"][0]["expression"], "MIT OR Apache-2.0");

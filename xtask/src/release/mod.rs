@@ -8,12 +8,13 @@ mod image;
 mod materials;
 mod packed;
 
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use self::image::Images;
+use self::image::image;
 use self::packed::{Archive, Files, gzip, sha256};
-use crate::command::{self, Result, cargo, output};
+use crate::command::{self, Result, cannot, cargo, output, read, read_bytes};
 use crate::image::{Recipe, can_build};
 use crate::tools::HELM;
 
@@ -35,11 +36,14 @@ pub(crate) struct Args {
     url: String,
 }
 
-/// A built program.
+/// A program for an architecture.
 struct Program {
     target: String,
     /// The architecture's name in images.
     architecture: &'static str,
+    /// The beginning of the names of its compiler and its tools.
+    prefix: String,
+    compiler: String,
     file: PathBuf,
 }
 
@@ -47,14 +51,16 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     let recipe = Recipe::read(root)?;
     let mut programs = Vec::new();
     for (name, architecture) in ARCHITECTURES {
-        match build(root, args, &recipe, (name, architecture)) {
-            Ok(program) => programs.push(program),
-            Err(Unbuilt::Skipped(reason)) => println!("skipped: {name}: {reason}"),
-            Err(Unbuilt::Failed(error)) => return Err(error),
+        let program = Program::new(root, args, name, architecture);
+        match can_build(&program.target, &program.compiler) {
+            Ok(()) => {
+                program.build(root, args, &recipe)?;
+                programs.push(program);
+            }
+            Err(reason) => println!("skipped: {name}: {reason}"),
         }
     }
-    let host = |program: &&Program| program.target.starts_with(std::env::consts::ARCH);
-    let Some(host) = programs.iter().find(host) else {
+    let Some(host) = programs.iter().find(|program| program.prefix.is_empty()) else {
         println!("skipped: no program for this machine, which prints pages and completions");
         return Ok(());
     };
@@ -65,73 +71,55 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     let folder = command::target(root).join(FOLDER);
     write(&folder, &files)?;
     check_chart(root, &folder)?;
-    for (name, bytes) in files.iter().filter(|(name, _)| !name.contains('/')) {
-        println!("{:9.1} MiB  {name}", mebibytes(bytes.len()));
+    for (name, bytes) in &files {
+        println!("{:9} KiB  {name}", bytes.len().div_ceil(1024));
     }
     println!("ok: {}, the same when made twice", folder.display());
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
-fn mebibytes(bytes: usize) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-/// Why there is no program.
-enum Unbuilt {
-    Skipped(String),
-    Failed(String),
-}
-
-/// Builds the program for an architecture as the container file does, and strips it.
-fn build(
-    root: &Path,
-    args: &Args,
-    recipe: &Recipe,
-    (name, architecture): (&str, &'static str),
-) -> std::result::Result<Program, Unbuilt> {
-    let target = format!("{name}-unknown-linux-musl");
-    let is_own = name == std::env::consts::ARCH;
-    let prefix = if is_own {
-        String::new()
-    } else {
-        format!("{name}-linux-musl-")
-    };
-    let compiler = if is_own {
-        "musl-gcc".to_owned()
-    } else {
-        format!("{prefix}gcc")
-    };
-    can_build(&target, &compiler).map_err(Unbuilt::Skipped)?;
-    let mut words = recipe.build.clone();
-    for word in &mut words {
-        if word == "dist" {
-            args.profile.clone_into(word);
+impl Program {
+    fn new(root: &Path, args: &Args, name: &str, architecture: &'static str) -> Self {
+        let target = format!("{name}-unknown-linux-musl");
+        let (prefix, compiler) = match name {
+            ARCH => (String::new(), "musl-gcc".to_owned()),
+            _ => (
+                format!("{name}-linux-musl-"),
+                format!("{name}-linux-musl-gcc"),
+            ),
+        };
+        let folder = match args.profile.as_str() {
+            "dev" => "debug",
+            profile => profile,
+        };
+        let built = command::target(root).join(&target).join(folder);
+        Self {
+            file: built.join("tidings-stripped"),
+            target,
+            architecture,
+            prefix,
+            compiler,
         }
     }
-    let mut build = cargo(root, &["--quiet"]);
-    build.args(words).args(["--offline", "--target", &target]);
-    if !is_own {
-        let upper = target.to_uppercase().replace('-', "_");
-        build.env(format!("CARGO_TARGET_{upper}_LINKER"), &compiler);
-        build.env(format!("CC_{}", target.replace('-', "_")), &compiler);
+
+    /// Builds the program as the container file does, and strips it.
+    fn build(&self, root: &Path, args: &Args, recipe: &Recipe) -> Result {
+        let words = recipe.build.iter();
+        let words = words.map(|word| if word == "dist" { &args.profile } else { word });
+        let mut build = cargo(root, &["--quiet"]);
+        build.args(words).arg("--offline");
+        build.args(["--target", &self.target]);
+        if !self.prefix.is_empty() {
+            let name = self.target.replace('-', "_");
+            let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
+            build.env(linker, &self.compiler);
+            build.env(format!("CC_{name}"), &self.compiler);
+        }
+        command::run(&mut build)?;
+        let mut strip = Command::new(format!("{}strip", self.prefix));
+        strip.arg("-o").arg(&self.file);
+        output(strip.arg(self.file.with_file_name("tidings"))).map(drop)
     }
-    command::run(&mut build).map_err(Unbuilt::Failed)?;
-    let folder = if args.profile == "dev" {
-        "debug"
-    } else {
-        &args.profile
-    };
-    let built = command::target(root).join(&target).join(folder);
-    let file = built.join("tidings-stripped");
-    let mut strip = Command::new(format!("{prefix}strip"));
-    strip.arg("-o").arg(&file).arg(built.join("tidings"));
-    output(&mut strip).map_err(Unbuilt::Failed)?;
-    Ok(Program {
-        target,
-        architecture,
-        file,
-    })
 }
 
 /// All files by their names.
@@ -144,34 +132,29 @@ fn assemble(
 ) -> Result<Files> {
     let mut files = Files::new();
     let extras = extras(root, &host.file)?;
-    let mut images = Images::new(recipe, VERSION)?;
     let mut platforms = String::new();
     for program in programs {
-        let bytes = read(&program.file)?;
+        let bytes = read_bytes(&program.file)?;
         let mut archive = Archive::new();
         archive.file("tidings", &bytes, 0o755)?;
         for (path, bytes) in &extras {
             archive.file(path, bytes, 0o644)?;
         }
-        let packed = gzip(archive.finish()?)?;
+        let packed = gzip(&archive.finish()?)?;
         let name = format!("tidings-{VERSION}-{}.tar.gz", program.target);
         platforms += &platform(args, program.architecture, &name, &sha256(&packed));
         files.insert(name, packed);
-        let image = images.add(program.architecture, &bytes)?;
+        let image = image(recipe, VERSION, program.architecture, &bytes)?;
         let name = format!("tidings-{VERSION}-image-{}.tar", program.architecture);
         files.insert(name, image);
     }
-    let layout = images.layout().into_iter();
-    files.extend(layout.map(|(path, bytes)| (format!("oci/{path}"), bytes)));
 
     let mut chart = Files::new();
     below(&root.join(CHART), "", &mut chart)?;
-    let chart = gzip(Archive::of("tidings/", &chart)?)?;
+    let chart = gzip(&Archive::of("tidings/", &chart)?)?;
     files.insert(format!("tidings-{VERSION}.tgz"), chart);
-    files.insert(
-        "tidings.yaml".to_owned(),
-        (plugin() + &platforms).into_bytes(),
-    );
+    let plugin = plugin() + &platforms;
+    files.insert("tidings.yaml".to_owned(), plugin.into_bytes());
 
     let words = ["metadata", "--format-version=1", "--locked", "--offline"];
     let mut metadata = cargo(root, &words);
@@ -179,16 +162,12 @@ fn assemble(
     let metadata: serde_json::Value =
         serde_json::from_str(&metadata).map_err(|error| format!("cargo metadata: {error}"))?;
     let lock = read(&root.join("Cargo.lock"))?;
-    let bill = materials::bill(&metadata, &String::from_utf8_lossy(&lock), "tidings-cli")?;
-    files.insert(
-        format!("tidings-{VERSION}.cdx.json"),
-        format!("{bill:#}\n").into_bytes(),
-    );
+    let bill = materials::bill(&metadata, &lock, "tidings-cli")?;
+    let bill = format!("{bill:#}\n");
+    files.insert(format!("tidings-{VERSION}.cdx.json"), bill.into_bytes());
 
-    // The files of the layout are named by their digests.
-    let published = files.iter().filter(|(name, _)| !name.contains('/'));
-    let sums = published.map(|(name, bytes)| format!("{}  {name}\n", sha256(bytes)));
-    let sums: String = sums.collect();
+    let sum = |(name, bytes): (&String, &Vec<u8>)| format!("{}  {name}\n", sha256(bytes));
+    let sums: String = files.iter().map(sum).collect();
     files.insert("SHA256SUMS".to_owned(), sums.into_bytes());
     Ok(files)
 }
@@ -196,35 +175,28 @@ fn assemble(
 /// What goes beside the program: its licence, pages and completions.
 fn extras(root: &Path, program: &Path) -> Result<Files> {
     let mut files = Files::new();
-    files.insert("LICENSE".to_owned(), read(&root.join("LICENSE"))?);
-    for (shell, name) in [
-        ("bash", "tidings.bash"),
-        ("fish", "tidings.fish"),
-        ("zsh", "_tidings"),
-    ] {
+    files.insert("LICENSE".to_owned(), read_bytes(&root.join("LICENSE"))?);
+    let names = ["tidings.bash", "tidings.fish", "_tidings"];
+    for (shell, name) in ["bash", "fish", "zsh"].into_iter().zip(names) {
         let printed = output(Command::new(program).args(["completions", shell]))?;
         files.insert(format!("completions/{name}"), printed.into_bytes());
     }
-    let pages = tempfile::tempdir().map_err(|error| format!("a folder: {error}"))?;
-    output(
-        Command::new(program)
-            .args(["man", "--dir"])
-            .arg(pages.path()),
-    )?;
+    let pages = command::folder()?;
+    let mut man = Command::new(program);
+    output(man.args(["man", "--dir"]).arg(pages.path()))?;
     below(pages.path(), "man/", &mut files)?;
     Ok(files)
 }
 
 /// Adds the files below a folder.
 fn below(folder: &Path, prefix: &str, files: &mut Files) -> Result {
-    let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", folder.display());
-    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
+    for entry in std::fs::read_dir(folder).map_err(cannot("read", folder))? {
+        let path = entry.map_err(cannot("read", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             below(&path, &format!("{prefix}{name}/"), files)?;
         } else {
-            files.insert(format!("{prefix}{name}"), read(&path)?);
+            files.insert(format!("{prefix}{name}"), read_bytes(&path)?);
         }
     }
     Ok(())
@@ -264,16 +236,13 @@ fn platform(args: &Args, architecture: &str, name: &str, sum: &str) -> String {
 
 /// Replaces the folder with these files.
 fn write(folder: &Path, files: &Files) -> Result {
-    let failed = |error: std::io::Error| format!("cannot write {}: {error}", folder.display());
     if folder.exists() {
-        std::fs::remove_dir_all(folder).map_err(failed)?;
+        std::fs::remove_dir_all(folder).map_err(cannot("remove", folder))?;
     }
+    std::fs::create_dir_all(folder).map_err(cannot("make", folder))?;
     for (name, bytes) in files {
         let file = folder.join(name);
-        if let Some(parent) = file.parent() {
-            std::fs::create_dir_all(parent).map_err(failed)?;
-        }
-        std::fs::write(file, bytes).map_err(failed)?;
+        std::fs::write(&file, bytes).map_err(cannot("write", &file))?;
     }
     Ok(())
 }
@@ -290,8 +259,4 @@ fn check_chart(root: &Path, folder: &Path) -> Result {
             Ok(())
         }
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>> {
-    std::fs::read(file).map_err(|error| format!("cannot read {}: {error}", file.display()))
 }

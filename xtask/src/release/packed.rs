@@ -1,8 +1,8 @@
 //! Archives and digests. The same entries make the same bytes: no time, no owner of this machine.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::io::{Seek as _, Write as _};
+use std::process::Command;
 
 use ring::digest::{SHA256, digest};
 
@@ -30,23 +30,26 @@ impl Archive {
 
     /// Appends a folder, which belongs to the user and the group of this number.
     pub(super) fn folder(&mut self, path: &str, owner: u64) -> Result {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(tar::EntryType::Directory);
-        header.set_mode(0o755);
-        header.set_uid(owner);
-        header.set_gid(owner);
-        self.append(header, path, &[])
+        self.append(tar::EntryType::Directory, path, &[], 0o755, owner)
     }
 
     pub(super) fn file(&mut self, path: &str, bytes: &[u8], mode: u32) -> Result {
-        let mut header = tar::Header::new_ustar();
-        header.set_mode(mode);
-        header.set_uid(0);
-        header.set_gid(0);
-        self.append(header, path, bytes)
+        self.append(tar::EntryType::Regular, path, bytes, mode, 0)
     }
 
-    fn append(&mut self, mut header: tar::Header, path: &str, bytes: &[u8]) -> Result {
+    fn append(
+        &mut self,
+        kind: tar::EntryType,
+        path: &str,
+        bytes: &[u8],
+        mode: u32,
+        owner: u64,
+    ) -> Result {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(owner);
+        header.set_gid(owner);
         header.set_mtime(0);
         header.set_size(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let appended = self.0.append_data(&mut header, path, bytes);
@@ -60,22 +63,19 @@ impl Archive {
 }
 
 /// Compresses bytes with the machine's gzip, which is faster than a debug build of ours.
-pub(super) fn gzip(bytes: Vec<u8>) -> Result<Vec<u8>> {
+pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| format!("could not run gzip: {error}");
+    let mut input = tempfile::tempfile().map_err(failed)?;
+    input
+        .write_all(bytes)
+        .and_then(|()| input.rewind())
+        .map_err(failed)?;
     let mut command = Command::new("gzip");
-    command.args(["--no-name", "--stdout"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let input = child.stdin.take();
-    let writer = std::thread::spawn(move || match input {
-        Some(mut input) => input.write_all(&bytes),
-        None => Ok(()),
-    });
-    let output = child.wait_with_output().map_err(failed)?;
-    let written = writer
-        .join()
-        .map_err(|_| "gzip's input could not be written".to_owned())?;
-    written.map_err(failed)?;
+    let output = command
+        .args(["--no-name", "--stdout"])
+        .stdin(input)
+        .output();
+    let output = output.map_err(failed)?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
@@ -103,7 +103,7 @@ mod tests {
             let mut archive = Archive::new();
             archive.folder("data/", 65532).unwrap();
             archive.file("usr/bin/a", b"program", 0o755).unwrap();
-            gzip(archive.finish().unwrap()).unwrap()
+            gzip(&archive.finish().unwrap()).unwrap()
         };
         assert_eq!(made(), made());
         assert_eq!(

@@ -58,124 +58,73 @@ mod tests {
     use super::super::uses::crates;
     use super::*;
 
-    /// The number of files in circles.
+    /// The number of files in circles, of files in `a/src`.
     fn in_circles(texts: &[(&str, &str)]) -> usize {
-        let (crates, problems) = crates(&files(texts));
+        let mut files = files(texts);
+        for file in &mut files {
+            file.path = Path::new("a/src").join(&file.path).with_extension("rs");
+        }
+        let (crates, problems) = crates(&files);
         assert_eq!(problems, [""; 0]);
         let circles = crates.iter().flat_map(|it| circles(&it.uses));
         circles.map(|circle| circle.len()).sum()
     }
 
-    const FIRST: &str = "use crate::two::Second; pub struct First(Second); pub fn first() {}";
-
-    /// Each row: the root, `one.rs`, `two.rs`, and whether the two files use each other.
+    /// Each row: what `two.rs` has, and whether it uses `one.rs`, which uses it.
     #[test]
     fn circles_are_found_however_their_names_are_written() {
-        let root = "mod one; mod two; pub use one::First;";
         let rows = [
-            (root, FIRST, "use crate::one::First; struct B(First);", true),
-            (root, FIRST, "struct B(crate::one::First);", true),
-            (root, FIRST, "use super::one; struct B(one::First);", true),
-            (root, FIRST, "use crate::{one::First as Other};", true),
+            ("use crate::one::First; struct B(First);", true),
+            ("struct B(crate::one::First);", true),
+            ("use super::one; struct B(one::First);", true),
+            ("use crate::{one::First as Other};", true),
             (
-                root,
-                FIRST,
                 "use crate::{self as all, one::{self}}; struct B(all::one::First);",
                 true,
             ),
-            (root, FIRST, "use crate::First; struct B(First);", true),
+            ("use crate::First; struct B(First);", true),
+            ("fn b() { println!(\"{}\", crate::one::first()); }", true),
+            ("fn b() { use crate::one::first; first(); }", true),
             (
-                root,
-                FIRST,
-                "fn b() { println!(\"{}\", crate::one::first()); }",
-                true,
-            ),
-            (
-                root,
-                FIRST,
-                "fn b() { use crate::one::first; first(); }",
-                true,
-            ),
-            (
-                root,
-                FIRST,
                 "fn b() -> impl A + use<'static> { crate::one::first() }",
                 true,
             ),
+            ("#[arg(value_parser = crate::one::first)] struct B;", true),
+            ("use crate::one::*; struct B(First);", true),
             (
-                root,
-                FIRST,
-                "#[arg(value_parser = crate::one::first)] struct B;",
-                true,
-            ),
-            (root, FIRST, "use crate::one::*; struct B(First);", true),
-            (
-                root,
-                FIRST,
                 "use crate::one::*; fn b() { <A as B>::first(a.first()); }",
                 false,
             ),
-            (root, FIRST, "", false),
-            (root, FIRST, "pub use crate::one::First;", false),
-            (root, FIRST, "use one::First;", false),
-            (root, FIRST, "use ::one::First;", false),
+            ("use crate::Root; struct B(Root);", false),
+            ("pub use crate::one::First;", false),
+            ("use one::First;", false),
+            ("use ::one::First;", false),
+            ("#[cfg(test)] mod tests { use crate::one::First; }", false),
             (
-                root,
-                FIRST,
-                "#[cfg(test)] mod tests { use crate::one::First; }",
-                false,
-            ),
-            (
-                root,
-                FIRST,
                 "#[cfg(all(test, unix))] use crate::one::{First}; struct B;",
                 false,
             ),
-            (
-                "mod one; mod two; pub struct Root;",
-                "use crate::Root;",
-                "",
-                false,
-            ),
         ];
-        for (root, one, two, expected) in rows {
-            let two = format!("pub struct Second; {two}");
-            let texts = [
-                ("a/src/lib.rs", root),
-                ("a/src/one.rs", one),
-                ("a/src/two.rs", &two),
-            ];
-            assert_eq!(
-                in_circles(&texts),
-                if expected { 2 } else { 0 },
-                "{root} {two}"
-            );
+        let root = "mod one; mod two; pub use one::First; pub struct Root;";
+        let one = "use crate::two::Two; pub struct First(Two); pub fn first() {}";
+        for (two, expected) in rows {
+            let text = format!("pub struct Two; {two}");
+            let texts = [("lib", root), ("one", one), ("two", &text)];
+            assert_eq!(in_circles(&texts) == 2, expected, "{two}");
         }
     }
 
     #[test]
     fn a_detour_through_folders_is_a_circle() {
-        let outer = "mod inner; pub(crate) struct Outer; fn f() { inner::g() }";
+        let outer = "mod inner; pub struct Outer; fn f() { inner::g() }";
         let inner = "use super::Outer; pub(super) fn g() -> Outer { Outer }";
-        let place =
-            "#[path = \"elsewhere/inner.rs\"] mod inner; pub struct Outer; fn f() { inner::g() }";
-        for texts in [
-            [
-                ("a/src/lib.rs", "mod room;"),
-                ("a/src/room/mod.rs", outer),
-                ("a/src/room/inner.rs", inner),
-            ],
-            [
-                ("a/src/lib.rs", "mod room;"),
-                ("a/src/room.rs", outer),
-                ("a/src/room/inner.rs", inner),
-            ],
-            [
-                ("a/src/lib.rs", "mod room;"),
-                ("a/src/room/mod.rs", place),
-                ("a/src/room/elsewhere/inner.rs", inner),
-            ],
+        let place = format!("#[path = \"b/inner.rs\"] {outer}");
+        for [outer, inner] in [
+            [("room/mod", outer), ("room/inner", inner)],
+            [("room", outer), ("room/inner", inner)],
+            [("room/mod", &place), ("room/b/inner", inner)],
         ] {
+            let texts = [("lib", "mod room;"), outer, inner];
             assert_eq!(in_circles(&texts), 2, "{texts:?}");
         }
         assert_eq!(crates(&files(&[("a/src/lib.rs", "mod none;")])).1.len(), 1);

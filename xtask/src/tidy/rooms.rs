@@ -12,9 +12,9 @@ use super::source::SourceFile;
 use super::uses::{Crate, Uses};
 
 /// Houses with their rooms, the highest first. A house is the folder of a crate's root, or a folder
-/// with sub-rooms. A room has files and folders (with `/` at the end); `*` means everything that is
-/// in no other room. After `|` comes another room of the same rank. Every file of a house is in one
-/// room, except those of [`BESIDE`].
+/// with sub-rooms. A line has the rooms of one rank. A room has files and folders (with `/` at the
+/// end); `*` means what is in no other room. Every file of a house is in one room, except
+/// those of [`BESIDE`].
 const ROOMS: &str = "
 crates/tidings-core/src
     correlation and delivery: correlator/ delivery/ patch.rs retry.rs
@@ -35,11 +35,9 @@ crates/tidings-store/src
 crates/tidings-store/src/embedded
     store: mod.rs fuzzing.rs
     commit: commit/
-    maintenance: maintenance/
-    | read: read/
+    maintenance: maintenance/ | read: read/
     engine: engine/
-    index: index/
-    | log: log/
+    index: index/ | log: log/
     codec: codec/
     files: files/
     options and errors: error.rs options.rs
@@ -51,8 +49,7 @@ crates/tidings-archive/src
     keep: keep/
     versions: version/ clocks.rs
 crates/tidings-archive/src/keep
-    consumers: consumers/
-    | served: served/
+    consumers: consumers/ | served: served/
     transfer: transfer/
     report: report.rs
     retention: retention/
@@ -62,16 +59,15 @@ crates/tidings-archive/src/keep
     records: mod.rs error.rs index.rs json.rs keys.rs
 crates/tidings-objects/src
     reading: reader/ fuzzing.rs
-    sealing: continued.rs filling.rs forged.rs background.rs schedule.rs \
-        seal.rs seal_error.rs merge.rs clean.rs erase.rs check.rs waiting.rs
+    sealing: continued.rs filling.rs forged.rs background.rs schedule.rs seal.rs seal_error.rs \
+        merge.rs clean.rs erase.rs check.rs waiting.rs
     folder: described.rs folder.rs manifest.rs unfinished.rs
     place: place.rs client.rs foreign.rs private.rs
     files: file/ row.rs
 crates/tidings-objects/src/reader
     reader: mod.rs fuzzing.rs
     serve: serve/
-    answer: answer/
-    | state: state/
+    answer: answer/ | state: state/
     plan: plan/
     pending: pending/
     scan: scan/
@@ -83,8 +79,7 @@ crates/tidings-server/src
     timeline: timeline/
     archive: archive/
     api: api/
-    admission: admission/
-    | audit: audit/
+    admission: admission/ | audit: audit/
     auth: auth/
     flow: flow/
     metrics: metrics/
@@ -92,12 +87,9 @@ crates/tidings-server/src
 crates/tidings-server/src/api
     routes: mod.rs
     history: history/
-    chain: chain/
-    | documents: documents/ health.rs metrics.rs
-    | write: write/
+    chain: chain/ | documents: documents/ health.rs metrics.rs | write: write/
     read: read/
-    access: access/
-    | watch: watch/
+    access: access/ | watch: watch/
     request: request/
     server: server/
     random: random.rs
@@ -107,39 +99,25 @@ crates/tidings-cli/src
     events: *
 crates/tidings-cli/src/bin/tidings
     verbs: commands/mod.rs
-    mcp: commands/mcp.rs
-    | timeline: commands/timeline.rs
-    | demo: commands/demo/
-    servers: commands/archive.rs commands/archive/ commands/data_dir.rs \
-        commands/followed.rs commands/serve.rs commands/serve/
-    | completions: commands/completions.rs
-    | coverage: commands/coverage.rs commands/coverage/
-    | describe: commands/describe.rs
-    | events: commands/events.rs
-    | export: commands/export.rs commands/export/
-    | kubeconfig: commands/hand_out.rs
-    | man: commands/man.rs
-    | rbac: commands/rbac.rs
-    | record: commands/record.rs commands/record/
-    | sealed: commands/sealed.rs
-    | top: commands/top.rs
+    mcp: commands/mcp.rs | timeline: commands/timeline.rs | demo: commands/demo/
+    servers: commands/archive.rs commands/archive/ commands/data_dir.rs commands/followed.rs \
+        commands/serve.rs commands/serve/ | completions: commands/completions.rs | coverage: \
+        commands/coverage.rs commands/coverage/ | describe: commands/describe.rs | events: \
+        commands/events.rs | export: commands/export.rs commands/export/ | kubeconfig: \
+        commands/hand_out.rs | man: commands/man.rs | rbac: commands/rbac.rs | record: \
+        commands/record.rs commands/record/ | sealed: commands/sealed.rs | top: commands/top.rs
     captures: commands/capture.rs
     import: commands/import.rs commands/import/
     common parts: *
 crates/tidings-conformance/src
-    archive: archive/
-    | clients: clients.rs k9s.rs kube_rs.rs passing.rs
-    | correlator: correlator.rs difference.rs scenario.rs
-    | hostile: hostile/
-    | interchange: interchange/
-    | reference: reference/
+    archive: archive/ | clients: clients.rs k9s.rs kube_rs.rs passing.rs | correlator: \
+        correlator.rs difference.rs scenario.rs | hostile: hostile/ | interchange: interchange/ | \
+        reference: reference/
     common parts: http.rs process.rs servers.rs
 benches/src
     sealed: sealed/
     showing: showing/
-    recording: recording/
-    | serving: serving/
-    | storing: storing/
+    recording: recording/ | serving: serving/ | storing: storing/
     loads: load.rs
 ";
 
@@ -153,7 +131,7 @@ struct House<'a> {
 }
 
 struct Room<'a> {
-    /// 0 is the highest.
+    /// The highest has the smallest.
     rank: usize,
     name: &'a str,
     members: Vec<&'a str>,
@@ -161,22 +139,20 @@ struct Room<'a> {
 
 fn houses(table: &str) -> Vec<House<'_>> {
     let mut houses: Vec<House<'_>> = Vec::new();
-    for line in table.lines().filter(|line| !line.is_empty()) {
-        match (houses.last_mut(), line.split_once(": ")) {
-            (Some(house), Some((name, members))) => {
-                let next = house.rooms.last().map_or(0, |room| room.rank + 1);
-                let (rank, name) = match name.trim().strip_prefix("| ") {
-                    Some(name) => (next.saturating_sub(1), name),
-                    None => (next, name.trim()),
-                };
-                let members = members.split(' ').collect();
-                house.rooms.push(Room {
-                    rank,
-                    name,
-                    members,
-                });
-            }
-            _ => houses.push(House {
+    for (rank, line) in table
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+    {
+        let rooms = line.split(" | ").filter_map(|room| room.split_once(": "));
+        let rooms = rooms.map(|(name, members)| Room {
+            rank,
+            name: name.trim(),
+            members: members.split(' ').collect(),
+        });
+        match houses.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(house) => house.rooms.extend(rooms),
+            None => houses.push(House {
                 sources: Path::new(line),
                 rooms: Vec::new(),
             }),
@@ -199,9 +175,7 @@ fn check_houses(table: &str, files: &[SourceFile], crates: &[Crate]) -> Vec<Stri
         let of = of.filter(|it| it.uses.keys().any(|it| it.starts_with(house.sources)));
         let Some(of) = of else {
             let folder = house.sources.display();
-            problems.push(format!(
-                "{folder}: has rooms, but no file of a crate is there"
-            ));
+            problems.push(format!("{folder}: has rooms, but no crate has files there"));
             continue;
         };
         problems.extend(house.broken(&of.uses));
@@ -213,38 +187,31 @@ fn check_houses(table: &str, files: &[SourceFile], crates: &[Crate]) -> Vec<Stri
 }
 
 impl House<'_> {
-    /// The room of a file; an error for a file in no room, and `None` for one beside the rooms.
-    fn room_of(&self, file: &Path) -> Result<Option<&Room<'_>>, String> {
-        let Ok(within) = file.strip_prefix(self.sources) else {
-            return Ok(None);
-        };
-        if BESIDE.iter().any(|beside| within == Path::new(beside)) {
-            return Ok(None);
-        }
-        let is_in = |member: &&str| {
-            within == Path::new(member) || member.ends_with('/') && within.starts_with(member)
-        };
+    /// Whether a file has to be in a room.
+    fn has(&self, file: &Path) -> bool {
+        let within = file.strip_prefix(self.sources);
+        within.is_ok_and(|file| !BESIDE.iter().any(|beside| file == Path::new(beside)))
+    }
+
+    fn room_of(&self, file: &Path) -> Option<&Room<'_>> {
+        let file = file.strip_prefix(self.sources).ok()?;
+        let is_in = |it: &&str| file == Path::new(it) || it.ends_with('/') && file.starts_with(it);
         let mut named = self.rooms.iter().filter(|it| it.members.iter().any(is_in));
         let mut rest = self.rooms.iter().filter(|it| it.members == ["*"]);
-        let room = named.next().or_else(|| rest.next());
-        let nowhere = || format!("{}: in no room of its crate", file.display());
-        room.map(Some).ok_or_else(nowhere)
+        named.next().or_else(|| rest.next())
     }
 
     /// The files that are in no room, or use one that they may not.
     fn broken(&self, uses: &Uses) -> Vec<String> {
         let mut problems = Vec::new();
-        for (file, used) in uses {
-            let room = match self.room_of(file) {
-                Ok(Some(room)) => room,
-                Ok(None) => continue,
-                Err(problem) => {
-                    problems.push(problem);
-                    continue;
-                }
+        for (file, used) in uses.iter().filter(|(file, _)| self.has(file)) {
+            let name = file.display();
+            let Some(room) = self.room_of(file) else {
+                problems.push(format!("{name}: in no room of its crate"));
+                continue;
             };
-            for (other, what) in used {
-                let Ok(Some(its)) = self.room_of(other) else {
+            for (other, what) in used.iter().filter(|(file, _)| self.has(file)) {
+                let Some(its) = self.room_of(other) else {
                     continue;
                 };
                 let why = match its.rank.cmp(&room.rank) {
@@ -252,10 +219,9 @@ impl House<'_> {
                     Ordering::Equal if its.name != room.name => "another room of its rank",
                     _ => continue,
                 };
-                let (file, other) = (file.display(), other.display());
-                let (room, its) = (room.name, its.name);
+                let (other, room, its) = (other.display(), room.name, its.name);
                 problems.push(format!(
-                    "{file} ({room}) uses {other} ({its}) for {what}, which is {why}"
+                    "{name} ({room}) uses {other} ({its}) for {what}, which is {why}"
                 ));
             }
         }
@@ -277,16 +243,17 @@ impl House<'_> {
             if !door.text.starts_with("//! ") {
                 problems.push(format!("{name}: does not say what the room is"));
             }
+            let is_open =
+                |line: &&str| line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ");
             for line in door
                 .text
                 .lines()
-                .filter(|line| line.trim_end().ends_with(';'))
+                .filter(is_open)
+                .filter(|line| line.ends_with(';'))
             {
-                if line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ") {
-                    problems.push(format!(
-                        "{name}: `{line}` opens it to more than the folder above"
-                    ));
-                }
+                problems.push(format!(
+                    "{name}: `{line}` opens it to more than the folder above"
+                ));
             }
         }
         problems
@@ -301,13 +268,11 @@ mod tests {
 
     const TABLE: &str = "
 a/src
-    upper: upper.rs
-    | house: house/
+    upper: upper.rs | house: house/
     rest: *
 a/src/house
     house: mod.rs
-    attic: attic/
-    | hall: hall/
+    attic: attic/ | hall: hall/
     cellar: cellar/
 ";
     const FILES: [(&str, &str); 9] = [
@@ -373,16 +338,16 @@ a/src/house
         let rows = [
             (
                 "a/attic/mod.rs",
-                "//! The attic.\nmod roof;\npub(super) mod beams;\n",
+                "//! It.\nmod roof;\npub(super) mod beams;\n",
                 0,
             ),
             ("a/attic/mod.rs", "mod roof;\n", 1),
             (
                 "a/attic/mod.rs",
-                "//! The attic.\npub mod roof;\npub(crate) mod beams;\n",
+                "//! It.\npub mod roof;\npub(crate) mod beams;\n",
                 2,
             ),
-            ("a/attic.rs", "//! The attic.\n", 1),
+            ("a/attic.rs", "//! It.\n", 1),
         ];
         for (path, door, expected) in rows {
             let files = source::files(&[(path, door)]);
@@ -393,10 +358,8 @@ a/src/house
 
     #[test]
     fn files_in_no_room_and_rooms_without_files_are_found() {
-        let (crates, _) = crates(&source::files(&[
-            ("a/src/lib.rs", "mod b;"),
-            ("a/src/b.rs", ""),
-        ]));
+        let files = source::files(&[("a/src/lib.rs", "mod b;"), ("a/src/b.rs", "")]);
+        let (crates, _) = crates(&files);
         assert_eq!(check_houses("a/src\n    c: c.rs", &[], &crates).len(), 1);
         assert_eq!(check_houses(ROOMS, &[], &crates).len(), houses(ROOMS).len());
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::command::Result;
+use crate::command::{self, Result, cannot};
 
 /// A file of the repository, with its path relative to the root.
 #[derive(Debug)]
@@ -39,16 +39,16 @@ pub(super) fn read(root: &Path) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(path) = open.pop() {
-        let unreadable = |error: std::io::Error| format!("read {}: {error}", path.display());
+        let unreadable = || cannot("read", &path);
         if path.is_dir() {
-            for entry in std::fs::read_dir(&path).map_err(unreadable)? {
-                let entry = entry.map_err(unreadable)?;
+            for entry in std::fs::read_dir(&path).map_err(unreadable())? {
+                let entry = entry.map_err(unreadable())?;
                 if is_checked(&path, &entry.path(), &entry.file_name().to_string_lossy()) {
                     open.push(entry.path());
                 }
             }
         } else {
-            let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+            let text = command::read(&path)?;
             let path = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
             files.push(SourceFile { path, text });
         }

@@ -73,9 +73,10 @@ struct Module {
 type Modules = BTreeMap<Names, Module>;
 
 fn uses(texts: &BTreeMap<&Path, &str>, root: &Path) -> Result<Uses, String> {
-    let mut modules = Modules::new();
-    let folder = root.parent().unwrap_or(root);
-    read_file(texts, &mut modules, root, folder, &[])?;
+    let modules = Modules::new();
+    let mut reader = Reader { texts, modules };
+    reader.file(root, root.parent().unwrap_or(root), &[])?;
+    let modules = reader.modules;
     let mut uses = Uses::new();
     for (path, module) in &modules {
         let used = uses.entry(module.file.clone()).or_default();
@@ -122,86 +123,86 @@ fn resolve(modules: &Modules, module: &[String], path: &[String], depth: usize) 
     here.globs.iter().find_map(|glob| through(glob, path))
 }
 
-/// Reads a file, which has its modules in `folder`.
-fn read_file(
-    texts: &BTreeMap<&Path, &str>,
-    modules: &mut Modules,
-    file: &Path,
-    folder: &Path,
-    path: &[String],
-) -> Result<(), String> {
-    let name = file.display();
-    let text = texts.get(file);
-    let text = text.ok_or_else(|| format!("{name}: a module whose file is not there"))?;
-    let tokens: TokenStream = text.parse().map_err(|error| format!("{name}: {error}"))?;
-    read_module(texts, modules, (file, folder), path, tokens)
+struct Reader<'a> {
+    texts: &'a BTreeMap<&'a Path, &'a str>,
+    modules: Modules,
 }
 
-fn read_module(
-    texts: &BTreeMap<&Path, &str>,
-    modules: &mut Modules,
-    (file, folder): (&Path, &Path),
-    path: &[String],
-    tokens: TokenStream,
-) -> Result<(), String> {
-    let mut module = Module {
-        file: file.to_path_buf(),
-        ..Module::default()
-    };
-    let mut children = Vec::new();
-    for item in items(tokens) {
-        if item.is_for_tests() {
-            continue;
-        }
-        let body = item.body.iter().cloned();
-        let first = item.words().next();
-        match first.as_deref() {
-            Some("mod") => {
-                let name = item.words().nth(1).unwrap_or_default();
-                module.children.insert(name.clone());
-                children.push((name, item));
+impl Reader<'_> {
+    /// Reads a file, which has its modules in `folder`.
+    fn file(&mut self, file: &Path, folder: &Path, path: &[String]) -> Result<(), String> {
+        let name = file.display();
+        let text = self.texts.get(file);
+        let text = text.ok_or_else(|| format!("{name}: a module whose file is not there"))?;
+        let tokens: TokenStream = text.parse().map_err(|error| format!("{name}: {error}"))?;
+        self.module((file, folder), path, tokens)
+    }
+
+    fn module(
+        &mut self,
+        (file, folder): (&Path, &Path),
+        path: &[String],
+        tokens: TokenStream,
+    ) -> Result<(), String> {
+        let mut module = Module {
+            file: file.to_path_buf(),
+            ..Module::default()
+        };
+        let mut children = Vec::new();
+        for item in items(tokens) {
+            if item.is_for_tests() {
+                continue;
             }
-            Some("use") => {
-                let mut found = Vec::new();
-                imports(&mut body.skip(1), &[], &mut found);
-                for (alias, named) in found {
-                    if alias == "*" {
-                        module.globs.push(named);
-                        continue;
+            let body = item.body.iter().cloned();
+            let first = item.words().next();
+            match first.as_deref() {
+                Some("mod") => {
+                    let name = item.words().nth(1).unwrap_or_default();
+                    module.children.insert(name.clone());
+                    children.push((name, item));
+                }
+                Some("use") => {
+                    let mut found = Vec::new();
+                    imports(&mut body.skip(1), &[], &mut found);
+                    for (alias, named) in found {
+                        if alias == "*" {
+                            module.globs.push(named);
+                            continue;
+                        }
+                        // Of imports, only those that the module itself uses are uses.
+                        if !item.is_public {
+                            module.paths.insert(named.clone());
+                        }
+                        module.imports.insert(alias, named);
                     }
-                    // Of imports, only those that the module itself uses are uses.
-                    if !item.is_public {
-                        module.paths.insert(named.clone());
-                    }
-                    module.imports.insert(alias, named);
+                }
+                _ => {
+                    module.items.extend(item.defined());
+                    let attributes = item.attributes.iter().cloned();
+                    paths(attributes.chain(body), &mut module.paths);
                 }
             }
-            _ => {
-                module.items.extend(item.defined());
-                let attributes = item.attributes.iter().cloned();
-                paths(attributes.chain(body), &mut module.paths);
+        }
+        self.modules.insert(path.to_vec(), module);
+        for (name, item) in children {
+            let below = folder.join(&name);
+            let child = [path, &[name]].concat();
+            if let Some(TokenTree::Group(content)) = item.body.last() {
+                let content = content.stream();
+                self.module((file, &below), &child, content)?;
+            } else if let Some(named) = item.attribute("path=\"") {
+                let file = normal(&folder.join(named.trim_end_matches('"')));
+                self.file(&file, &file.with_extension(""), &child)?;
+            } else {
+                let flat = below.with_extension("rs");
+                let nested = below.join("mod.rs");
+                let is_flat = self.texts.contains_key(&*flat);
+                let file = if is_flat { &flat } else { &nested };
+                self.file(file, &below, &child)?;
             }
         }
+        Ok(())
     }
-    modules.insert(path.to_vec(), module);
-    for (name, item) in children {
-        let below = folder.join(&name);
-        let child = [path, &[name]].concat();
-        if let Some(TokenTree::Group(content)) = item.body.last() {
-            let content = content.stream();
-            read_module(texts, modules, (file, &below), &child, content)?;
-        } else if let Some(named) = item.attribute("path=\"") {
-            let file = normal(&folder.join(named.trim_end_matches('"')));
-            read_file(texts, modules, &file, &file.with_extension(""), &child)?;
-        } else {
-            let flat = below.with_extension("rs");
-            let nested = below.join("mod.rs");
-            let is_flat = texts.contains_key(&*flat);
-            let file = if is_flat { &flat } else { &nested };
-            read_file(texts, modules, file, &below, &child)?;
-        }
-    }
-    Ok(())
 }
 
 /// An item of a module.
