@@ -4,7 +4,7 @@
 //! Separate programs measure time and allocations: all threads share the counting allocator, and it
 //! would slow down what is timed.
 
-pub mod load;
+mod load;
 pub mod recording;
 pub mod sealed;
 pub mod serving;

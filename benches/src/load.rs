@@ -53,16 +53,16 @@ impl Plan {
 
 /// The outcome of a load.
 #[derive(Debug, Default)]
-pub struct Load {
+pub(crate) struct Load {
     /// The time of each write.
-    pub times: Latencies,
+    pub(crate) times: Latencies,
     /// Time from the first write to the last answer.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 impl Load {
     /// Writes per second.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.times.count() as f64 / self.elapsed.as_secs_f64()
     }
 }

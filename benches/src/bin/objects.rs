@@ -4,25 +4,15 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tidings_bench::ended;
-use tidings_bench::sealed::{self, Extent, Part};
+use tidings_bench::{ended, sealed};
 
 /// The allocator of `tidings` itself.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measures one part, and prints figures as lines of JSON.
-#[derive(Parser)]
-struct Arguments {
-    #[command(flatten)]
-    extent: Extent,
-    #[command(subcommand)]
-    part: Part,
-}
-
 // One thread, so that the questions use as little of the measured machine as possible.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let Arguments { extent, part } = Arguments::parse();
-    ended(env!("CARGO_BIN_NAME"), sealed::run(part, extent).await)
+    let arguments = sealed::Arguments::parse();
+    ended(env!("CARGO_BIN_NAME"), sealed::run(arguments).await)
 }

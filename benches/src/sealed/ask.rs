@@ -26,7 +26,7 @@ const PERCENTILES: [&str; 2] = ["p50", "p99"];
 
 /// How the questions are asked.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Asked {
+pub(super) struct Asked {
     /// The folder of the S3 server
     folder: PathBuf,
     /// The program `tidings` that reads it

@@ -2,7 +2,7 @@
 
 /// The size of an archive.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Extent {
+pub(super) struct Extent {
     /// Number of clusters
     #[arg(long, global = true, default_value_t = 30)]
     pub(super) clusters: u64,

@@ -9,27 +9,29 @@ mod real;
 use std::path::PathBuf;
 
 use crate::Failure;
-pub use extent::Extent;
+use extent::Extent;
 
-/// The part that is measured.
+/// Measures one part, and prints figures as lines of JSON.
+#[derive(clap::Parser)]
+pub struct Arguments {
+    #[command(flatten)]
+    extent: Extent,
+    #[command(subcommand)]
+    part: Part,
+}
+
 #[derive(clap::Subcommand)]
-pub enum Part {
+enum Part {
     /// Fill the folder of an S3 server with an archive of invented events
-    Fill {
-        /// The folder
-        folder: PathBuf,
-    },
+    Fill { folder: PathBuf },
     /// Ask questions of readers of the archive that were just started, and repeat them
     Ask(ask::Asked),
-    /// Make an archive of real events, and print its size
-    Real {
-        /// A folder of real events as JSON Lines
-        captures: PathBuf,
-    },
+    /// Make an archive of real events from a folder of JSON Lines, and print its size
+    Real { captures: PathBuf },
 }
 
 /// Measures a part.
-pub async fn run(part: Part, extent: Extent) -> Result<(), Failure> {
+pub async fn run(Arguments { extent, part }: Arguments) -> Result<(), Failure> {
     match part {
         Part::Fill { folder } => fill::fill(&folder, extent).await,
         Part::Ask(asked) => ask::ask(&asked, extent).await,

@@ -25,7 +25,7 @@ pub(crate) const JSON: &str = "application/json";
 
 /// The address of a server, and the credentials for it.
 #[derive(Clone)]
-pub struct Target {
+pub(crate) struct Target {
     address: String,
     name: ServerName<'static>,
     token: String,
@@ -34,7 +34,7 @@ pub struct Target {
 
 impl Target {
     /// The current cluster of a kubeconfig, which may have a token.
-    pub async fn from_kubeconfig(path: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn from_kubeconfig(path: &Path) -> Result<Self, Failure> {
         let options = KubeConfigOptions::default();
         let kubeconfig = Kubeconfig::read_from(path)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;

@@ -9,21 +9,32 @@ mod events;
 mod load;
 mod watch;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Subcommand;
 use hyper::header::ACCEPT;
 use tidings_testing::process::resident_bytes;
 
-pub use client::Target;
-pub(crate) use client::{Connection, JSON};
+pub(crate) use client::{Connection, JSON, Target};
 
 use crate::load::Load;
 use crate::{Failure, Figure};
 
-/// The part of the load.
-#[derive(Subcommand)]
-pub enum Part {
+/// Loads an Event API server, and prints figures as lines of JSON.
+#[derive(clap::Parser)]
+pub struct Arguments {
+    /// Kubeconfig of the server, of which the authority and a token are used
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// Name of the server in the figures
+    #[arg(long, default_value = "tidings")]
+    peer: String,
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(clap::Subcommand)]
+enum Part {
     /// Wait until the server is ready
     Ready,
     /// Create events
@@ -32,19 +43,16 @@ pub enum Part {
     Patches(Timed),
     /// Create a number of events, twenty about each object
     Fill {
-        /// Number of events
         #[arg(long)]
         events: u64,
     },
     /// Read what `fill` created
     Reads {
-        /// Number of events that `fill` created
         #[arg(long)]
         events: u64,
     },
     /// Watch everything, with many watchers
     Watch {
-        /// Number of watchers
         #[arg(long)]
         watchers: usize,
         /// Events per second [default: as fast as they are accepted]
@@ -53,7 +61,6 @@ pub enum Part {
     },
     /// Write and watch for a long time, and account for every event
     Soak {
-        /// Seconds for which events are written
         #[arg(long)]
         seconds: u64,
         /// Seconds for which the server keeps an event
@@ -65,9 +72,8 @@ pub enum Part {
     },
 }
 
-/// How long something is done, and how often at the same time.
 #[derive(clap::Args)]
-pub struct Timed {
+struct Timed {
     #[arg(long)]
     connections: usize,
     #[arg(long)]
@@ -87,8 +93,10 @@ const READY_POLLS: u32 = 6_000;
 
 const PERCENTILES: [&str; 2] = ["p50", "p99"];
 
-/// Does a part, and prints its figures, which are of this peer.
-pub async fn run(target: &Target, peer: &str, part: Part) -> Result<(), Failure> {
+/// Does a part, and prints its figures.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let target = &Target::from_kubeconfig(&arguments.kubeconfig).await?;
+    let (peer, part) = (&arguments.peer, arguments.part);
     let figure = |name: &str| Figure::of(peer, name);
     let print = |name: &str, mut load: Load| {
         figure(name)

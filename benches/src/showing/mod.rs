@@ -21,52 +21,47 @@ use std::path::PathBuf;
 use crate::Failure;
 use crate::serving::Target;
 
-/// The part that is measured.
+/// Measures one part, and prints figures as lines of JSON.
+#[derive(clap::Parser)]
+pub struct Arguments {
+    /// Number of events of the cluster.
+    #[arg(long, global = true, default_value_t = 1_000_000)]
+    events: u64,
+    /// Days over which they happened.
+    #[arg(long, global = true, default_value_t = 30)]
+    days: i64,
+    #[command(subcommand)]
+    part: Part,
+}
+
 #[derive(clap::Subcommand)]
-pub enum Part {
+enum Part {
     /// Fill the data folder of a server
-    Fill {
-        /// The folder
-        folder: PathBuf,
-    },
+    Fill { folder: PathBuf },
     /// The answers of the server's timeline
     Answers {
-        /// Kubeconfig of the server
         kubeconfig: PathBuf,
-        /// Number of times each answer is asked for
         #[arg(long, default_value_t = 50)]
         rounds: u64,
     },
     /// The tools of the Model Context Protocol, beside the answers that they read
-    Tools {
-        /// Kubeconfig of the server
-        kubeconfig: PathBuf,
-    },
+    Tools { kubeconfig: PathBuf },
     /// The page in a browser
-    Page {
-        /// Kubeconfig of the server
-        kubeconfig: PathBuf,
-    },
+    Page { kubeconfig: PathBuf },
     /// The memory of a tab that follows new events
     Live {
-        /// Kubeconfig of the server
         kubeconfig: PathBuf,
-        /// How long it follows
         #[arg(long, default_value_t = 10)]
         minutes: u64,
-        /// Events per second
         #[arg(long, default_value_t = 10)]
         per_second: u64,
     },
     /// vis-timeline, an npm package, with the latest events
-    Peer {
-        /// The package's folder
-        package: PathBuf,
-    },
+    Peer { package: PathBuf },
 }
 
-/// Measures a part with this number of events of a cluster, over this number of days.
-pub async fn run(part: Part, events: u64, days: i64) -> Result<(), Failure> {
+/// Measures a part.
+pub async fn run(Arguments { events, days, part }: Arguments) -> Result<(), Failure> {
     match part {
         Part::Fill { folder } => fill::fill(&folder, events, days, millis()).await,
         Part::Answers { kubeconfig, rounds } => {

@@ -19,14 +19,32 @@ mod mixed;
 pub(crate) mod real;
 mod target;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::Failure;
 use target::Sizes;
 
-/// The part that is measured.
+/// Measures one part, and prints figures as lines of JSON.
+#[derive(clap::Parser)]
+pub struct Arguments {
+    #[command(subcommand)]
+    part: Part,
+    /// A folder for the files, on the disk to measure
+    #[arg(long, global = true, default_value = ".")]
+    folder: PathBuf,
+    /// Number of events
+    #[arg(long, global = true, default_value_t = 50_000)]
+    events: u64,
+    /// Number of events that are updated
+    #[arg(long, global = true, default_value_t = 20_000)]
+    updates: u64,
+    /// Number of writers at the same time
+    #[arg(long, global = true, default_value_t = 64)]
+    writers: u64,
+}
+
 #[derive(clap::Subcommand)]
-pub enum Part {
+enum Part {
     /// Creates and updates in the embedded store
     Writes,
     /// Creates of records with different lifetimes, while months pass, in the empty store and in
@@ -43,31 +61,22 @@ pub enum Part {
     /// A few records that are patched repeatedly
     Patches,
     /// Real events from a folder of JSON Lines
-    Real {
-        /// The folder
-        captures: PathBuf,
-    },
+    Real { captures: PathBuf },
     /// The same writes to etcd, which the environment variable ETCD names, in a temporary folder
     Etcd,
     /// The same writes to a bare log
     Log,
 }
 
-/// Measures a part with files in this folder, with this number of events, of which some are
-/// updated, by some writers at the same time.
-pub async fn run(
-    part: Part,
-    folder: &Path,
-    events: u64,
-    updates: u64,
-    writers: u64,
-) -> Result<(), Failure> {
+/// Measures a part.
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let (folder, events) = (&arguments.folder, arguments.events);
     let sizes = Sizes {
         count: events,
-        updates: updates.min(events),
-        writers,
+        updates: arguments.updates.min(events),
+        writers: arguments.writers,
     };
-    match part {
+    match arguments.part {
         Part::Writes => embedded::writes(folder, sizes).await,
         Part::Archive => embedded::archive(folder, events).await,
         Part::Reads => embedded::reads(folder, events).await,
