@@ -9,7 +9,7 @@ use tidings_objects::{Filler, Place};
 use tidings_store::UnixMillis;
 
 use super::fill::{LATER, LEVEL_MAX};
-use crate::storing::real::{ObjectUids, RealEvents};
+use crate::storing::real::RealEvents;
 use crate::{Failure, Figure};
 
 /// Number of versions in a file, as in that of some days of a small cluster.
@@ -20,7 +20,7 @@ pub(super) async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
     let captured = RealEvents::read(captures)?;
     let folder = tempfile::tempdir()?;
     let place = Place::create(&format!("file://{}", folder.path().display()))?;
-    let all = (0..events).map(|number| captured.event(number, ObjectUids::OfEachObject));
+    let all = (0..events).map(|number| captured.event(number));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     all.sort_by_key(|event| event.index.last_seen);
     let mut filler = Filler::new(&place, "real");
@@ -43,7 +43,6 @@ pub(super) async fn real(captures: &Path, events: u64) -> Result<(), Failure> {
     let stored: usize = all.iter().map(|event| event.value.len()).sum();
     let share = |bytes: u64| bytes as f64 / all.len().max(1) as f64;
     Figure::new("real")
-        .with("distinct", captured.distinct() as f64)
         .with("events", all.len() as f64)
         .with("stored_bytes_per_event", share(stored as u64))
         .with("bytes_per_event", share(manifest.bytes()))

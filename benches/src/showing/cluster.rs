@@ -205,11 +205,8 @@ impl<'a> Episode<'a> {
             }
             95..98 => {
                 let claim = format!("data-{}-{}", self.app, self.numbers.below(3));
-                self.say(
-                    PROVISIONED,
-                    &claim,
-                    "Successfully provisioned volume pvc-2f9c",
-                );
+                let message = "Successfully provisioned volume pvc-2f9c";
+                self.say(PROVISIONED, &claim, message);
             }
             _ => self.lose_node(),
         }
@@ -219,11 +216,8 @@ impl<'a> Episode<'a> {
         let app = self.app.clone();
         let (new, old) = (self.set_name(), self.set_name());
         let pods = 2 + self.numbers.below(4);
-        self.say(
-            SCALING,
-            &app,
-            &format!("Scaled up replica set {new} to {pods}"),
-        );
+        let up = format!("Scaled up replica set {new} to {pods}");
+        self.say(SCALING, &app, &up);
         for _ in 0..pods {
             let pod = self.pod_of(&new);
             self.say(POD_CREATED, &new, &format!("Created pod: {pod}"));
@@ -237,11 +231,8 @@ impl<'a> Episode<'a> {
             self.say(POD_DELETED, &old, &format!("Deleted pod: {gone}"));
             self.say(of_pod("Killing"), &gone, "Stopping container main");
         }
-        self.say(
-            SCALING,
-            &app,
-            &format!("Scaled down replica set {old} to 0 from {pods}"),
-        );
+        let down = format!("Scaled down replica set {old} to 0 from {pods}");
+        self.say(SCALING, &app, &down);
     }
 
     fn run_job(&mut self) {
@@ -268,45 +259,27 @@ impl<'a> Episode<'a> {
             "Back-off restarting failed container main in pod {pod}_{}({uid})",
             self.namespace
         );
-        self.put(of_pod("Pulled"), &pod, pulled, (false, times, span));
-        self.put(
-            of_pod("Created"),
-            &pod,
-            "Created container: main",
-            (false, times, span),
-        );
-        self.put(
-            of_pod("Started"),
-            &pod,
-            "Started container main",
-            (false, times, span),
-        );
-        self.put(of_pod("BackOff"), &pod, &back_off, (true, times * 20, span));
+        for (reason, message, often) in [
+            ("Pulled", pulled, (false, times, span)),
+            ("Created", "Created container: main", (false, times, span)),
+            ("Started", "Started container main", (false, times, span)),
+            ("BackOff", &back_off, (true, times * 20, span)),
+        ] {
+            self.put(of_pod(reason), &pod, message, often);
+        }
     }
 
     fn lose_node(&mut self) {
         let node = self.node();
         "default".clone_into(&mut self.namespace);
-        self.say(
-            NOT_READY,
-            &node,
-            &format!("Node {node} status is now: NodeNotReady"),
-        );
+        let message = |now: &str| format!("Node {node} status is now: {now}");
+        self.say(NOT_READY, &node, &message("NodeNotReady"));
         for _ in 0..8 {
-            let pod = self.pod_name();
-            self.put(
-                of_pod("NodeNotReady"),
-                &pod,
-                "Node is not ready",
-                (true, 1, 0),
-            );
+            let (pod, fact) = (self.pod_name(), of_pod("NodeNotReady"));
+            self.put(fact, &pod, "Node is not ready", (true, 1, 0));
         }
         self.at += 300 * SECOND;
-        self.say(
-            READY,
-            &node,
-            &format!("Node {node} status is now: NodeReady"),
-        );
+        self.say(READY, &node, &message("NodeReady"));
     }
 
     /// The events of a pod that is scheduled and started.
@@ -316,11 +289,8 @@ impl<'a> Episode<'a> {
         self.say(SCHEDULED, pod, &assigned);
         let version = self.numbers.below(40);
         let image = format!("registry.example.com/team/{}:v1.{version}", self.app);
-        self.say(
-            of_pod("Pulling"),
-            pod,
-            &format!("Pulling image \"{image}\""),
-        );
+        let pulling = format!("Pulling image \"{image}\"");
+        self.say(of_pod("Pulling"), pod, &pulling);
         let took = self.numbers.below(9000);
         let pulled = format!(
             "Successfully pulled image \"{image}\" in {took}ms ({took}ms including waiting). \

@@ -20,7 +20,7 @@ use tidings_store::{
 use tidings_testing::process::{processor_seconds, resident_bytes};
 
 use super::events::{EVENTS_PER_OBJECT, Events, NewEvent, START};
-use super::real::{ObjectUids, RealEvents};
+use super::real::RealEvents;
 use super::target::{PERCENTILES, Sizes, TTL, Target, Written, disk_bytes, with_peak};
 use crate::load::{Plan, Working};
 use crate::{Failure, Figure, repeat, timed};
@@ -335,7 +335,6 @@ pub(super) async fn real(folder: &Path, captures: &Path, count: u64) -> Result<(
     let (learned, payload) = store_real(&folder.join("learned"), &real, count, true).await?;
     let (built_in, _) = store_real(&folder.join("built-in"), &real, count, false).await?;
     Figure::of(NAME, "real")
-        .with("distinct", real.distinct() as f64)
         .with("payload_bytes_per_event", payload)
         .with("disk_bytes_per_event", learned)
         .with("disk_bytes_per_event_built_in", built_in)
@@ -356,7 +355,7 @@ async fn store_real(
     while stored < count {
         let mut writes = Vec::new();
         for _ in 0..256 {
-            let event = real.event(number, ObjectUids::OfEachEvent)?;
+            let event = real.event(number)?;
             number += 1;
             payload += event.bytes();
             let (key, record) = target.record(event);

@@ -14,15 +14,6 @@ use crate::{Failure, Numbers};
 /// The events of a folder of captures.
 pub(crate) struct RealEvents(Vec<Value>);
 
-/// How repeated events get the uids of their objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ObjectUids {
-    /// Each event has a uid of its own, so that no two values are alike.
-    OfEachEvent,
-    /// All events about an object have one uid, which differs between rounds.
-    OfEachObject,
-}
-
 impl RealEvents {
     /// Reads every `.jsonl` file of a folder.
     pub(crate) fn read(folder: &Path) -> Result<Self, Failure> {
@@ -48,18 +39,13 @@ impl RealEvents {
         Ok(Self(events))
     }
 
-    /// Number of events before they are repeated.
-    pub(crate) fn distinct(&self) -> usize {
-        self.0.len()
-    }
-
     /// The event with this number. From the second round on it has a name, uids and times of its
     /// own, so that only what real events have in common helps to compress them.
-    pub(crate) fn event(&self, number: u64, objects: ObjectUids) -> Result<NewEvent, Failure> {
+    pub(crate) fn event(&self, number: u64) -> Result<NewEvent, Failure> {
         let events = self.0.len() as u64;
         let mut event = self.0[(number % events) as usize].clone();
         if number >= events {
-            renew(&mut event, number, number / events, objects);
+            renew(&mut event, number, number / events);
         }
         let seen = [&event["lastTimestamp"], &event["eventTime"]];
         let seen = seen
@@ -72,7 +58,7 @@ impl RealEvents {
     }
 }
 
-fn renew(event: &mut Value, number: u64, round: u64, objects: ObjectUids) {
+fn renew(event: &mut Value, number: u64, round: u64) {
     let mut numbers = Numbers(number);
     let suffix = numbers.next();
     let name = event["metadata"]["name"].as_str().unwrap_or_default();
@@ -83,13 +69,9 @@ fn renew(event: &mut Value, number: u64, round: u64, objects: ObjectUids) {
     if let Value::String(uid) = &mut event["involvedObject"]["uid"]
         && uid.len() == 36
     {
-        *uid = match objects {
-            ObjectUids::OfEachEvent => numbers.uid(),
-            ObjectUids::OfEachObject => {
-                let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
-                Numbers(uid.bytes().fold(round, mix)).uid()
-            }
-        };
+        // All events about an object have one uid, which differs between rounds.
+        let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
+        *uid = Numbers(uid.bytes().fold(round, mix)).uid();
     }
     if event["involvedObject"]["resourceVersion"].is_string() {
         event["involvedObject"]["resourceVersion"] = numbers.below(90_000_000).to_string().into();

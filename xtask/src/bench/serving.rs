@@ -18,11 +18,8 @@ use crate::tools::{KUBE_APISERVER, Tools};
 pub(crate) struct Args {
     #[command(flatten)]
     output: Output,
-    /// A tenth of the load, and not a million events, as a check that everything works
-    #[arg(long)]
-    quick: bool,
     /// Number of rounds; the figures are the medians
-    #[arg(long, conflicts_with = "quick", default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = ROUNDS, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     #[command(flatten)]
     built: Built,
@@ -113,13 +110,8 @@ pub(super) fn run(root: &Path, args: &Args) -> Result {
     if programs.kubectl.is_none() {
         skipped.push("kubectl get events: there is no kubectl".to_owned());
     }
-    let rounds = if args.quick { 1 } else { args.rounds };
-    let mut measured = rounds::medians(rounds, || round(&programs, args.quick))?;
-    if args.quick {
-        skipped.push("nine tenths of the load, and a million events".to_owned());
-    } else {
-        measured.extend(million(&programs)?);
-    }
+    let mut measured = rounds::medians(args.rounds, || round(&programs))?;
+    measured.extend(million(&programs)?);
     let table = format!("{}\n{}", built.machine(), tables::serving(&measured));
     args.output.put(root, "server", &table, &skipped)
 }
@@ -135,45 +127,39 @@ fn kube_apiserver(root: &Path, built: &Built) -> Result<[PathBuf; 3]> {
 }
 
 /// Measures everything once, each server in turn.
-fn round(programs: &Programs, is_quick: bool) -> Result<Vec<Figure>> {
+fn round(programs: &Programs) -> Result<Vec<Figure>> {
     let mut measured = Vec::new();
     for peer in [ECHO, OURS, KUBE] {
         if peer == KUBE && programs.kube_apiserver.is_err() {
             continue;
         }
         let loaded = Loaded::start(peer, programs)?;
-        let seconds = if is_quick { 1 } else { 10 };
         for part in ["creates", "patches"] {
             if peer == ECHO && part == "patches" {
                 continue;
             }
             for connections in [32, 256] {
-                let words = format!("{part} --connections {connections} --seconds {seconds}");
+                let words = format!("{part} --connections {connections} --seconds 10");
                 measured.extend(loaded.part(&words)?);
             }
         }
         drop(loaded);
         if peer != ECHO {
-            measured.extend(reads(peer, programs, is_quick)?);
+            measured.extend(reads(peer, programs)?);
         }
     }
     Ok(measured)
 }
 
 /// Measures reads and watches of as many events as kube-apiserver accepts in a reasonable time.
-fn reads(peer: &'static str, programs: &Programs, is_quick: bool) -> Result<Vec<Figure>> {
-    let (events, watchers) = if is_quick {
-        (2_500, 100)
-    } else {
-        (25_000, 1_000)
-    };
+fn reads(peer: &'static str, programs: &Programs) -> Result<Vec<Figure>> {
     let started = now();
     let loaded = Loaded::start(peer, programs)?;
     let mut measured = loaded.part("ready")?;
     let ready = started.elapsed().as_secs_f64() * 1e3;
     measured.push(loaded.figure("start_to_ready", "p50_ms", ready));
-    measured.extend(loaded.part(&format!("fill --events {events}"))?);
-    measured.extend(loaded.part(&format!("reads --events {events}"))?);
+    measured.extend(loaded.part("fill --events 25000")?);
+    measured.extend(loaded.part("reads --events 25000")?);
     if let Some(kubectl) = &programs.kubectl {
         let mut command = Command::new(kubectl);
         command.arg("--kubeconfig").arg(&loaded.server.kubeconfig);
@@ -181,9 +167,8 @@ fn reads(peer: &'static str, programs: &Programs, is_quick: bool) -> Result<Vec<
         measured.push(loaded.figure("kubectl_get_events", "p50_ms", took * 1e3));
     }
     measured.extend(loaded.resident("memory"));
-    let watch = format!("watch --watchers {watchers}");
-    measured.extend(loaded.part(&watch)?);
-    measured.extend(loaded.part(&format!("{watch} --per-second 20"))?);
+    measured.extend(loaded.part("watch --watchers 1000")?);
+    measured.extend(loaded.part("watch --watchers 1000 --per-second 20")?);
     Ok(measured)
 }
 
