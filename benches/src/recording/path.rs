@@ -39,59 +39,51 @@ impl Arrivals {
 
 /// Calls with an object, and one watcher that takes the events.
 pub(super) fn record_call(name: &'static str, measure: Measure) -> Figure {
-    call(name, measure, &pod(0))
+    watched(name, measure, &pod(0), 1, CALL_BATCH)
 }
 
 /// Calls with a reference to the object that was made before.
 pub(super) fn record_call_with_reference(name: &'static str, measure: Measure) -> Figure {
-    call(name, measure, &reference(0))
-}
-
-fn call<Kind>(name: &'static str, measure: Measure, object: &impl ToReference<Kind>) -> Figure {
-    let runtime = runtime();
-    let _entered = runtime.enter();
-    let broadcaster = Broadcaster::new();
-    let arrivals = Arrivals::default();
-    let seen = arrivals.clone();
-    broadcaster.start_event_watcher(move |_| seen.note());
-    let recorder = broadcaster.recorder(source());
-    let mut sent = 0;
-    let figure = measure.run(name, CALL_BATCH, || {
-        let elapsed = time(|| {
-            for _ in 0..CALL_BATCH {
-                recorder.event(object, Warning, "BackOff", MESSAGE);
-            }
-        });
-        sent += CALL_BATCH;
-        arrivals.wait_for(sent);
-        elapsed
-    });
-    end(&runtime, &broadcaster);
-    figure
+    watched(name, measure, &reference(0), 1, CALL_BATCH)
 }
 
 /// From the recorder's call until sixteen watchers have the event.
 pub(super) fn fan_out(name: &'static str, measure: Measure) -> Figure {
-    const WATCHERS: u64 = 16;
+    watched(name, measure, &reference(0), 16, BATCH)
+}
+
+/// Calls with watchers. The wait for several is part of the time, that for one is not.
+fn watched<Kind>(
+    name: &'static str,
+    measure: Measure,
+    object: &impl ToReference<Kind>,
+    watchers: u64,
+    batch: u64,
+) -> Figure {
     let runtime = runtime();
     let _entered = runtime.enter();
     let broadcaster = Broadcaster::new();
     let arrivals = Arrivals::default();
-    for _ in 0..WATCHERS {
+    for _ in 0..watchers {
         let seen = arrivals.clone();
         broadcaster.start_event_watcher(move |_| seen.note());
     }
     let recorder = broadcaster.recorder(source());
-    let object = reference(0);
     let mut sent = 0;
-    let figure = measure.run(name, BATCH, || {
-        time(|| {
-            for _ in 0..BATCH {
-                recorder.event(&object, Warning, "BackOff", MESSAGE);
+    let figure = measure.run(name, batch, || {
+        sent += batch * watchers;
+        let call = || {
+            for _ in 0..batch {
+                recorder.event(object, Warning, "BackOff", MESSAGE);
             }
-            sent += BATCH * WATCHERS;
-            arrivals.wait_for(sent);
-        })
+        };
+        let elapsed = time(call);
+        let waited = time(|| arrivals.wait_for(sent));
+        if watchers > 1 {
+            elapsed + waited
+        } else {
+            elapsed
+        }
     });
     end(&runtime, &broadcaster);
     figure
