@@ -7,32 +7,13 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use crate::k9s;
-use crate::kube_rs::{self, KubeRsError};
+use crate::error::{Result, fail};
 use crate::passing::{self, Kubectl};
-use crate::servers::{ApiServer, Etcd, StartError};
+use crate::servers::{ApiServer, Etcd};
+use crate::{k9s, kube_rs};
 
 /// The environment variable with the kubeconfig of an archive, for the Go clients.
 const ARCHIVE: &str = "ARCHIVE_KUBECONFIG";
-
-/// Why the clients could not be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum ClientsError {
-    #[error("--kube-apiserver needs --etcd")]
-    NoEtcd,
-    #[error(transparent)]
-    Start(#[from] StartError),
-    #[error(transparent)]
-    KubeRs(#[from] KubeRsError),
-    #[error("could not run {program}: {source}")]
-    Go {
-        program: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("what was found cannot be written: {0}")]
-    Write(#[from] std::io::Error),
-}
 
 /// What to judge, and by which programs.
 #[derive(Debug, clap::Args)]
@@ -60,14 +41,17 @@ pub(crate) struct Args {
 }
 
 /// Runs the clients against each server. Returns whether all of them passed.
-pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ClientsError> {
-    let ours = ApiServer::start_tidings(&args.tidings, &[]).await?;
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool> {
+    let ours = ApiServer::tidings(&args.tidings, &[]).await?;
     let mut passed = test(args, "tidings", &ours, out).await?;
     passed &= test_archive(args, "tidings", &ours, out).await?;
     if let Some(program) = &args.kube_apiserver {
-        let etcd = args.etcd.as_deref().ok_or(ClientsError::NoEtcd)?;
-        let etcd = Etcd::start(etcd)?;
-        let theirs = ApiServer::start_kube(program, &etcd, &[]).await?;
+        let Some(etcd) = &args.etcd else {
+            return fail("--kube-apiserver needs --etcd");
+        };
+        let folder = tempfile::tempdir()?;
+        let etcd = Etcd::start(etcd, folder.path()).await?;
+        let theirs = ApiServer::kube(program, &etcd, None, &[]).await?;
         passed &= test(args, "kube-apiserver", &theirs, out).await?;
         passed &= test_archive(args, "kube-apiserver", &theirs, out).await?;
         passed &= test_passing(args, &theirs, out).await?;
@@ -76,23 +60,13 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Clien
 }
 
 /// Writes a line about a part that passed, or its error.
-fn tell(
-    what: &str,
-    with: &str,
-    wrong: Option<&str>,
-    out: &mut impl Write,
-) -> std::io::Result<bool> {
+fn tell(what: &str, with: &str, wrong: Option<&str>, out: &mut impl Write) -> Result<bool> {
     writeln!(out, "{what} with {with}: {}", wrong.unwrap_or("passed"))?;
     out.flush()?;
     Ok(wrong.is_none())
 }
 
-async fn test(
-    args: &Args,
-    name: &str,
-    server: &ApiServer,
-    out: &mut impl Write,
-) -> Result<bool, ClientsError> {
+async fn test(args: &Args, name: &str, server: &ApiServer, out: &mut impl Write) -> Result<bool> {
     let wrong = kube_rs::judge(&server.kubeconfig).await?;
     let passed = tell("kube-rs's recorder", name, wrong.as_deref(), out)?;
     Ok(test_go(args, name, server, None, out).await? && passed)
@@ -104,12 +78,10 @@ async fn test_archive(
     followed: &str,
     server: &ApiServer,
     out: &mut impl Write,
-) -> Result<bool, ClientsError> {
-    let archive = ApiServer::start_archive_twice(&args.tidings, server).await?;
+) -> Result<bool> {
+    let archive = ApiServer::mirror(&args.tidings, server, &["judge", "again"], &[]).await?;
     let name = format!("an archive of {followed}");
-    let Some(own) = &archive.own_kubeconfig else {
-        return Ok(false);
-    };
+    let own = &archive.own_kubeconfig;
     let wrong = kube_rs::follow(&server.kubeconfig, own).await?;
     let mut passed = tell("kube-rs's watcher", &name, wrong.as_deref(), out)?;
     match &args.k9s {
@@ -127,16 +99,20 @@ async fn test_archive(
 }
 
 /// Runs kubectl with an archive that passes everything except events to a real cluster.
-async fn test_passing(
-    args: &Args,
-    server: &ApiServer,
-    out: &mut impl Write,
-) -> Result<bool, ClientsError> {
+async fn test_passing(args: &Args, server: &ApiServer, out: &mut impl Write) -> Result<bool> {
     let Some(program) = &args.kubectl else {
         writeln!(out, "skipped: there is no kubectl to read an archive with")?;
         return Ok(true);
     };
-    let archive = ApiServer::start_passing(&args.tidings, server).await?;
+    // It asks the followed cluster about users and permissions.
+    let kubeconfig = server.kubeconfig.to_string_lossy();
+    let more = [
+        "--kubeconfig",
+        &kubeconfig,
+        "--cluster-access",
+        "--pass-through",
+    ];
+    let archive = ApiServer::ours(&args.tidings, "archive", None, &more).await?;
     let home = tempfile::tempdir()?;
     let kubectl = Kubectl {
         program: program.clone(),
@@ -144,7 +120,7 @@ async fn test_passing(
     };
     let wrong = passing::judge(&kubectl, &server.kubeconfig, &archive.kubeconfig).await?;
     let with = "an archive that passes on to kube-apiserver";
-    Ok(tell("kubectl", with, wrong.as_deref(), out)?)
+    tell("kubectl", with, wrong.as_deref(), out)
 }
 
 /// Runs the Go clients of a server, or those of an archive that follows it.
@@ -154,7 +130,7 @@ async fn test_go(
     server: &ApiServer,
     archive: Option<&Path>,
     out: &mut impl Write,
-) -> Result<bool, ClientsError> {
+) -> Result<bool> {
     let Some(go) = &args.go else {
         return Ok(true);
     };
@@ -168,10 +144,8 @@ async fn test_go(
     if let Some(archive) = archive {
         test.env(ARCHIVE, archive).args(["-run", "^TestArchive"]);
     }
-    let output = test.output().await.map_err(|source| ClientsError::Go {
-        program: go.clone(),
-        source,
-    })?;
+    let output = test.output().await;
+    let output = output.map_err(|error| format!("could not run {}: {error}", go.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let results = |word: &str| said.lines().filter(|line| line.starts_with(word)).count();
     let (passed, failed) = (results("--- PASS"), results("--- FAIL"));

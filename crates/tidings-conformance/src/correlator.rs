@@ -12,11 +12,12 @@ use tidings_core::{
 };
 
 use crate::difference::differences;
-use crate::scenario::{Call, Outcome, Scenario, ScenarioError, Step, list_scenarios, untyped};
+use crate::error::Result;
+use crate::scenario::{Call, Outcome, Scenario, Step, list_scenarios, untyped};
 
 /// Replays every scenario in `dir`, and writes each difference and a summary to `out`. Returns
 /// whether there was no difference.
-pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool, ScenarioError> {
+pub(crate) fn run(dir: &Path, out: &mut impl Write) -> Result<bool> {
     let (mut scenarios, mut steps, mut differing) = (0, 0, 0);
     for path in list_scenarios(dir)? {
         let scenario = Scenario::read(&path)?;
@@ -117,7 +118,11 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn call(&mut self, kind: OccurrenceKind, occurrence: &Occurrence) -> Result<(), WriteError> {
+    fn call(
+        &mut self,
+        kind: OccurrenceKind,
+        occurrence: &Occurrence,
+    ) -> std::result::Result<(), WriteError> {
         let outcome = self.outcomes.get(self.calls.len()).copied();
         let (verb, body) = match kind {
             OccurrenceKind::Create => ("create", occurrence.create_body()),

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::sleep;
 
-use crate::kube_rs::{KubeRsError, Recorded};
+use crate::error::Result;
+use crate::kube_rs::Recorded;
 
 const NAMESPACE: &str = "k9s";
 /// Maximum attempts to find a text on the screen, for slow machines.
@@ -32,22 +33,18 @@ impl Drop for Terminal {
 }
 
 impl Terminal {
-    async fn tmux(&self, words: &[&str]) -> std::io::Result<Output> {
+    async fn tmux(&self, words: &[&str]) -> Result<Output> {
         let mut tmux = Command::new(&self.tmux);
         tmux.arg("-S").arg(&self.socket).args(words);
-        tmux.stdin(Stdio::null()).output().await
-    }
-
-    async fn screen(&self) -> std::io::Result<String> {
-        let output = self.tmux(&["capture-pane", "-p"]).await?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(tmux.stdin(Stdio::null()).output().await?)
     }
 
     /// Waits until the screen shows all of these texts. If it does not, returns the screen.
-    async fn shows(&self, texts: &[&str]) -> std::io::Result<Result<String, String>> {
+    async fn shows(&self, texts: &[&str]) -> Result<std::result::Result<String, String>> {
         let mut screen = String::new();
         for _ in 0..TRIES {
-            screen = self.screen().await?;
+            let output = self.tmux(&["capture-pane", "-p"]).await?;
+            screen = String::from_utf8_lossy(&output.stdout).into_owned();
             if texts.iter().all(|text| screen.contains(text)) {
                 return Ok(Ok(screen));
             }
@@ -63,7 +60,7 @@ pub(crate) async fn judge(
     source: &Path,
     archive: &Path,
     folder: &Path,
-) -> Result<Result<String, String>, KubeRsError> {
+) -> Result<std::result::Result<String, String>> {
     let recorded = Recorded::at(source, NAMESPACE).await?;
     recorded.create("first").await?;
     let terminal = Terminal {
@@ -80,10 +77,8 @@ pub(crate) async fn judge(
         quoted(k9s),
         quoted(archive),
     );
-    let size = ["-x", "160", "-y", "24"];
-    let start = ["new-session", "-d", size[0], size[1], size[2], size[3]];
-    let words: Vec<&str> = start.into_iter().chain([&*command]).collect();
-    let started = terminal.tmux(&words).await?;
+    let start = ["new-session", "-d", "-x", "160", "-y", "24", &command];
+    let started = terminal.tmux(&start).await?;
     if !started.status.success() {
         return Ok(Err(String::from_utf8_lossy(&started.stderr).into_owned()));
     }

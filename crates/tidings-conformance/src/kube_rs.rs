@@ -12,34 +12,24 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use k8s_openapi::api::events::v1::Event as Stored;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
 use tokio::time::{sleep, timeout};
 
+use crate::error::Result;
+
 const NAMESPACE: &str = "kube-rs";
 
-/// Why nothing could be judged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum KubeRsError {
-    #[error("kube-rs cannot use the kubeconfig: {0}")]
-    Kubeconfig(#[from] KubeconfigError),
-    #[error("kube-rs: {0}")]
-    Kube(#[from] kube::Error),
-    #[error("the reader cannot be run: {0}")]
-    Run(#[from] std::io::Error),
-}
-
-async fn client(kubeconfig: &Path) -> Result<Client, KubeRsError> {
+async fn client(kubeconfig: &Path) -> Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
 /// Creates a namespace if it does not exist.
-async fn be_namespace(client: &Client, name: &str) -> Result<(), KubeRsError> {
+async fn be_namespace(client: &Client, name: &str) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.into());
@@ -51,7 +41,7 @@ async fn be_namespace(client: &Client, name: &str) -> Result<(), KubeRsError> {
 }
 
 /// Uses kube-rs's recorder on a server. Returns what was wrong.
-pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>, KubeRsError> {
+pub(crate) async fn judge(kubeconfig: &Path) -> Result<Option<String>> {
     let client = client(kubeconfig).await?;
     be_namespace(&client, NAMESPACE).await?;
     let stored: Api<Stored> = Api::namespaced(client.clone(), NAMESPACE);
@@ -103,7 +93,7 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    pub(crate) async fn at(kubeconfig: &Path, namespace: &str) -> Result<Self, KubeRsError> {
+    pub(crate) async fn at(kubeconfig: &Path, namespace: &str) -> Result<Self> {
         let client = client(kubeconfig).await?;
         be_namespace(&client, namespace).await?;
         Ok(Self {
@@ -112,7 +102,7 @@ impl Recorded {
         })
     }
 
-    pub(crate) async fn create(&self, name: &str) -> Result<(), KubeRsError> {
+    pub(crate) async fn create(&self, name: &str) -> Result<()> {
         let mut event = Stored {
             event_time: Some(MicroTime(jiff::Timestamp::UNIX_EPOCH)),
             action: Some("Test".into()),
@@ -144,7 +134,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs kube-rs's watcher on an archive while events are written to its source. Returns what was
 /// wrong.
-pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<String>, KubeRsError> {
+pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<String>> {
     const WATCHED: &str = "kube-rs-watched";
     let recorded = Recorded::at(source, WATCHED).await?;
     let read: Api<Stored> = Api::namespaced(client(archive).await?, WATCHED);
@@ -157,7 +147,7 @@ pub(crate) async fn follow(source: &Path, archive: &Path) -> Result<Option<Strin
             sleep(BETWEEN_EVENTS).await;
             recorded.create(&name(number)).await?;
         }
-        Ok::<_, KubeRsError>(())
+        Result::Ok(())
     };
     let reading = async {
         let mut names = Vec::new();

@@ -5,8 +5,10 @@
 
 mod archive;
 mod clients;
+mod clock;
 mod correlator;
 mod difference;
+mod error;
 mod hostile;
 mod http;
 mod interchange;
@@ -18,12 +20,13 @@ mod reference;
 mod scenario;
 mod servers;
 
-use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use error::Result;
 
 /// Judges tidings from outside.
 #[derive(Parser)]
@@ -84,7 +87,7 @@ enum Suite {
 fn main() -> ExitCode {
     let mut out = std::io::stdout().lock();
     let same = match Arguments::parse().suite {
-        Suite::Correlator { dir } => correlator::run(&dir, &mut out).map_err(Box::from),
+        Suite::Correlator { dir } => correlator::run(&dir, &mut out),
         Suite::Reference(args) => block_on(reference::run(&args, &mut out)),
         Suite::Clients(args) => block_on(clients::run(&args, &mut out)),
         Suite::Interchange(args) => block_on(interchange::run(&args, &mut out)),
@@ -107,12 +110,10 @@ fn main() -> ExitCode {
 }
 
 /// Runs a suite that needs an asynchronous runtime.
-fn block_on<E: Error + 'static>(
-    suite: impl Future<Output = Result<bool, E>>,
-) -> Result<bool, Box<dyn Error>> {
+fn block_on(suite: impl Future<Output = Result<bool>>) -> Result<bool> {
     // The runtime has several threads, so that measured clients do not wait for each other.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    Ok(runtime.block_on(suite)?)
+    runtime.block_on(suite)
 }

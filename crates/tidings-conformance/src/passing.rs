@@ -10,6 +10,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::sleep;
 
+use crate::error::Result;
+
 const NAMESPACE: &str = "passed-on";
 const MESSAGE: &str = "Back-off restarting failed container";
 /// The objects that kubectl describes. They include a service account, since no controller runs
@@ -53,7 +55,7 @@ impl Kubectl {
         token: &str,
         words: &[&str],
         input: &str,
-    ) -> std::io::Result<Output> {
+    ) -> Result<Output> {
         let mut child = Command::new(&self.program)
             .arg("--kubeconfig")
             .arg(kubeconfig)
@@ -68,7 +70,7 @@ impl Kubectl {
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(input.as_bytes()).await?;
         }
-        child.wait_with_output().await
+        Ok(child.wait_with_output().await?)
     }
 }
 
@@ -77,7 +79,7 @@ pub(crate) async fn judge(
     kubectl: &Kubectl,
     source: &Path,
     archive: &Path,
-) -> std::io::Result<Option<String>> {
+) -> Result<Option<String>> {
     let admin = "admin-token";
     let create = ["create", "-f", "-"];
     let made = kubectl.run(source, admin, &create, OBJECTS).await?;

@@ -1,8 +1,6 @@
 //! A scenario as its file has it: options, and then a line for each event with client-go's requests
 //! to the sink.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,30 +10,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tidings_core::{CorrelatorOptions, Event};
 
-/// Why a scenario cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum ScenarioError {
-    #[error("{}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{}: there is no *.jsonl, with one scenario each", path.display())]
-    NoScenarios { path: PathBuf },
-    #[error("{}:1: no options: the first line is {{\"options\": {{…}}}}", path.display())]
-    NoOptions { path: PathBuf },
-    #[error("{}:{line}: {source}", path.display())]
-    Json {
-        path: PathBuf,
-        line: usize,
-        source: serde_json::Error,
-    },
-    #[error("{}:1: {what}", path.display())]
-    Options { path: PathBuf, what: String },
-    #[error("writing the result: {0}")]
-    Write(#[from] std::io::Error),
-}
+use crate::error::{Result, fail};
 
 /// The fields of client-go's `CorrelatorOptions` that are data. 0 means the default, as in
 /// client-go.
@@ -53,7 +28,7 @@ pub(crate) struct Options {
 impl Options {
     /// The options of our correlator with the same effect. client-go also accepts negative numbers;
     /// what they do is written out here.
-    pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions, String> {
+    pub(crate) fn to_correlator_options(&self) -> Result<CorrelatorOptions> {
         let mut options = CorrelatorOptions::client_go();
         if self.lru_cache_size != 0 {
             // With a negative size, every entry is evicted at once.
@@ -82,7 +57,7 @@ impl Options {
             })?;
             options = options.aggregate_interval(Duration::from_secs(seconds));
         }
-        options.validate().map_err(|error| error.to_string())?;
+        options.validate()?;
         Ok(options)
     }
 }
@@ -139,61 +114,42 @@ pub(crate) struct Scenario {
 }
 
 /// The files with scenarios in a folder, sorted by name.
-pub(crate) fn list_scenarios(dir: &Path) -> Result<Vec<PathBuf>, ScenarioError> {
-    let failed = |source| ScenarioError::Read {
-        path: dir.to_owned(),
-        source,
-    };
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "jsonl")
-        {
-            paths.push(path);
-        }
-    }
+pub(crate) fn list_scenarios(dir: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |error| format!("{}: {error}", dir.display());
+    let entries = std::fs::read_dir(dir).map_err(failed)?;
+    let paths: std::io::Result<Vec<_>> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
+    let mut paths = paths.map_err(failed)?;
+    paths.retain(|path| path.extension().is_some_and(|it| it == "jsonl"));
     if paths.is_empty() {
-        return Err(ScenarioError::NoScenarios {
-            path: dir.to_owned(),
-        });
+        let dir = dir.display();
+        return fail(format!(
+            "{dir}: there is no *.jsonl, with one scenario each"
+        ));
     }
     paths.sort();
     Ok(paths)
 }
 
 impl Scenario {
-    pub(crate) fn read(path: &Path) -> Result<Self, ScenarioError> {
-        let read = |source| ScenarioError::Read {
-            path: path.to_owned(),
-            source,
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
+        let mut lines = text.lines();
+        let Some(head) = lines.next() else {
+            let form = "the first line is {\"options\": {…}}";
+            return fail(format!("{file}:1: no options: {form}"));
         };
-        let json = |line| {
-            move |source| ScenarioError::Json {
-                path: path.to_owned(),
-                line,
-                source,
-            }
-        };
-        let mut lines = BufReader::new(File::open(path).map_err(read)?).lines();
-        let head = lines.next().ok_or_else(|| ScenarioError::NoOptions {
-            path: path.to_owned(),
-        })?;
-        let head: Head = serde_json::from_str(&head.map_err(read)?).map_err(json(1))?;
-        let options =
-            head.options
-                .to_correlator_options()
-                .map_err(|what| ScenarioError::Options {
-                    path: path.to_owned(),
-                    what,
-                })?;
+        let wrong = |line, error: &dyn std::fmt::Display| format!("{file}:{line}: {error}");
+        let head: Head = serde_json::from_str(head).map_err(|error| wrong(1, &error))?;
+        let options = head.options.to_correlator_options();
+        let options = options.map_err(|error| wrong(1, &error))?;
 
         let mut steps = Vec::new();
         for (line, text) in (2..).zip(lines) {
-            let text = text.map_err(read)?;
             if !text.trim().is_empty() {
-                steps.push(serde_json::from_str(&text).map_err(json(line))?);
+                steps.push(serde_json::from_str(text).map_err(|error| wrong(line, &error))?);
             }
         }
         Ok(Self { options, steps })
@@ -210,11 +166,13 @@ pub(crate) fn untyped(mut body: Value) -> Value {
     body
 }
 
-fn without_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+fn without_type<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Value, D::Error> {
     Value::deserialize(deserializer).map(untyped)
 }
 
-fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> {
+fn event<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Event, D::Error> {
     let event: v1::Event =
         serde_json::from_value(without_type(deserializer)?).map_err(serde::de::Error::custom)?;
     Ok(Event::from_wire(event))
@@ -223,6 +181,6 @@ fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> 
 /// Reads a list. Null is an empty list, as in Go.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
-) -> Result<Vec<T>, D::Error> {
+) -> std::result::Result<Vec<T>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }

@@ -113,7 +113,7 @@ crates/tidings-conformance/src
     archive: archive/ | clients: clients.rs k9s.rs kube_rs.rs passing.rs | correlator: \
         correlator.rs difference.rs scenario.rs | hostile: hostile/ | interchange: interchange/ | \
         reference: reference/
-    common parts: http.rs process.rs servers.rs
+    common parts: error.rs http.rs process.rs servers.rs
 benches/src
     sealed: sealed/
     showing: showing/

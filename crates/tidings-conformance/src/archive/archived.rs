@@ -7,9 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::caller::Caller;
-use super::error::ArchiveError;
-use crate::http::Client;
+use crate::error::Result;
+use crate::http::{Caller, Client};
 
 /// The cluster's name in the archive.
 pub(super) const CLUSTER: &str = "source";
@@ -74,20 +73,10 @@ pub(super) fn number(value: &Value) -> u64 {
     value.as_str().map_or(0, |text| text.parse().unwrap_or(0))
 }
 
-async fn get(caller: &mut Caller, path: &str) -> Result<Value, ArchiveError> {
-    let reply = caller.get(path).await?;
-    if reply.status.is_success() {
-        return Ok(reply.json);
-    }
-    Err(ArchiveError::Answer {
-        path: path.to_owned(),
-        status: reply.status,
-        text: String::from_utf8_lossy(&reply.text).into_owned(),
-    })
-}
-
-pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Coverage, ArchiveError> {
-    let json = get(caller, &format!("/clusters/{cluster}/coverage")).await?;
+pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Coverage> {
+    let json = caller
+        .read(&format!("/clusters/{cluster}/coverage"))
+        .await?;
     let followed = &json["followed"][0];
     let gaps = json["gaps"].as_array().into_iter().flatten();
     Ok(Coverage {
@@ -105,10 +94,7 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
 }
 
 /// The number of versions that wait to be sealed; `None` if the archive seals nothing.
-pub(super) async fn waiting(
-    caller: &mut Caller,
-    cluster: &str,
-) -> Result<Option<u64>, ArchiveError> {
+pub(super) async fn waiting(caller: &mut Caller, cluster: &str) -> Result<Option<u64>> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
     let of = format!("tidings_objects_waiting_versions{{cluster=\"{cluster}\"}} ");
@@ -117,7 +103,7 @@ pub(super) async fn waiting(
 }
 
 /// Reads the metrics of the archive about one cluster.
-pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health, ArchiveError> {
+pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
     let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
@@ -132,8 +118,8 @@ pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health,
 }
 
 /// Reads every version of every event of a cluster.
-pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>, ArchiveError> {
-    let events = Arc::new(Mutex::new(VecDeque::from(events(client, cluster).await?)));
+pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>> {
+    let events = Arc::new(Mutex::new(events(client, cluster).await?));
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
         let (events, mut caller) = (Arc::clone(&events), Caller::new(client));
@@ -143,10 +129,10 @@ pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>
             loop {
                 let event = events.lock().unwrap_or_else(PoisonError::into_inner);
                 let event = { event }.pop_front();
-                let Some((namespace, name)) = event else {
-                    return Ok::<_, ArchiveError>(kept);
+                let Some(event) = event else {
+                    return Result::Ok(kept);
                 };
-                read_event(&mut caller, &cluster, &namespace, &name, &mut kept).await?;
+                read_event(&mut caller, &cluster, event, &mut kept).await?;
             }
         });
     }
@@ -158,20 +144,29 @@ pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>
 }
 
 /// Reads the namespaces and names of all events.
-async fn events(client: &Client, cluster: &str) -> Result<Vec<(String, String)>, ArchiveError> {
-    let mut caller = Caller::new(client);
-    let mut events = Vec::new();
-    let root = format!("/clusters/{cluster}/api/v1/events?limit=500");
+async fn events(client: &Client, cluster: &str) -> Result<VecDeque<(String, String)>> {
+    let path = format!("/clusters/{cluster}/api/v1/events");
+    let items = items(&mut Caller::new(client), &path).await?;
+    let events = items.iter().map(|item| {
+        let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
+        (text("namespace").to_owned(), text("name").to_owned())
+    });
+    Ok(events.collect())
+}
+
+/// Reads all pages of a list.
+async fn items(caller: &mut Caller, path: &str) -> Result<Vec<Value>> {
+    let mut items = Vec::new();
+    let root = format!("{path}?limit=500");
     let mut path = root.clone();
     loop {
-        let page = get(&mut caller, &path).await?;
-        for item in page["items"].as_array().into_iter().flatten() {
-            let text = |field: &str| item["metadata"][field].as_str().unwrap_or_default();
-            events.push((text("namespace").to_owned(), text("name").to_owned()));
+        let mut page = caller.read(&path).await?;
+        if let Some(more) = page["items"].as_array_mut() {
+            items.append(more);
         }
         match token(&page) {
             Some(token) => path = format!("{root}&continue={token}"),
-            None => return Ok(events),
+            None => return Ok(items),
         }
     }
 }
@@ -191,34 +186,24 @@ fn token(page: &Value) -> Option<String> {
 async fn read_event(
     caller: &mut Caller,
     cluster: &str,
-    namespace: &str,
-    name: &str,
+    (namespace, name): (String, String),
     kept: &mut Vec<Kept>,
-) -> Result<(), ArchiveError> {
-    let root = format!(
-        "/clusters/{cluster}/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}/versions?limit=500"
+) -> Result<()> {
+    let path = format!(
+        "/clusters/{cluster}/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}/versions"
     );
-    let mut path = root.clone();
     let mut newer = u64::MAX;
-    loop {
-        let page = get(caller, &path).await?;
-        for item in page["items"].as_array().into_iter().flatten() {
-            let version = number(&item["metadata"]["resourceVersion"]);
-            kept.push(Kept {
-                uid: item["metadata"]["uid"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned(),
-                name: format!("{namespace}/{name}"),
-                version,
-                count: item["deprecatedCount"].as_i64().unwrap_or_default(),
-                is_in_order: version < newer,
-            });
-            newer = version;
-        }
-        match token(&page) {
-            Some(token) => path = format!("{root}&continue={token}"),
-            None => return Ok(()),
-        }
+    for item in items(caller, &path).await? {
+        let metadata = &item["metadata"];
+        let version = number(&metadata["resourceVersion"]);
+        kept.push(Kept {
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            name: format!("{namespace}/{name}"),
+            version,
+            count: item["deprecatedCount"].as_i64().unwrap_or_default(),
+            is_in_order: version < newer,
+        });
+        newer = version;
     }
+    Ok(())
 }

@@ -8,11 +8,12 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::archived::Kept;
-use super::error::ArchiveError;
-use super::program::Program;
-use super::stage::Followed;
+use super::source::Followed;
 use super::writer::Writer;
+use crate::clock;
+use crate::error::{Result, fail};
 use crate::http::Client;
+use crate::process::Program;
 
 /// Interval in which the suite looks whether the collector has ended by itself.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -34,11 +35,7 @@ pub(super) struct Collector {
 
 impl Collector {
     /// Starts a collector that follows this source.
-    pub(super) fn start(
-        program: &Path,
-        folder: &Path,
-        followed: Followed<'_>,
-    ) -> Result<Self, ArchiveError> {
+    pub(super) fn start(program: &Path, folder: &Path, followed: Followed<'_>) -> Result<Self> {
         let kubeconfig = folder.join("collector-source.yaml");
         std::fs::write(&kubeconfig, Followed::kubeconfig(&[followed]))?;
         let (settings, file) = (folder.join("collector.yaml"), folder.join("collected.json"));
@@ -53,7 +50,7 @@ impl Collector {
             file.display()
         );
         std::fs::write(&settings, text)?;
-        let arguments = vec!["--config".into(), settings.to_string_lossy().into_owned()];
+        let arguments = ["--config", &*settings.to_string_lossy()];
         let program = Program::new(program, arguments, folder, "collector");
         let mut collector = Self {
             program: program.with("KUBECONFIG", &kubeconfig),
@@ -69,7 +66,7 @@ impl Collector {
         &mut self,
         source: &Client,
         random: &mut fastrand::Rng,
-    ) -> Result<Writer, ArchiveError> {
+    ) -> Result<Writer> {
         let mut writer = Writer::new(source, "probe", random.fork());
         for _ in 0..PROBES {
             writer.create().await;
@@ -79,7 +76,7 @@ impl Collector {
                 return Ok(writer);
             }
         }
-        Err(ArchiveError::NothingCollected)
+        fail("the collector writes nothing")
     }
 
     fn written(&self) -> std::io::Result<u64> {
@@ -91,7 +88,7 @@ impl Collector {
 
     /// Starts the collector again if it has ended, as it does by itself if the source is down when
     /// it starts.
-    fn restart_if_ended(&mut self) -> Result<(), ArchiveError> {
+    fn restart_if_ended(&mut self) -> Result<()> {
         if self.program.check().is_err() {
             self.ends += 1;
             self.program.start()?;
@@ -100,10 +97,10 @@ impl Collector {
     }
 
     /// For some time, starts the collector again whenever it ends by itself.
-    pub(super) async fn look_after(&mut self, time: Duration) -> Result<(), ArchiveError> {
-        let until = super::clock::steady() + time;
+    pub(super) async fn look_after(&mut self, time: Duration) -> Result<()> {
+        let until = clock::steady() + time;
         loop {
-            let left = until.saturating_duration_since(super::clock::steady());
+            let left = until.saturating_duration_since(clock::steady());
             if left.is_zero() {
                 return Ok(());
             }
@@ -113,7 +110,7 @@ impl Collector {
     }
 
     /// Waits until the collector's file no longer grows.
-    pub(super) async fn settle(&mut self) -> Result<(), ArchiveError> {
+    pub(super) async fn settle(&mut self) -> Result<()> {
         let mut written = self.written()?;
         for _ in 0..QUIETS {
             self.look_after(QUIET).await?;
@@ -126,7 +123,7 @@ impl Collector {
     }
 
     /// Every version that the collector exported. A line that a kill left incomplete is skipped.
-    pub(super) fn versions(&self) -> Result<Vec<Kept>, ArchiveError> {
+    pub(super) fn versions(&self) -> Result<Vec<Kept>> {
         let text = std::fs::read(&self.file)?;
         let mut kept = Vec::new();
         for line in text.split(|byte| *byte == b'\n') {

@@ -11,16 +11,14 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::archived::CLUSTER;
-use super::clock;
 use super::collector::Collector;
-use super::error::ArchiveError;
-use super::faults::signal;
-use super::program::Program;
-use super::source::{Programs, Source};
-use super::stage::{Archive, Followed};
+use super::source::{Followed, Programs, Source};
+use super::stage::Archive;
 use super::writer::{Writer, Writers};
+use crate::clock;
+use crate::error::{Result, fail};
 use crate::http::Client;
-use crate::process::Process;
+use crate::process::{Program, Spent};
 
 /// The sizes of one measurement.
 pub(super) struct Plan {
@@ -67,7 +65,7 @@ pub(super) async fn run(
     plan: &Plan,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
-) -> Result<(), ArchiveError> {
+) -> Result<()> {
     writeln!(
         out,
         "| live events | | first list | MiB at most, meanwhile | MiB, following | versions/s | µs each | behind | caught up, versions/s |"
@@ -75,16 +73,11 @@ pub(super) async fn run(
     writeln!(out, "|---:|---|---:|---:|---:|---:|---:|---:|---:|")?;
     for live in &plan.live {
         let folder = tempfile::tempdir()?;
-        let source = Source::start_of(programs, folder.path(), &[]).await?;
-        let followed = || Followed {
-            name: CLUSTER,
-            address: &source.address,
-            trusted: &source.certificate,
-            token: "admin-token",
-        };
-        fill(&source.client, *live, random).await?;
+        let source = Source::start(programs, folder.path(), &[]).await?;
+        let followed = || source.followed(CLUSTER);
+        fill(&source.server.client, *live, random).await?;
         // These events exist before the archive lists the source.
-        let mut last = Writer::new(&source.client, "filled", random.fork());
+        let mut last = Writer::new(&source.server.client, "filled", random.fork());
         last.create().await;
 
         let filled = last.ledger.latest();
@@ -94,11 +87,12 @@ pub(super) async fn run(
         let mut collected = None;
         if let Some(program) = &plan.collector {
             let mut collector = Collector::start(program, folder.path(), followed())?;
-            collector.begun(&source.client, random).await?;
+            collector.begun(&source.server.client, random).await?;
             let mut figures = Figures::begun("OpenTelemetry collector", &collector.program)?;
             sleep(REST).await;
-            let before = Process::new(id(&collector.program)).spent()?;
-            let writers = Writers::named("collector", &source.client, plan.per_second, random);
+            let before = collector.program.process().spent()?;
+            let writers =
+                Writers::named("collector", &source.server.client, plan.per_second, random);
             sleep(plan.time).await;
             let ledger = writers.end().await?;
             collector.settle().await?;
@@ -126,7 +120,7 @@ async fn archived(
     seals: bool,
     plan: &Plan,
     random: &mut fastrand::Rng,
-) -> Result<Figures, ArchiveError> {
+) -> Result<Figures> {
     let folder = tempfile::tempdir()?;
     let url = format!("file://{}", folder.path().join("objects").display());
     let (name, writers, more) = if seals {
@@ -138,19 +132,18 @@ async fn archived(
         ("`tidings archive`", writers, Vec::new())
     };
     let begun = clock::steady();
-    let followed = [followed];
-    let mut archive =
-        Archive::start_with(&programs.tidings, folder.path(), &followed, &more).await?;
+    let tidings = &programs.tidings;
+    let mut archive = Archive::start(tidings, folder.path(), &[followed], &more).await?;
     archive.level(CLUSTER, filled).await?;
     let first = begun.elapsed();
     if seals {
         archive.sealed(CLUSTER).await?;
     }
-    let mut figures = Figures::begun(name, &archive.program)?;
+    let mut figures = Figures::begun(name, &archive.server.program)?;
     figures.first = Some(first);
     sleep(REST).await;
-    let before = Process::new(id(&archive.program)).spent()?;
-    let written = Writers::named(writers[0], &source.client, plan.per_second, random);
+    let before = archive.server.program.process().spent()?;
+    let written = Writers::named(writers[0], &source.server.client, plan.per_second, random);
     sleep(plan.time).await;
     let ledger = written.end().await?;
     let written = clock::steady();
@@ -159,30 +152,31 @@ async fn archived(
     if seals {
         archive.sealed(CLUSTER).await?;
     }
-    figures.end(&archive.program, &before, ledger.entries.len(), plan.time)?;
+    figures.end(
+        &archive.server.program,
+        &before,
+        ledger.entries.len(),
+        plan.time,
+    )?;
 
-    signal(&archive.program, "-STOP").await?;
-    let written = Writers::named(writers[1], &source.client, plan.per_second, random);
+    archive.server.program.signal("-STOP").await?;
+    let written = Writers::named(writers[1], &source.server.client, plan.per_second, random);
     sleep(plan.time).await;
     let ledger = written.end().await?;
-    signal(&archive.program, "-CONT").await?;
+    archive.server.program.signal("-CONT").await?;
     let begun = clock::steady();
     archive.level(CLUSTER, ledger.latest()).await?;
     figures.caught_up = Some(ledger.entries.len() as f64 / begun.elapsed().as_secs_f64());
-    archive.program.kill().await?;
+    archive.server.program.kill().await?;
     Ok(figures)
 }
 
-fn id(program: &Program) -> u32 {
-    program.id().unwrap_or_default()
-}
-
 impl Figures {
-    fn begun(name: &'static str, program: &Program) -> std::io::Result<Self> {
+    fn begun(name: &'static str, program: &Program) -> Result<Self> {
         Ok(Self {
             name,
             first: None,
-            peak: Process::new(id(program)).memory()?.1,
+            peak: program.process().memory()?.1,
             after: 0,
             processor: Duration::ZERO,
             rate: 0.0,
@@ -194,11 +188,11 @@ impl Figures {
     fn end(
         &mut self,
         program: &Program,
-        before: &crate::process::Spent,
+        before: &Spent,
         versions: usize,
         time: Duration,
-    ) -> std::io::Result<()> {
-        let process = Process::new(id(program));
+    ) -> Result<()> {
+        let process = program.process();
         let spent = process.spent()?.since(before);
         self.processor = spent / u32::try_from(versions.max(1)).unwrap_or(u32::MAX);
         self.rate = versions as f64 / time.as_secs_f64();
@@ -240,11 +234,7 @@ impl Figures {
 }
 
 /// Creates a number of events.
-async fn fill(
-    client: &Client,
-    events: u64,
-    random: &mut fastrand::Rng,
-) -> Result<(), ArchiveError> {
+async fn fill(client: &Client, events: u64, random: &mut fastrand::Rng) -> Result<()> {
     let mut fillers = JoinSet::new();
     for filler in 0..FILLERS {
         let mut writer = Writer::new(client, &format!("live{filler}"), random.fork());
@@ -258,7 +248,7 @@ async fn fill(
     }
     while let Some(is_filled) = fillers.join_next().await {
         if !is_filled? {
-            return Err(ArchiveError::NotWritten);
+            return fail("an event could not be written");
         }
     }
     Ok(())

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::archived::{self, CLUSTER, Coverage};
-use super::clock;
 use super::collector::Collector;
-use super::error::ArchiveError;
 use super::ledger::{Ledger, Verdict};
 use super::proxy::Proxy;
-use super::source::Source;
-use super::stage::{Archive, Followed, Stage};
+use super::source::{Followed, Source};
+use super::stage::{Archive, Stage};
 use super::writer::Writers;
+use crate::clock;
+use crate::error::Result;
 
 /// How many kills and writes there are, and for how long.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub(super) async fn run(
     plan: Plan,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
-) -> Result<bool, ArchiveError> {
+) -> Result<bool> {
     let Stage {
         mut source,
         proxy,
@@ -80,18 +80,16 @@ pub(super) async fn run(
     let mut collector = None;
     if let Some(program) = &plan.collector {
         let followed = Followed {
-            name: CLUSTER,
             address: &proxy.address,
-            trusted: &source.certificate,
-            token: "admin-token",
+            ..source.followed(CLUSTER)
         };
         let mut started = Collector::start(program, folder.path(), followed)?;
-        let probes = started.begun(&source.client, random).await?;
+        let probes = started.begun(&source.server.client, random).await?;
         ledger.add(probes.ledger);
         collector = Some(started);
     }
     let collected_since = clock::now();
-    let writers = Writers::start(&source.client, plan.per_second, random);
+    let writers = Writers::start(&source.server.client, plan.per_second, random);
     let begun = clock::steady();
     let mut pauses = |kills| Pauses::new(begun + plan.time, kills, random.fork());
     let to_archive = pauses(plan.archive_kills);
@@ -119,13 +117,18 @@ pub(super) async fn run(
     }
     ledger.add(writers.end().await?);
     let took = begun.elapsed();
-    tell_writes(took, &ledger, (archive.program.kills, source.kills()), out)?;
+    tell_writes(
+        took,
+        &ledger,
+        (archive.server.program.kills, source.kills()),
+        out,
+    )?;
     tell_openings(opened, out)?;
     out.flush()?;
     let waited = clock::steady();
     let coverage = archive.level(CLUSTER, ledger.latest()).await?;
     writeln!(out, "level after {:.1} s", waited.elapsed().as_secs_f64())?;
-    let kept = archived::versions(&archive.client, CLUSTER).await?;
+    let kept = archived::versions(&archive.server.client, CLUSTER).await?;
     let verdict = ledger.judge(&kept, &coverage);
     tell(&verdict, &coverage, out)?;
     if !coverage.gaps.is_empty() {
@@ -141,7 +144,7 @@ pub(super) async fn run(
             ..Coverage::default()
         };
         let collected = ledger.judge(&collector.versions()?, &since);
-        let kills = (archive.program.kills, collector.program.kills);
+        let kills = (archive.server.program.kills, collector.program.kills);
         compare((&verdict, kills.0), (&collected, kills.1), out)?;
         if collector.ends > 0 {
             writeln!(
@@ -234,11 +237,11 @@ async fn kill_archive(
     archive: &mut Archive,
     mut pauses: Pauses,
     opened: &mut Vec<Duration>,
-) -> Result<(), ArchiveError> {
+) -> Result<()> {
     while let Some(pause) = pauses.next() {
         sleep(pause).await;
-        archive.program.kill().await?;
-        archive.program.start()?;
+        archive.server.program.kill().await?;
+        archive.server.program.start()?;
         if pauses.random.bool() {
             let started = clock::steady();
             archive.be_ready(CLUSTER).await?;
@@ -251,7 +254,7 @@ async fn kill_archive(
 pub(super) async fn kill_collector(
     collector: Option<&mut Collector>,
     mut pauses: Pauses,
-) -> Result<(), ArchiveError> {
+) -> Result<()> {
     if let Some(collector) = collector {
         while let Some(pause) = pauses.next() {
             collector.look_after(pause).await?;
@@ -265,7 +268,7 @@ pub(super) async fn kill_collector(
     std::future::pending().await
 }
 
-async fn kill_source(source: &mut Source, mut pauses: Pauses) -> Result<(), ArchiveError> {
+async fn kill_source(source: &mut Source, mut pauses: Pauses) -> Result<()> {
     while let Some(pause) = pauses.next() {
         sleep(pause).await;
         source.kill(&mut pauses.random).await?;
@@ -276,11 +279,7 @@ async fn kill_source(source: &mut Source, mut pauses: Pauses) -> Result<(), Arch
 }
 
 /// Repeatedly cuts the connections to the source, or holds them for a while.
-async fn disturb(
-    proxy: &Proxy,
-    hold: Duration,
-    mut random: fastrand::Rng,
-) -> Result<(), ArchiveError> {
+async fn disturb(proxy: &Proxy, hold: Duration, mut random: fastrand::Rng) -> Result<()> {
     loop {
         sleep(QUIET_MAX.mul_f64(random.f64())).await;
         if random.bool() {

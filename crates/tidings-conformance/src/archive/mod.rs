@@ -3,18 +3,14 @@
 //! that the source acknowledged; each must be in the archive once, or in a reported gap.
 
 mod archived;
-mod caller;
-mod clock;
 mod collector;
-mod error;
-mod etcd;
 mod faults;
 mod feeds;
 mod footprint;
 mod kills;
 mod ledger;
-mod program;
 mod proxy;
+mod small_disk;
 mod soak;
 mod source;
 mod stage;
@@ -24,10 +20,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use error::ArchiveError;
 use kills::Plan;
 use source::Programs;
 use stage::Stage;
+
+use crate::error::{Result, fail};
 
 /// The kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -99,7 +96,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the suite as the arguments say. Returns whether the archive passed.
-pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ArchiveError> {
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     writeln!(out, "seed {seed}")?;
     out.flush()?;
@@ -110,8 +107,10 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Archi
         kube_apiserver: None,
     };
     if args.source == SourceKind::KubeApiserver {
-        let program = args.kube_apiserver.clone();
-        programs.kube_apiserver = Some(program.ok_or(ArchiveError::NoKubeApiserver)?);
+        programs.kube_apiserver.clone_from(&args.kube_apiserver);
+        if programs.kube_apiserver.is_none() {
+            return fail("there is no kube-apiserver: --kube-apiserver names none");
+        }
     }
     if args.faults {
         return faults::run(&programs, args.only.as_deref(), &mut random, out).await;
@@ -139,7 +138,7 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Archi
         let [Some(victoria_logs), Some(collector), Some(python)] =
             [&args.victoria_logs, &args.collector, &args.python]
         else {
-            return Err(ArchiveError::NoReceivers);
+            return fail("--feeds needs --victoria-logs, --collector and --python");
         };
         let receivers = feeds::Receivers {
             victoria_logs: victoria_logs.clone(),

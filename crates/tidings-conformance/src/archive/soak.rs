@@ -9,13 +9,11 @@ use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::archived;
-use super::clock;
-use super::error::ArchiveError;
-use super::faults::signal;
-use super::source::{Programs, Source};
-use super::stage::{Archive, Followed};
+use super::source::{Followed, Programs, Source};
+use super::stage::Archive;
 use super::writer::Writers;
-use crate::process::Process;
+use crate::clock;
+use crate::error::Result;
 
 /// How many events and sources there are, and for how long.
 pub(super) struct Plan {
@@ -67,41 +65,36 @@ pub(super) async fn run(
     plan: &Plan,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
-) -> Result<bool, ArchiveError> {
+) -> Result<bool> {
     let mut sources: Vec<(String, Source, TempDir)> = Vec::new();
     for number in 0..plan.sources.max(1) {
         let folder = tempfile::tempdir()?;
-        let source = Source::start_of(programs, folder.path(), &[]).await?;
+        let source = Source::start(programs, folder.path(), &[]).await?;
         sources.push((format!("source-{number}"), source, folder));
     }
     let folder = tempfile::tempdir()?;
     let followed: Vec<Followed<'_>> = sources
         .iter()
-        .map(|(name, source, _)| Followed {
-            name,
-            address: &source.address,
-            trusted: &source.certificate,
-            token: "admin-token",
-        })
+        .map(|(name, source, _)| source.followed(name))
         .collect();
-    let mut archive = Archive::start(&programs.tidings, folder.path(), &followed).await?;
+    let mut archive = Archive::start(&programs.tidings, folder.path(), &followed, &[]).await?;
     let each = plan.per_second / sources.len() as u64;
     let writers: Vec<Writers> = sources
         .iter()
-        .map(|(_, source, _)| Writers::start(&source.client, each, random))
+        .map(|(_, source, _)| Writers::start(&source.server.client, each, random))
         .collect();
 
     let names: Vec<&str> = sources.iter().map(|(name, ..)| &**name).collect();
     let watched = watch(&mut archive, &names, &sources[0].1, plan, out).await;
     // Even after an error, no source stays frozen.
-    signal(&sources[0].1.program, "-CONT").await?;
+    sources[0].1.server.program.signal("-CONT").await?;
     let seen = watched?;
 
     let mut is_right = true;
     for (name, writers) in names.iter().zip(writers) {
         let ledger = writers.end().await?;
         let coverage = archive.level(name, ledger.latest()).await?;
-        let kept = archived::versions(&archive.client, name).await?;
+        let kept = archived::versions(&archive.server.client, name).await?;
         let verdict = ledger.judge(&kept, &coverage);
         writeln!(out, "{name}: {verdict}")?;
         is_right &= verdict.is_right() && coverage.gaps.is_empty();
@@ -143,8 +136,8 @@ async fn watch(
     first: &Source,
     plan: &Plan,
     out: &mut impl Write,
-) -> Result<Seen, ArchiveError> {
-    let process = Process::new(archive.program.id().unwrap_or_default());
+) -> Result<Seen> {
+    let process = archive.server.program.process();
     let begun = clock::steady();
     let freeze_at = begun + plan.time / 2;
     let thaw_at = freeze_at + FROZEN_MAX.min(plan.time / 4);
@@ -161,14 +154,14 @@ async fn watch(
     let mut minutes = 0;
     while begun.elapsed() < plan.time {
         ticks.tick().await;
-        archive.program.check()?;
+        archive.server.program.check()?;
         let now = clock::steady();
         if frozen_since.is_none() && !was_thawed && now >= freeze_at {
-            signal(&first.program, "-STOP").await?;
+            first.server.program.signal("-STOP").await?;
             frozen_since = Some(clock::steady());
         }
         if frozen_since.is_some() && now >= thaw_at {
-            signal(&first.program, "-CONT").await?;
+            first.server.program.signal("-CONT").await?;
             (frozen_since, was_thawed) = (None, true);
             // The archive makes progress by the second observation after the source is let go on.
             ticks.tick().await;

@@ -13,11 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::archived::number;
-use super::caller::Caller;
-use super::clock;
-use super::error::ArchiveError;
 use super::ledger::{Entry, Ledger};
-use crate::http::Client;
+use crate::clock;
+use crate::error::{Result, fail};
+use crate::http::{Caller, Client};
 
 /// Concurrent writers, each with its own connection and events.
 const WRITERS: u64 = 8;
@@ -67,7 +66,7 @@ impl Writers {
     }
 
     /// Stops the writers, after a last event that was acknowledged.
-    pub(super) async fn end(mut self) -> Result<Ledger, ArchiveError> {
+    pub(super) async fn end(mut self) -> Result<Ledger> {
         self.stop.send_replace(true);
         let mut ledger = Ledger::default();
         while let Some(written) = self.tasks.join_next().await {
@@ -82,7 +81,7 @@ impl Writers {
                 return Ok(ledger);
             }
         }
-        Err(ArchiveError::NotWritten)
+        fail("the last event could not be written")
     }
 }
 

@@ -1,18 +1,19 @@
 //! Runs a script against a server, and measures its effect on the server and on other clients.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::CONNECTION;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::script::{Act, Ask, AtOnce, Script};
+use crate::clock;
+use crate::error::{Result, fail};
 use crate::http::{Answer, Client, Connection, HttpError};
 use crate::process::Process;
 use crate::servers::ApiServer;
@@ -36,28 +37,6 @@ const LEVEL: Duration = Duration::from_secs(60);
 const COLLECT: Duration = Duration::from_secs(2);
 /// An answer counts as complete after this time without bytes.
 const SILENCE: Duration = Duration::from_millis(300);
-
-/// Why a script could not be measured.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum ActError {
-    #[error("the server's figures: {0}")]
-    Process(#[from] io::Error),
-    #[error("a neighbour was not answered: {0}")]
-    Neighbour(HttpError),
-    #[error("a neighbour was answered {0}")]
-    Refused(StatusCode),
-    #[error("a neighbour ended: {0}")]
-    Ended(#[from] tokio::task::JoinError),
-    #[error("no connection: {0}")]
-    Connect(HttpError),
-    #[error("a request of the table is not valid: {0}")]
-    Request(#[from] http::Error),
-    #[error("the archive: {0}")]
-    Archive(HttpError),
-    #[error("the archive has not caught up with its source within {} s", LEVEL.as_secs())]
-    Behind,
-}
 
 /// What a script did to the server.
 #[derive(Debug, Clone)]
@@ -104,18 +83,15 @@ impl Outcome {
 pub(super) async fn carry_out(
     server: &ApiServer,
     source: Option<&ApiServer>,
-    process: &Process,
     script: &Script,
     with_neighbours: bool,
-) -> Result<Outcome, ActError> {
+) -> Result<Outcome> {
+    let process = &server.program.process();
     let mut seen = Seen::default();
     let first = source.unwrap_or(server);
     exchange(&first.client, &script.before, &mut seen).await?;
     if let Some(source) = source {
-        let level = level(&source.client, &server.client);
-        timeout(LEVEL, level)
-            .await
-            .map_err(|_| ActError::Behind)??;
+        timeout(LEVEL, level(&source.client, &server.client)).await??;
     }
     let unprepared = seen.error > 0 || seen.unanswered.is_some();
     if !unprepared {
@@ -176,11 +152,11 @@ impl Seen {
     }
 }
 
-async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError> {
+async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<()> {
     match act {
         Act::Requests(asks) => exchange(client, asks, seen).await,
         Act::Bytes(protocol, bytes) => {
-            let stream = client.tunnel(*protocol).await.map_err(ActError::Connect)?;
+            let stream = client.tunnel(*protocol).await?;
             let (mut reading, mut writing) = tokio::io::split(stream);
             // The server may end the connection at any moment.
             let sent = async { drop(writing.write_all(bytes).await) };
@@ -206,7 +182,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
         }
         Act::Handshakes(count) => {
             for _ in 0..*count {
-                client.tunnel(None).await.map_err(ActError::Connect)?;
+                client.tunnel(None).await?;
             }
             "done".clone_into(&mut seen.said);
             Ok(())
@@ -214,7 +190,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
         Act::Idle(count) => {
             let mut idle = Vec::new();
             for _ in 0..*count {
-                idle.push(client.tunnel(None).await.map_err(ActError::Connect)?);
+                idle.push(client.tunnel(None).await?);
             }
             sleep(REST.0).await;
             "done".clone_into(&mut seen.said);
@@ -226,7 +202,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<(), ActError
 
 /// Sends requests at the same time. The server must answer each, or tell it to come back later, and
 /// must answer at least one.
-async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), ActError> {
+async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<()> {
     let mut unread = JoinSet::new();
     for ask in &asks.unread {
         let (client, ask) = (client.clone(), ask.clone());
@@ -282,7 +258,7 @@ async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<(), 
     Ok(())
 }
 
-async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), ActError> {
+async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<()> {
     let mut connection = None;
     for ask in asks {
         match send(client, &mut connection, ask).await {
@@ -292,8 +268,9 @@ async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), 
                     connection = None;
                 }
             }
-            Err(HttpError::Request(error)) => return Err(error.into()),
-            Err(error @ HttpError::Connect(_)) => return Err(ActError::Connect(error)),
+            Err(error @ (HttpError::Request(_) | HttpError::Connect(_))) => {
+                return Err(error.into());
+            }
             Err(error) => {
                 seen.no_answer(chain(&error));
                 connection = None;
@@ -303,13 +280,12 @@ async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<(), 
     Ok(())
 }
 
+/// An answer with the length of its body.
+type Sent = std::result::Result<(Answer, u64), HttpError>;
+
 /// Sends a request and reads the answer and its length. As with every client, a connection that the
 /// server has closed since the last answer is replaced by a new one.
-async fn send(
-    client: &Client,
-    connection: &mut Option<Connection>,
-    ask: &Ask,
-) -> Result<(Answer, u64), HttpError> {
+async fn send(client: &Client, connection: &mut Option<Connection>, ask: &Ask) -> Sent {
     if let Some(open) = connection {
         match send_over(open, ask).await {
             Err(HttpError::Answer(_)) => {}
@@ -319,7 +295,7 @@ async fn send(
     send_over(connection.insert(client.connect().await?), ask).await
 }
 
-async fn send_over(open: &mut Connection, ask: &Ask) -> Result<(Answer, u64), HttpError> {
+async fn send_over(open: &mut Connection, ask: &Ask) -> Sent {
     let mut answer = open.send(ask.request(TOKEN)?).await?;
     let length = answer.length().await?;
     Ok((answer, length))
@@ -352,29 +328,22 @@ fn headers_length(headers: &HeaderMap) -> u64 {
 }
 
 /// Waits until an archive has caught up with its source.
-async fn level(source: &Client, archive: &Client) -> Result<(), ActError> {
-    let listed = told(source, "/api/v1/events?limit=1").await?;
-    let version = &listed["metadata"]["resourceVersion"];
+async fn level(source: &Client, archive: &Client) -> Result<()> {
+    let list = "/api/v1/events?limit=1";
+    let listed = source.call(Method::GET, list, "", "").await?.json;
     let number = |version: &Value| version.as_str().and_then(|text| text.parse::<u64>().ok());
+    let version = number(&listed["metadata"]["resourceVersion"]);
     loop {
-        let coverage = told(archive, "/coverage").await?;
-        if number(&coverage["followed"][0]["resourceVersion"]) >= number(version) {
+        let coverage = archive.call(Method::GET, "/coverage", "", "").await?.json;
+        if number(&coverage["followed"][0]["resourceVersion"]) >= version {
             return Ok(());
         }
         sleep(REST.0).await;
     }
 }
 
-/// Gets the JSON at a path.
-async fn told(client: &Client, path: &str) -> Result<Value, ActError> {
-    let request = Ask::get(path).request(TOKEN)?;
-    let told = async { client.send(request).await?.body().await };
-    let body = told.await.map_err(ActError::Archive)?;
-    Ok(serde_json::from_slice(&body).unwrap_or_default())
-}
-
 /// Waits until the server is idle.
-async fn rest(process: &Process) -> Result<(), ActError> {
+async fn rest(process: &Process) -> Result<()> {
     let mut before = process.spent()?;
     for _ in 0..UNREST_MAX {
         sleep(REST.0).await;
@@ -390,21 +359,21 @@ async fn rest(process: &Process) -> Result<(), ActError> {
 /// The neighbours: other clients that ask all the time. One asks for `/livez`, one for events, one
 /// for the timeline's page.
 struct Street {
-    neighbours: JoinSet<Result<Duration, ActError>>,
+    neighbours: JoinSet<Result<Duration>>,
     over: Arc<AtomicBool>,
 }
 
 impl Street {
     /// Starts the neighbours, and waits until each has had an answer.
-    async fn open(client: &Client) -> Result<Self, ActError> {
+    async fn open(client: &Client) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let mut neighbours = JoinSet::new();
         for ask in [
-            Ask::get("/livez").without_token(),
-            Ask::list("neighbours", "limit=1"),
-            Ask::get("/timeline/").without_token(),
+            Ask::get("/livez", false),
+            Ask::get("/api/v1/namespaces/neighbours/events?limit=1", true),
+            Ask::get("/timeline/", false),
         ] {
-            let mut connection = client.connect().await.map_err(ActError::Connect)?;
+            let mut connection = client.connect().await?;
             ask_once(&mut connection, &ask).await?;
             neighbours.spawn(neighbour(
                 client.clone(),
@@ -417,7 +386,7 @@ impl Street {
     }
 
     /// Stops the neighbours. Returns the slowest answer.
-    async fn close(mut self) -> Result<Duration, ActError> {
+    async fn close(mut self) -> Result<Duration> {
         self.over.store(true, Ordering::Relaxed);
         let mut slowest = Duration::ZERO;
         while let Some(ended) = self.neighbours.join_next().await {
@@ -432,36 +401,36 @@ async fn neighbour(
     mut connection: Connection,
     ask: Ask,
     over: Arc<AtomicBool>,
-) -> Result<Duration, ActError> {
+) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         let waited = match ask_once(&mut connection, &ask).await {
             // The server ends a connection without credentials after a while, and may do so between
             // two requests.
-            Err(ActError::Neighbour(HttpError::Answer(_))) => {
-                connection = client.connect().await.map_err(ActError::Connect)?;
-                ask_once(&mut connection, &ask).await?
+            Err(HttpError::Answer(_)) => {
+                connection = client.connect().await?;
+                ask_once(&mut connection, &ask).await
             }
-            waited => waited?,
+            waited => waited,
         };
-        slowest = slowest.max(waited);
+        match waited {
+            Ok((waited, StatusCode::OK)) => slowest = slowest.max(waited),
+            Ok((_, status)) => return fail(format!("a neighbour was answered {status}")),
+            Err(error) => return fail(format!("a neighbour was not answered: {error}")),
+        }
         sleep(PAUSE).await;
     }
     Ok(slowest)
 }
 
-/// Sends a request. Returns the time until its answer was complete.
-#[expect(clippy::disallowed_methods, reason = "this measures time")]
-async fn ask_once(connection: &mut Connection, ask: &Ask) -> Result<Duration, ActError> {
+/// Sends a request. Returns the time until its answer was complete, and its status.
+async fn ask_once(
+    connection: &mut Connection,
+    ask: &Ask,
+) -> std::result::Result<(Duration, StatusCode), HttpError> {
     let request = ask.request(NEIGHBOUR)?;
-    let started = Instant::now();
-    let answered = async {
-        let answer = connection.send(request).await?;
-        let status = answer.status;
-        answer.body().await.map(|_| status)
-    };
-    match answered.await.map_err(ActError::Neighbour)? {
-        StatusCode::OK => Ok(started.elapsed()),
-        other => Err(ActError::Refused(other)),
-    }
+    let started = clock::steady();
+    let mut answer = connection.send(request).await?;
+    answer.length().await?;
+    Ok((started.elapsed(), answer.status))
 }

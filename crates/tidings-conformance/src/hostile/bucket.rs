@@ -1,48 +1,21 @@
-//! A bucket whose content was changed by someone else: its reader must report what is damaged, stay
-//! within its memory, and still answer for the other clusters.
+//! Buckets that cost their reader much: one whose content was changed by someone else, and one of
+//! many files. The reader must report what is damaged, stay within its memory, and still answer for
+//! the other clusters.
 
 use std::io::Write;
 use std::path::Path;
 
-use bytes::Bytes;
 use futures::future::join_all;
-use http::{Request, StatusCode};
-use http_body_util::Full;
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use tidings_objects::{Filler, Forged, Place};
 
-use super::at_once::RESIDENT_MAX;
-use super::error::HostileError;
-use super::table::{bytes, columns, millis};
-use crate::http::{Client, HttpError};
-use crate::process::Process;
+use super::report::{bytes, columns, millis};
+use super::table::RESIDENT_MAX;
+use crate::error::Result;
+use crate::http::HttpError;
 use crate::servers::ApiServer;
 
-/// The name of this kind in the list of kinds and in `--only`.
-pub(super) const NAME: &str = "bucket: files, manifests and names that are not as they say";
-/// Maximum memory of the reader, of which its caches are 64 MiB.
-const MEMORY_MAX: u64 = 256 << 20;
-/// Paths that are requested of each cluster.
-const PATHS: [&str; 4] = [
-    "api/v1/events?limit=500",
-    "api/v1/namespaces/shop-1/events",
-    "api/v1/events?fieldSelector=involvedObject.name=web-3",
-    "counts",
-];
-/// A bucket of which nothing is wrong but that it has many files.
-pub(super) const NAME_OF_MANY: &str = "bucket: lists of many files at once";
-/// Files, and the versions of each.
-const FILES_MANY: usize = 1_000;
-const VERSIONS: u64 = 300;
-/// How often each of these is asked at once.
-const AT_ONCE: usize = 8;
-const PATHS_OF_MANY: [&str; 5] = [
-    "api/v1/events?limit=500",
-    "api/v1/namespaces/shop-1/events?limit=500",
-    "api/v1/events?fieldSelector=involvedObject.name=web-3&limit=500",
-    "api/v1/events?order=newest&limit=500",
-    "counts",
-];
 /// The cluster whose files are undamaged.
 const GOOD: &str = "good";
 const FOREIGN: [&str; 5] = [
@@ -53,163 +26,151 @@ const FOREIGN: [&str; 5] = [
     "manifest/manifests/00000000000000000001.json",
 ];
 
+/// A bucket and what is requested of its reader.
+pub(super) struct Bucket {
+    /// Its name in the list of kinds and in `--only`.
+    pub(super) name: &'static str,
+    is_forged: bool,
+    /// Undamaged files, and the versions of each.
+    files: u64,
+    versions: u64,
+    /// Paths that are requested of each cluster, each so often at once. The first reads every file.
+    paths: &'static [&'static str],
+    times: usize,
+    /// Maximum resident memory of the reader, of which its caches are 64 MiB.
+    memory_max: u64,
+}
+
+pub(super) const KINDS: [Bucket; 2] = [
+    Bucket {
+        name: "bucket: files, manifests and names that are not as they say",
+        is_forged: true,
+        files: 1,
+        versions: 1_000,
+        paths: &[
+            "api/v1/events?limit=500",
+            "api/v1/namespaces/shop-1/events",
+            "api/v1/events?fieldSelector=involvedObject.name=web-3",
+            "counts",
+        ],
+        times: 1,
+        memory_max: 256 << 20,
+    },
+    Bucket {
+        name: "bucket: lists of many files at once",
+        is_forged: false,
+        files: 1_000,
+        versions: 300,
+        paths: &[
+            "api/v1/events?limit=500",
+            "api/v1/namespaces/shop-1/events?limit=500",
+            "api/v1/events?fieldSelector=involvedObject.name=web-3&limit=500",
+            "api/v1/events?order=newest&limit=500",
+            "counts",
+        ],
+        times: 8,
+        memory_max: RESIDENT_MAX,
+    },
+];
+
 fn name(forged: Forged) -> String {
     format!("{forged:?}").to_lowercase()
 }
 
-async fn lay(folder: &Path, files: usize) -> Result<Place, String> {
-    let place = Place::create(&format!("file://{}", folder.display()));
-    let place = place.map_err(|error| error.to_string())?;
-    let mut good = Filler::new(&place, GOOD);
-    let versions = (0..1000).map(Filler::sample).collect();
-    let filled = good.add(0, versions).await;
-    filled.map_err(|error| error.to_string())?;
-    let written = good.finish(Timestamp::UNIX_EPOCH).await;
-    written.map_err(|error| error.to_string())?;
-    for forged in Forged::ALL {
-        let put = forged.put(&place, &name(forged), files).await;
-        put.map_err(|error| error.to_string())?;
+impl Bucket {
+    async fn fill(&self, folder: &Path, damaged: usize) -> Result<Place> {
+        let place = Place::create(&format!("file://{}", folder.display()))?;
+        let mut good = Filler::new(&place, GOOD);
+        let level = if self.is_forged { 0 } else { 3 };
+        for file in 0..self.files {
+            let versions = file * self.versions..(file + 1) * self.versions;
+            good.add(level, versions.map(Filler::sample).collect())
+                .await?;
+        }
+        good.finish(Timestamp::UNIX_EPOCH).await?;
+        if self.is_forged {
+            for forged in Forged::ALL {
+                forged.put(&place, &name(forged), damaged).await?;
+            }
+            for name in FOREIGN {
+                let file = folder.join(name);
+                std::fs::create_dir_all(file.parent().unwrap_or(folder))?;
+                std::fs::write(&file, "[".repeat(1 << 20))?;
+            }
+        }
+        Ok(place)
     }
-    for name in FOREIGN {
-        let file = folder.join(name);
-        let parent = file.parent().unwrap_or(folder);
-        let written = std::fs::create_dir_all(parent);
-        let written = written.and_then(|()| std::fs::write(&file, "[".repeat(1 << 20)));
-        written.map_err(|error| format!("{name}: {error}"))?;
-    }
-    Ok(place)
-}
 
-async fn ask(client: &Client, cluster: &str, path: &str) -> Result<StatusCode, HttpError> {
-    let request = Request::get(format!("/clusters/{cluster}/{path}"));
-    let request = request.header("authorization", "Bearer admin-token");
-    let mut answer = client.send(request.body(Full::<Bytes>::default())?).await?;
-    answer.length().await?;
-    Ok(answer.status)
-}
-
-/// Requests everything of a reader of such a bucket. Returns what was wrong.
-pub(super) async fn judge(
-    tidings: &Path,
-    files: usize,
-    out: &mut impl Write,
-) -> Result<Vec<String>, HostileError> {
-    let folder = tempfile::tempdir()?;
-    let place = lay(folder.path(), files).await;
-    let place = place.map_err(std::io::Error::other)?;
-    let clusters: Vec<String> = Forged::ALL.map(name).to_vec();
-    let all = clusters
-        .iter()
-        .flat_map(|cluster| PATHS.map(|path| (cluster.as_str(), path)));
-    let all = all.chain(PATHS.map(|path| (GOOD, path)));
-    let judged = Judged {
-        name: NAME,
-        size: files,
-        memory_max: MEMORY_MAX,
-    };
-    judged.ask(tidings, &place, all.collect(), out).await
-}
-
-/// Asks a reader of many files at once; what is wrong.
-pub(super) async fn judge_many(
-    tidings: &Path,
-    out: &mut impl Write,
-) -> Result<Vec<String>, HostileError> {
-    let folder = tempfile::tempdir()?;
-    let place = lay_many(folder.path()).await;
-    let place = place.map_err(std::io::Error::other)?;
-    let all = (0..AT_ONCE).flat_map(|_| PATHS_OF_MANY.map(|path| (GOOD, path)));
-    let judged = Judged {
-        name: NAME_OF_MANY,
-        size: FILES_MANY,
-        memory_max: RESIDENT_MAX,
-    };
-    judged.ask(tidings, &place, all.collect(), out).await
-}
-
-async fn lay_many(folder: &Path) -> Result<Place, String> {
-    let place = Place::create(&format!("file://{}", folder.display()));
-    let place = place.map_err(|error| error.to_string())?;
-    let mut good = Filler::new(&place, GOOD);
-    for file in 0..FILES_MANY as u64 {
-        let versions = file * VERSIONS..(file + 1) * VERSIONS;
-        let added = good.add(3, versions.map(Filler::sample).collect());
-        added.await.map_err(|error| error.to_string())?;
-    }
-    let written = good.finish(Timestamp::UNIX_EPOCH).await;
-    written.map_err(|error| error.to_string())?;
-    Ok(place)
-}
-
-/// What is judged, and its bound.
-struct Judged {
-    name: &'static str,
-    size: usize,
-    /// Maximum resident memory of the reader.
-    memory_max: u64,
-}
-
-impl Judged {
-    /// Asks a reader of a bucket for paths of its clusters, all at once; what is wrong.
-    async fn ask(
+    /// Requests everything of a reader of such a bucket at once, with this number of damaged files
+    /// of each kind. Returns what was wrong.
+    pub(super) async fn judge(
         &self,
         tidings: &Path,
-        place: &Place,
-        all: Vec<(&str, &'static str)>,
+        damaged: usize,
         out: &mut impl Write,
-    ) -> Result<Vec<String>, HostileError> {
-        let name = self.name;
-        let server = ApiServer::start_tidings(tidings, &["--archive", place.url()]).await?;
-        let process = Process::new(server.process().ok_or(HostileError::Ended)?);
+    ) -> Result<Vec<String>> {
+        let folder = tempfile::tempdir()?;
+        let place = self.fill(folder.path(), damaged).await?;
+        let mut clusters = vec![GOOD.to_owned()];
+        if self.is_forged {
+            clusters.extend(Forged::ALL.map(name));
+        }
+        let server = ApiServer::tidings(tidings, &["--archive", place.url()]).await?;
+        let process = server.program.process();
         let before = process.spent()?;
-        let mut wrong = Vec::new();
-        let asked = all.into_iter().map(|(cluster, path)| {
-            let client = &server.client;
-            async move { (cluster, path, ask(client, cluster, path).await) }
+        let paths = (0..self.times).flat_map(|_| self.paths);
+        let asked = paths.flat_map(|path| clusters.iter().map(move |cluster| (cluster, *path)));
+        let client = &server.client;
+        let asked = asked.map(async |(cluster, path)| {
+            let target = format!("/clusters/{cluster}/{path}");
+            let request = client.request(Method::GET, &target, "", "");
+            let status = async {
+                let mut answer = client.send(request?).await?;
+                answer.length().await?;
+                Ok::<_, HttpError>(answer.status)
+            };
+            (cluster, path, status.await)
         });
-        let (mut said, mut served) = (StatusCode::OK, 0);
+        let (mut wrong, mut said, mut served) = (Vec::new(), StatusCode::OK, 0);
         for (cluster, path, answer) in join_all(asked).await {
             // A list of everything reads every file; what is damaged need not be read for others.
             let is_damaged = cluster != GOOD;
             let is_right = |status| match status {
-                StatusCode::OK => !is_damaged || path != PATHS[0],
+                StatusCode::OK => !is_damaged || path != self.paths[0],
                 StatusCode::INTERNAL_SERVER_ERROR => is_damaged,
                 _ => false,
             };
             match answer {
                 Ok(status) if is_right(status) => {
                     said = said.max(status);
-                    served += usize::from(cluster == GOOD);
+                    served += usize::from(!is_damaged);
                 }
                 // It is told to come back.
                 Ok(StatusCode::TOO_MANY_REQUESTS) => {}
-                Ok(status) => wrong.push(format!("{name}: {cluster}/{path}: answered {status}")),
-                Err(error) => wrong.push(format!("{name}: {cluster}/{path}: {error}")),
+                Ok(status) => wrong.push(format!("{cluster}/{path}: answered {status}")),
+                Err(error) => wrong.push(format!("{cluster}/{path}: {error}")),
             }
         }
         if served == 0 {
-            wrong.push(format!("{name}: all are told to come back"));
+            wrong.push("all are told to come back".to_owned());
         }
         if !server.client.is_ready().await {
-            wrong.push(format!("{name}: it is not ready any more"));
+            wrong.push("it is not ready any more".to_owned());
         }
         let spent = process.spent()?.since(&before);
         let (_, peak) = process.memory()?;
         if peak > self.memory_max {
             let (peak, bound) = (bytes(peak), bytes(self.memory_max));
-            wrong.push(format!("{name}: memory of {peak}, bound {bound}"));
+            wrong.push(format!("memory of {peak}, bound {bound}"));
         }
-        let row = [
-            self.size.to_string(),
-            said.as_u16().to_string(),
-            format!("{} ms", millis(spent)),
-            String::new(),
-            String::new(),
-            String::new(),
-            bytes(peak),
-            String::new(),
-        ];
-        writeln!(out, "{}", columns(name, row))?;
-        Ok(wrong)
+        let mut row: [String; 8] = std::array::from_fn(|_| String::new());
+        let size = if self.is_forged { damaged } else { 1_000 };
+        row[0] = size.to_string();
+        row[1] = said.as_u16().to_string();
+        row[2] = format!("{} ms", millis(spent));
+        row[6] = bytes(peak);
+        writeln!(out, "{}", columns(self.name, row))?;
+        let wrong = wrong.iter().map(|what| format!("{}: {what}", self.name));
+        Ok(wrong.collect())
     }
 }

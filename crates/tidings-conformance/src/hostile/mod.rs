@@ -10,29 +10,20 @@
 //! several rounds counts, and the maximum memory.
 
 mod act;
-mod archived;
-mod at_once;
 mod bucket;
-mod error;
-mod frames;
-mod kind;
-mod kinds;
+mod report;
 mod script;
 mod table;
-mod timeline;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use act::{Outcome, carry_out};
-pub(crate) use error::HostileError;
-use kind::Kind;
-use kinds::KINDS;
-use script::Script;
-use table::{bytes, columns, millis};
+use report::{bytes, columns, millis};
+use table::{Kind, RESIDENT_MAX, Table};
 
-use crate::process::Process;
+use crate::error::{Result, fail};
 use crate::servers::ApiServer;
 
 /// The factor from one size to the next.
@@ -91,31 +82,35 @@ const SHORT: Measure = Measure {
 };
 
 /// Sends every kind. Returns whether all stayed within their bounds.
-pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, HostileError> {
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool> {
     let measure = if args.short { &SHORT } else { &LONG };
     // Some kinds take minutes. The short form has only one of these.
     let is_long = |name: &str| name.starts_with("at once") && !name.ends_with(": views");
     let is_wanted = |kind: &&Kind| match &args.only {
         Some(text) => kind.name.contains(text.as_str()),
-        None => !(args.short && is_long(kind.name)),
+        None => !(args.short && is_long(&kind.name)),
     };
-    let kinds: Vec<&Kind> = KINDS.iter().copied().flatten().filter(is_wanted).collect();
+    let table = Table::read()?;
+    let kinds: Vec<&Kind> = table.kinds.iter().filter(is_wanted).collect();
     let is_asked = |name: &str| (args.only.as_ref()).map_or(!args.short, |it| name.contains(it));
-    let buckets = [bucket::NAME, bucket::NAME_OF_MANY].map(is_asked);
-    if kinds.is_empty() && !buckets.contains(&true) {
-        return Err(HostileError::NoKind);
+    let buckets = bucket::KINDS.iter().filter(|kind| is_asked(kind.name));
+    let buckets: Vec<_> = buckets.collect();
+    if kinds.is_empty() && buckets.is_empty() {
+        return fail("no kind has this in its name");
     }
     writeln!(out, "{}", heading())?;
     let mut faults = Vec::new();
     for kind in kinds {
-        faults.extend(judge(kind, measure, &args.tidings, out).await?);
+        let servers = Servers {
+            tidings: &args.tidings,
+            table: &table,
+            kind,
+            running: None,
+        };
+        faults.extend(judge(kind, measure, servers, out).await?);
     }
-    let [is_forged, is_many] = buckets;
-    if is_forged {
-        faults.extend(bucket::judge(&args.tidings, measure.files, out).await?);
-    }
-    if is_many {
-        faults.extend(bucket::judge_many(&args.tidings, out).await?);
+    for kind in buckets {
+        faults.extend(kind.judge(&args.tidings, measure.files, out).await?);
     }
     writeln!(out)?;
     for fault in &faults {
@@ -128,31 +123,29 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Hosti
 async fn judge(
     kind: &Kind,
     measure: &Measure,
-    tidings: &Path,
+    mut servers: Servers<'_>,
     out: &mut impl Write,
-) -> Result<Vec<String>, HostileError> {
-    let mut servers = Servers::new(tidings, kind);
+) -> Result<Vec<String>> {
     let mut smaller = None;
-    let mut sizes: Vec<usize> = (kind.parts.iter())
+    let mut sizes: Vec<usize> = (kind.parts().iter())
         .filter(|of| **of >= measure.part_min)
-        .map(|of| kind.largest / of)
+        .map(|of| kind.largest() / of)
         .filter(|size| *size > 0)
         .collect();
-    if sizes.is_empty() && kind.resident_max.is_some() {
-        sizes.push(kind.largest);
-    } else if sizes.is_empty() {
-        sizes.push(kind.largest / STEP);
+    if sizes.is_empty() {
+        let part = if kind.is_at_once() { 1 } else { STEP };
+        sizes.push(kind.largest() / part);
     }
     for (place, size) in (1..).zip(sizes.iter().copied()) {
         let is_last = place == sizes.len();
         let size_and_end = (size, is_last);
         let faults = |outcome: &_| faults(kind, size, smaller.as_ref(), outcome, measure);
-        let mut outcome = measured(kind, size_and_end, 0, measure, &mut servers).await?;
+        let mut outcome = measured(size_and_end, 0, measure, &mut servers).await?;
         let mut wrong = faults(&outcome);
         if !wrong.is_empty() {
             // The excess may come from other work on the machine, so the size is measured again.
             let first = 2 * measure.rounds;
-            let again = measured(kind, size_and_end, first, measure, &mut servers).await?;
+            let again = measured(size_and_end, first, measure, &mut servers).await?;
             outcome = outcome.and(again);
             wrong = faults(&outcome);
         }
@@ -169,88 +162,68 @@ async fn judge(
     Ok(Vec::new())
 }
 
-/// The servers that one kind is sent to.
+/// The server that one kind is sent to, and the one that it follows, if it is an archive.
 struct Servers<'a> {
     tidings: &'a Path,
+    table: &'a Table,
     kind: &'a Kind,
-    running: Option<Running>,
+    running: Option<(ApiServer, Option<ApiServer>)>,
 }
 
-/// A running server with its process. `source` is the server that it follows, if it is an archive.
-struct Running {
-    server: ApiServer,
-    process: Process,
-    source: Option<ApiServer>,
-}
-
-impl<'a> Servers<'a> {
-    fn new(tidings: &'a Path, kind: &'a Kind) -> Self {
-        Self {
-            tidings,
-            kind,
-            running: None,
-        }
-    }
-
-    /// Sends one round.
+impl Servers<'_> {
+    /// Sends one round of this size, whose number no other has.
     async fn round(
         &mut self,
-        script: &Script,
+        size: usize,
+        number: usize,
         with_neighbours: bool,
-    ) -> Result<Outcome, HostileError> {
-        if self.kind.alone {
-            // The old server ends before the next one starts.
-            self.running = None;
-        }
-        if self.running.is_none() {
-            let mut server = ApiServer::start_tidings(self.tidings, &[]).await?;
-            let mut source = None;
-            if self.kind.archive {
-                let archive = ApiServer::start_sealing(self.tidings, &server).await?;
-                source = Some(std::mem::replace(&mut server, archive));
+    ) -> Result<Outcome> {
+        let (tidings, kind) = (self.tidings, self.kind);
+        // The old server ends before the next one starts.
+        let running = self.running.take().filter(|_| !kind.is_alone());
+        let running = match running {
+            Some(running) => running,
+            None if kind.archive => {
+                let source = ApiServer::tidings(tidings, &[]).await?;
+                // What is observed is sealed only after a day, so that it waits during the test.
+                let objects = source.kubeconfig.with_file_name("objects");
+                let objects = format!("file://{}", objects.display());
+                let more = ["--objects", &*objects, "--seal-after=24h"];
+                let archive = ApiServer::mirror(tidings, &source, &["judge"], &more).await?;
+                (archive, Some(source))
             }
-            let process = Process::new(server.process().ok_or(HostileError::Ended)?);
-            self.running = Some(Running {
-                server,
-                process,
-                source,
-            });
-        }
-        let Some(running) = &self.running else {
-            return Err(HostileError::Ended);
+            None => (ApiServer::tidings(tidings, &[]).await?, None),
         };
-        let (server, source) = (&running.server, running.source.as_ref());
-        let outcome = carry_out(server, source, &running.process, script, with_neighbours).await;
-        outcome.map_err(|source| HostileError::Act {
-            kind: self.kind.name,
-            source,
-        })
+        let (server, source) = self.running.insert(running);
+        let script = kind.script(self.table, size, &format!("n{size}-{number}"));
+        match carry_out(server, source.as_ref(), &script, with_neighbours).await {
+            Err(error) => fail(format!("{}: {error}", kind.name)),
+            outcome => outcome,
+        }
     }
 }
 
 /// Measures rounds of one size, numbered from `first` on. For the largest size, as many rounds
 /// again can follow with neighbours, until their wait is within its bound.
 async fn measured(
-    kind: &Kind,
     (size, is_last): (usize, bool),
     first: usize,
     measure: &Measure,
     servers: &mut Servers<'_>,
-) -> Result<Outcome, HostileError> {
-    let script = |round| (kind.make)(size, &format!("n{size}-{}", first + round));
-    let mut all = servers.round(&script(0), false).await?;
-    if kind.resident_max.is_some() {
+) -> Result<Outcome> {
+    let mut all = servers.round(size, first, false).await?;
+    if servers.kind.is_at_once() {
         // Other clients ask in every round, and no time is judged.
         return Ok(all);
     }
     for round in 1..measure.rounds {
-        all = all.and(servers.round(&script(round), false).await?);
+        all = all.and(servers.round(size, first + round, false).await?);
     }
     let Some((_, wait_max)) = measure.seconds.filter(|_| is_last) else {
         return Ok(all);
     };
     for round in measure.rounds..2 * measure.rounds {
-        let waited = servers.round(&script(round), true).await?;
+        let waited = servers.round(size, first + round, true).await?;
         all.neighbours = all.neighbours.into_iter().chain(waited.neighbours).min();
         if all.neighbours <= Some(wait_max) {
             break;
@@ -279,8 +252,8 @@ fn faults(
     let over = |what: &str, is: u64, bound: u64| {
         (is > bound).then(|| format!("{what} of {}, bound {}", bytes(is), bytes(bound)))
     };
-    if let Some(bound) = kind.resident_max {
-        let over = over("resident memory", outcome.resident, bound);
+    if kind.is_at_once() {
+        let over = over("resident memory", outcome.resident, RESIDENT_MAX);
         over.into_iter().for_each(&mut wrong);
         return faults;
     }
@@ -288,7 +261,7 @@ fn faults(
     if let Some((smaller, before)) = smaller {
         let times = size as f64 / *smaller as f64;
         let growth = outcome.spent.as_secs_f64() / before.spent.max(measure.grain).as_secs_f64();
-        let growth_max = kind.growth_max * measure.growth_room * times / STEP as f64;
+        let growth_max = kind.growth_max() * measure.growth_room * times / STEP as f64;
         if growth > growth_max {
             wrong(format!(
                 "{spent_ms} ms of processor time, {growth:.1} times as much as {smaller}, bound {growth_max:.1}"
@@ -297,7 +270,7 @@ fn faults(
     }
     let over = [
         over("an error", outcome.error, ERROR_MAX),
-        over("an answer", outcome.answer, kind.answer_max),
+        over("an answer", outcome.answer, kind.answer_max()),
         over("memory", outcome.memory, MEMORY_MAX),
     ];
     over.into_iter().flatten().for_each(&mut wrong);
@@ -345,141 +318,75 @@ fn row(kind: &Kind, size: usize, outcome: &Outcome) -> String {
         bytes(outcome.resident),
         waited.map_or_else(String::new, |waited| format!("{} ms", millis(waited))),
     ];
-    columns(kind.name, row)
+    columns(&kind.name, row)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind {
-        name: "kind",
-        largest: 4,
-        parts: &[4, 1],
-        growth_max: 6.0,
-        make: |_, _| act_of_none(),
-        answer_max: 100,
-        alone: false,
-        resident_max: None,
-        archive: false,
-    };
-
-    fn act_of_none() -> Script {
-        script::Act::Handshakes(0).into()
-    }
-
-    fn good() -> Outcome {
-        Outcome {
+    /// The outcome of an ordinary kind in a size of four, after a size of one took that long.
+    fn found(change: impl Fn(&mut Outcome), before: u64, measure: &Measure) -> Vec<String> {
+        let good = Outcome {
             said: "200".to_owned(),
             unanswered: None,
             unprepared: false,
             spent: Duration::from_millis(40),
             error: 0,
-            answer: 100,
+            answer: 10 << 20,
             memory: 0,
             resident: 0,
             neighbours: Some(Duration::from_millis(100)),
-        }
+        };
+        let mut outcome = good.clone();
+        change(&mut outcome);
+        let spent = Duration::from_millis(before);
+        let smaller = (1, Outcome { spent, ..good });
+        faults(&Kind::default(), 4, Some(&smaller), &outcome, measure)
     }
 
     #[test]
     fn what_is_out_of_bounds_is_told_and_nothing_else() {
-        let smaller = |spent| {
-            let spent = Duration::from_millis(spent);
-            (1, Outcome { spent, ..good() })
-        };
-        let at_once = Kind {
-            resident_max: Some(1000),
-            ..KIND
-        };
-        for (resident, expected) in [(1000, 0), (1001, 1)] {
-            let outcome = Outcome {
-                resident,
-                spent: Duration::from_secs(9),
-                memory: MEMORY_MAX + 1,
-                ..good()
-            };
-            assert_eq!(faults(&at_once, 4, None, &outcome, &LONG).len(), expected);
-        }
-        let cases = [
-            (good(), smaller(40), 0),
-            (good(), smaller(7), 0),
-            (good(), smaller(6), 1),
+        assert_eq!(found(|_| (), 40, &LONG), [""; 0]);
+        assert_eq!(found(|_| (), 7, &LONG), [""; 0]);
+        let cases: [(fn(&mut Outcome), u64); 8] = [
+            (|_| (), 6),
             // Times below the grain are not compared.
-            (good(), smaller(0), 1),
-            (
-                Outcome {
-                    unanswered: Some("late".to_owned()),
-                    ..good()
-                },
-                smaller(40),
-                1,
-            ),
-            (
-                Outcome {
-                    error: ERROR_MAX + 1,
-                    ..good()
-                },
-                smaller(40),
-                1,
-            ),
-            (
-                Outcome {
-                    answer: 101,
-                    ..good()
-                },
-                smaller(40),
-                1,
-            ),
-            (
-                Outcome {
-                    memory: MEMORY_MAX + 1,
-                    ..good()
-                },
-                smaller(40),
-                1,
-            ),
-            (
-                Outcome {
-                    neighbours: Some(Duration::from_millis(101)),
-                    ..good()
-                },
-                smaller(40),
-                1,
-            ),
-            (
-                Outcome {
-                    spent: Duration::from_millis(501),
-                    ..good()
-                },
-                smaller(400),
-                1,
-            ),
+            (|_| (), 0),
+            (|it| it.unanswered = Some("late".to_owned()), 40),
+            (|it| it.error = ERROR_MAX + 1, 40),
+            (|it| it.answer += 1, 40),
+            (|it| it.memory = MEMORY_MAX + 1, 40),
+            (|it| it.neighbours = Some(Duration::from_millis(101)), 40),
+            (|it| it.spent = Duration::from_millis(501), 400),
         ];
-        for (outcome, smaller, expected) in cases {
-            let found = faults(&KIND, 4, Some(&smaller), &outcome, &LONG);
-            assert_eq!(found.len(), expected, "{found:?}");
+        for (number, (change, before)) in cases.into_iter().enumerate() {
+            assert_eq!(found(change, before, &LONG).len(), 1, "{number}");
         }
-        let slow = Outcome {
-            spent: Duration::from_secs(9),
-            neighbours: None,
-            ..good()
-        };
-        let found = faults(&KIND, 4, None, &slow, &SHORT);
+        let slow = |it: &mut Outcome| it.spent = Duration::from_secs(9);
+        let found = found(slow, 9_000, &SHORT);
         assert_eq!(found, [""; 0], "the short form has no bound in seconds");
     }
 
     #[test]
-    fn every_kind_has_a_name_of_its_own() {
-        let mut names: Vec<_> = KINDS
-            .iter()
-            .copied()
-            .flatten()
-            .map(|kind| kind.name)
-            .collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
+    fn requests_at_once_are_judged_by_resident_memory() {
+        let table = Table::read().expect("the table can be read");
+        let kind = table.kinds.iter().find(|kind| kind.is_at_once());
+        let judged = |resident| {
+            let outcome = Outcome {
+                said: String::new(),
+                unanswered: None,
+                unprepared: false,
+                spent: Duration::from_secs(9),
+                error: 0,
+                answer: 0,
+                memory: MEMORY_MAX + 1,
+                resident,
+                neighbours: None,
+            };
+            kind.map(|kind| faults(kind, 4, None, &outcome, &LONG).len())
+        };
+        assert_eq!(judged(RESIDENT_MAX), Some(0));
+        assert_eq!(judged(RESIDENT_MAX + 1), Some(1));
     }
 }

@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use super::error::{InterchangeError, different};
 use super::server::{Server, Watching};
-use super::world::{GROUPS, World, event, events};
+use super::world::{GROUPS, World, event, events, same, version};
+use crate::error::{Result, fail};
 
 /// Maximum time to wait for an expected change.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
+const MERGE: &str = "merge-patch+json";
+
 /// Lists at one revision are the same from both servers, and a page of one server continues at the
 /// other.
-pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
+pub(super) async fn listed(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "lists");
     let mut last = String::new();
     for number in 0..8 {
@@ -29,18 +33,12 @@ pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
             ),
         ] {
             let path = format!("{}?{query}", events(group, "lists"));
-            let theirs = world.kube.get(&path).await?.expect(200)?;
-            let ours = world.tidings.get(&path).await?.expect(200)?;
-            if theirs != ours {
-                return Err(different(format!(
-                    "{path}:\n    kube-apiserver: {theirs}\n    tidings:        {ours}"
-                )));
-            }
+            world.both(&path).await?;
         }
     }
     for (one, other) in world.pairs() {
-        let before = names(&one.get(&all).await?.expect(200)?);
-        let first = one.get(&format!("{all}?limit=3")).await?.expect(200)?;
+        let before = names(&one.get(&all).await?);
+        let first = one.get(&format!("{all}?limit=3")).await?;
         // By its name the event belongs into a later page. But it was created after the list that
         // the pages are parts of.
         create(one, "lists", &format!("e3-{}", one.name)).await?;
@@ -51,62 +49,52 @@ pub(super) async fn listed(world: &World<'_>) -> Result<(), InterchangeError> {
             .flat_map(names)
             .collect();
         if found != before {
-            return Err(different(format!(
+            return fail(format!(
                 "pages by {} and {}: {found:?} instead of {before:?}",
                 one.name, other.name
-            )));
+            ));
         }
         if version(&first) != version(&third) {
-            return Err(different("pages are of different versions".to_owned()));
+            return fail("pages are of different versions");
         }
     }
     // Events that one server deleted as a collection are gone at both.
-    let deleted = world
-        .tidings
-        .delete(&format!("{all}?labelSelector=by%3Dcore"), None)
-        .await?
-        .expect(200)?;
+    let path = format!("{all}?labelSelector=by%3Dcore");
+    let deleted = world.tidings.delete(&path, &Value::Null, 200).await?;
     if names(&deleted).len() != 10 {
-        return Err(different(format!("deleted: {:?}", names(&deleted))));
+        return fail(format!("deleted: {:?}", names(&deleted)));
     }
+    nothing_is_left(world, &all).await
+}
+
+async fn nothing_is_left(world: &World<'_>, all: &str) -> Result<()> {
     for server in world.servers() {
-        let rest = server.get(&all).await?.expect(200)?;
-        if !names(&rest).is_empty() {
-            return Err(different(format!(
-                "{} still lists {:?}",
-                server.name,
-                names(&rest)
-            )));
+        let rest = names(&server.get(all).await?);
+        if !rest.is_empty() {
+            return fail(format!("{} still lists {rest:?}", server.name));
         }
     }
     Ok(())
 }
 
-async fn page(server: &Server, all: &str, before: &Value) -> Result<Value, InterchangeError> {
-    let token = before.pointer("/metadata/continue").and_then(Value::as_str);
-    let token = token.ok_or_else(|| different("a page that is not the last names no next one"))?;
-    server
-        .get(&format!("{all}?limit=4&continue={token}"))
-        .await?
-        .expect(200)
+async fn page(server: &Server, all: &str, before: &Value) -> Result<Value> {
+    let Some(token) = before["metadata"]["continue"].as_str() else {
+        return fail("a page that is not the last names no next one");
+    };
+    server.get(&format!("{all}?limit=4&continue={token}")).await
 }
 
 /// A watch at either server shows the other's writes, in the order of versions and with the same
 /// content.
-pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
+pub(super) async fn watched(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "watched");
-    let list = world.kube.get(&all).await?.expect(200)?;
+    let list = world.kube.get(&all).await?;
     let start = version(&list);
     let mut watches = Vec::new();
     for group in GROUPS {
-        let path = format!(
-            "{}?watch=true&resourceVersion={start}",
-            events(group, "watched")
-        );
-        watches.push((
-            world.kube.watch(&path).await?,
-            world.tidings.watch(&path).await?,
-        ));
+        let path = events(group, "watched");
+        let path = format!("{path}?watch=true&resourceVersion={start}");
+        watches.push(world.watches(&path).await?);
     }
     let mut written = Vec::new();
     for round in 0..10 {
@@ -115,146 +103,129 @@ pub(super) async fn watched(world: &World<'_>) -> Result<(), InterchangeError> {
             let path = format!("{all}/{name}");
             written.push(("ADDED", name.clone(), create(one, "watched", &name).await?));
             let patch = json!({"count": 8});
-            let patched = other
-                .patch("strategic-merge-patch+json", &path, &patch)
-                .await?;
-            written.push(("MODIFIED", name.clone(), version(&patched.expect(200)?)));
+            let kind = "strategic-merge-patch+json";
+            let patched = other.patch(kind, &path, &patch, 200).await?;
+            written.push(("MODIFIED", name.clone(), version(&patched)));
             let deleter = if round % 2 == 0 { one } else { other };
-            deleter.delete(&path, None).await?.expect(200)?;
+            deleter.delete(&path, &Value::Null, 200).await?;
             written.push(("DELETED", name, String::new()));
         }
     }
-    for (theirs, ours) in &mut watches {
+    for [theirs, ours] in &mut watches {
         let mut latest = 0;
         for (kind, name, wrote) in &written {
-            let (their_event, our_event) = (theirs.next().await?, ours.next().await?);
-            if their_event != our_event {
-                return Err(different(format!(
-                    "{kind} {name}:\n    kube-apiserver: {their_event}\n    tidings:        {our_event}"
-                )));
-            }
-            let seen = version(our_event.get("object").unwrap_or(&Value::Null));
-            let is_next = seen.parse::<u64>().is_ok_and(|seen| seen > latest);
-            if said(&our_event) != (Some(kind), Some(name))
-                || !is_next
+            let (theirs, ours) = (theirs.next().await?, ours.next().await?);
+            let what = format!("{kind} {name}");
+            same(&what, ("kube-apiserver", &theirs), ("tidings", &ours))?;
+            let seen = version(&ours["object"]);
+            let number = seen.parse::<u64>().unwrap_or(0);
+            if said(&ours) != (Some(kind), Some(name))
+                || number <= latest
                 || !wrote.is_empty() && *wrote != seen
             {
-                return Err(different(format!(
-                    "instead of {kind} {name} {wrote}: {our_event}"
-                )));
+                return fail(format!("instead of {kind} {name} {wrote}: {ours}"));
             }
-            latest = seen.parse().unwrap_or(0);
+            latest = number;
         }
     }
     Ok(())
 }
 
 /// Every write restarts an event's TTL, and both servers see its end.
-pub(super) async fn leased(world: &World<'_>) -> Result<(), InterchangeError> {
+pub(super) async fn leased(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "leased");
     for (one, other) in world.pairs() {
         let name = format!("by-{}", one.name);
         create(one, "leased", &name).await?;
         an_hour_is_left(world, &name).await?;
         let patch = json!({"count": 8});
-        let patched = other
-            .patch("merge-patch+json", &format!("{all}/{name}"), &patch)
-            .await?;
-        patched.expect(200)?;
+        let path = format!("{all}/{name}");
+        other.patch(MERGE, &path, &patch, 200).await?;
         an_hour_is_left(world, &name).await?;
     }
 
-    let list = world.kube.get(&all).await?.expect(200)?;
+    let list = world.kube.get(&all).await?;
     let path = format!("{all}?watch=true&resourceVersion={}", version(&list));
-    let mut watches = [
-        world.kube.watch(&path).await?,
-        world.tidings.watch(&path).await?,
-    ];
+    let mut watches = world.watches(&path).await?;
     // The lease is now as a kube-apiserver with another `--event-ttl` would write it.
-    world
-        .etcd
-        .lease_anew("leased", "by-kube-apiserver", 2)
-        .await?;
+    let kept = kept(world, "by-kube-apiserver").await?;
+    let granted = world.etcd.call("lease/grant", &json!({"TTL": "2"})).await?;
+    let put = json!({"key": kept["key"], "value": kept["value"], "lease": granted["ID"]});
+    world.etcd.call("kv/put", &put).await?;
     let brief = world.another_tidings(&["--event-ttl", "2s"]).await?;
     let path = format!("{all}/by-tidings");
-    let patched = brief
-        .patch("merge-patch+json", &path, &json!({"count": 9}))
-        .await?;
-    patched.expect(200)?;
+    let patch = json!({"count": 9});
+    brief.patch(MERGE, &path, &patch, 200).await?;
     for watch in &mut watches {
         let mut ended = Vec::new();
         while ended.len() < 2 {
-            let event = tokio::time::timeout(PATIENCE, watch.next()).await;
-            let event =
-                event.map_err(|_| different(format!("only {ended:?} came to an end")))??;
+            let Ok(event) = tokio::time::timeout(PATIENCE, watch.next()).await else {
+                return fail(format!("only {ended:?} came to an end"));
+            };
+            let event = event?;
             if let (Some("DELETED"), Some(name)) = said(&event) {
                 ended.push(name.to_owned());
             }
         }
         ended.sort();
         if ended != ["by-kube-apiserver", "by-tidings"] {
-            return Err(different(format!("{ended:?} came to an end")));
+            return fail(format!("{ended:?} came to an end"));
         }
     }
-    for server in world.servers() {
-        let list = server.get(&all).await?.expect(200)?;
-        if !names(&list).is_empty() {
-            return Err(different(format!(
-                "{} still lists {:?}",
-                server.name,
-                names(&list)
-            )));
-        }
-    }
-    Ok(())
+    nothing_is_left(world, &all).await
 }
 
-async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<(), InterchangeError> {
-    let kept = world.etcd.read("leased", name).await?;
-    let (granted, left) = world.etcd.life(&kept.lease).await?;
+/// The key of an event in etcd, with its value and lease.
+async fn kept(world: &World<'_>, name: &str) -> Result<Value> {
+    let key = BASE64_STANDARD.encode(format!("/registry/events/leased/{name}"));
+    let mut found = world.etcd.call("kv/range", &json!({"key": key})).await?;
+    match found["kvs"][0].take() {
+        Value::Null => fail(format!("etcd has no leased/{name}")),
+        kept => Ok(kept),
+    }
+}
+
+async fn an_hour_is_left(world: &World<'_>, name: &str) -> Result<()> {
+    let lease = json!({"ID": kept(world, name).await?["lease"]});
+    let life = world.etcd.call("lease/timetolive", &lease).await?;
+    let [granted, left] = ["grantedTTL", "TTL"].map(|name| {
+        let seconds = life[name].as_str().and_then(|text| text.parse().ok());
+        seconds.unwrap_or(0_u64)
+    });
     // Both servers ask for leases of an hour and a minute, and share each between the writes of a
     // minute. etcd may round up.
     if (3660..=3661).contains(&granted) && (3600..=granted).contains(&left) {
         return Ok(());
     }
-    Err(different(format!(
-        "{name} has {left} s left of {granted} s"
-    )))
+    fail(format!("{name} has {left} s left of {granted} s"))
 }
 
 /// History that one server compacted is gone at both, and nothing else changes.
-pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError> {
+pub(super) async fn compacted(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "history");
     let (mut old, mut last) = (String::new(), String::new());
     for number in 0..4 {
         old = std::mem::take(&mut last);
         last = create(world.in_turn(number), "history", &format!("e{number}")).await?;
     }
-    let first = world
-        .tidings
-        .get(&format!("{all}?limit=1"))
-        .await?
-        .expect(200)?;
+    let first = world.tidings.get(&format!("{all}?limit=1")).await?;
     let live = format!("{all}?watch=true&resourceVersion={last}");
-    let mut watches = [
-        world.kube.watch(&live).await?,
-        world.tidings.watch(&live).await?,
-    ];
+    let mut watches = world.watches(&live).await?;
 
     let now = create(&world.kube, "history", "later").await?;
-    world.etcd.compact(&now).await?;
+    world.etcd.compact(&now.into()).await?;
     both_have_forgotten(world, &old, &last).await?;
-    let token = first.pointer("/metadata/continue").and_then(Value::as_str);
+    let token = first["metadata"]["continue"].as_str();
     for server in world.servers() {
         let path = format!("{all}?limit=1&continue={}", token.unwrap_or_default());
-        let gone = server.get(&path).await?.expect(410)?;
+        let gone = server.get_fails(&path, 410).await?;
         let resumed = page(server, &all, &gone).await?;
         if names(&resumed).first().map(String::as_str) != Some("e1") {
-            return Err(different(format!(
+            return fail(format!(
                 "{} resumes with {:?}",
                 server.name,
                 names(&resumed)
-            )));
+            ));
         }
     }
     undisturbed(world, &mut watches, &["later"]).await?;
@@ -272,27 +243,23 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<(), InterchangeError>
 
 /// Requires that both servers refuse lists and watches of this version as expired. `next` is the
 /// version of the change after it.
-async fn both_have_forgotten(
-    world: &World<'_>,
-    old: &str,
-    next: &str,
-) -> Result<(), InterchangeError> {
+async fn both_have_forgotten(world: &World<'_>, old: &str, next: &str) -> Result<()> {
     for server in world.servers() {
         for group in GROUPS {
             let all = events(group, "history");
             let exact = format!("{all}?resourceVersion={old}&resourceVersionMatch=Exact");
-            let gone = server.get(&exact).await?.expect(410)?;
+            let gone = server.get_fails(&exact, 410).await?;
             let mut watch = server
                 .watch(&format!("{all}?watch=true&resourceVersion={old}"))
                 .await?;
             let first = watch.next().await?;
             // kube-apiserver reads a watch of events from etcd, which refuses this one. tidings may
             // instead serve the history from memory, without a gap.
-            let told = first.pointer("/object/code") == Some(&410.into())
-                || server.name == world.tidings.name
-                    && version(first.get("object").unwrap_or(&Value::Null)) == next;
-            if gone.get("reason") != Some(&"Expired".into()) || !told {
-                return Err(different(format!("{}: {gone}, {first}", server.name)));
+            let object = &first["object"];
+            let told = object["code"] == 410
+                || server.name == world.tidings.name && version(object) == next;
+            if gone["reason"] != "Expired" || !told {
+                return fail(format!("{}: {gone}, {first}", server.name));
             }
         }
     }
@@ -300,37 +267,31 @@ async fn both_have_forgotten(
 }
 
 /// Waits until one of them has compacted the current history.
-async fn until_forgotten(world: &World<'_>) -> Result<(), InterchangeError> {
+async fn until_forgotten(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "history");
-    let old = version(&world.kube.get(&all).await?.expect(200)?);
+    let old = version(&world.kube.get(&all).await?);
     // The history from a version on can be served until the version after it is compacted too.
     let mut next = None;
     let wait = async {
         loop {
-            // This write makes sure that there are later revisions.
-            let patch = json!({"count": 8});
+            // These writes make sure that there are later revisions.
             let path = format!("{all}/later");
-            let patched = world
-                .kube
-                .patch("merge-patch+json", &path, &patch)
-                .await?
-                .expect(200)?;
+            let patch = json!({"count": 8});
+            let patched = world.kube.patch(MERGE, &path, &patch, 200).await?;
             next.get_or_insert_with(|| version(&patched));
             let patch = json!({"count": 9});
-            world
-                .tidings
-                .patch("merge-patch+json", &path, &patch)
-                .await?
-                .expect(200)?;
+            world.tidings.patch(MERGE, &path, &patch, 200).await?;
             let exact = format!("{all}?resourceVersion={old}&resourceVersionMatch=Exact");
-            if world.kube.get(&exact).await?.is(410) {
-                return Ok::<_, InterchangeError>(());
+            if world.kube.try_get(&exact).await?.status == 410 {
+                return Result::Ok(());
             }
             tokio::time::sleep(BETWEEN_TRIES).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, wait).await;
-    waited.map_err(|_| different("nobody compacts"))??;
+    match tokio::time::timeout(PATIENCE, wait).await {
+        Ok(waited) => waited?,
+        Err(_) => return fail("nobody compacts"),
+    }
     both_have_forgotten(world, &old, &next.unwrap_or_default()).await
 }
 
@@ -339,16 +300,14 @@ async fn undisturbed(
     world: &World<'_>,
     watches: &mut [Watching; 2],
     before: &[&str],
-) -> Result<(), InterchangeError> {
+) -> Result<()> {
     let mut expected: Vec<String> = before.iter().map(ToString::to_string).collect();
     let all = events(GROUPS[0], "history");
     for server in world.servers() {
         let name = format!("live-{}", server.name);
         create(server, "history", &name).await?;
-        server
-            .delete(&format!("{all}/{name}"), None)
-            .await?
-            .expect(200)?;
+        let path = format!("{all}/{name}");
+        server.delete(&path, &Value::Null, 200).await?;
         expected.push(name);
     }
     for watch in watches {
@@ -360,57 +319,32 @@ async fn undisturbed(
             }
         }
         if added != expected {
-            return Err(different(format!("{added:?} instead of {expected:?}")));
+            return fail(format!("{added:?} instead of {expected:?}"));
         }
     }
-    let theirs = world.kube.get(&all).await?.expect(200)?;
-    let ours = world.tidings.get(&all).await?.expect(200)?;
+    let theirs = world.kube.get(&all).await?;
+    let ours = world.tidings.get(&all).await?;
     if theirs.get("items") != ours.get("items") {
-        return Err(different(format!(
-            "{:?} and {:?}",
-            names(&theirs),
-            names(&ours)
-        )));
+        return fail(format!("{:?} and {:?}", names(&theirs), names(&ours)));
     }
     Ok(())
 }
 
 /// Creates an event and returns its version.
-async fn create(server: &Server, namespace: &str, name: &str) -> Result<String, InterchangeError> {
-    let mut event = event(GROUPS[0], name);
-    if let Some(place) = event.pointer_mut("/involvedObject/namespace") {
-        *place = namespace.into();
-    }
-    let created = server.post(&events(GROUPS[0], namespace), &event).await?;
-    Ok(version(&created.expect(201)?))
-}
-
-fn version(object: &Value) -> String {
-    let version = object.pointer("/metadata/resourceVersion");
-    version
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+async fn create(server: &Server, namespace: &str, name: &str) -> Result<String> {
+    let event = event(GROUPS[0], namespace, name);
+    let all = events(GROUPS[0], namespace);
+    Ok(version(&server.post(&all, &event, 201).await?))
 }
 
 fn names(list: &Value) -> Vec<String> {
-    let items = list
-        .get("items")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    items
-        .filter_map(|item| item.pointer("/metadata/name")?.as_str())
-        .map(str::to_owned)
-        .collect()
+    let items = list["items"].as_array().into_iter().flatten();
+    let names = items.filter_map(|item| item["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
 }
 
 /// The type of a watch event, and the name of its object.
 fn said(event: &Value) -> (Option<&str>, Option<&str>) {
-    (
-        event.get("type").and_then(Value::as_str),
-        event
-            .pointer("/object/metadata/name")
-            .and_then(Value::as_str),
-    )
+    let name = &event["object"]["metadata"]["name"];
+    (event["type"].as_str(), name.as_str())
 }

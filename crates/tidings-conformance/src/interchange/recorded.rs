@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 use tidings_core::{
@@ -11,15 +12,15 @@ use tidings_core::{
     Series, SeriesOptions, TEXT_BYTES_MAX,
 };
 
-use super::error::{InterchangeError, different};
 use super::server::Server;
-use super::world::{GROUPS, World, events};
+use super::world::{GROUPS, World, events, same};
+use crate::error::{Result, fail};
 
 const NAMESPACE: &str = "recorded";
 
 /// Each server creates the events in JSON and in protobuf, as first occurrence and as repeat, in
 /// both groups.
-pub(super) async fn recorded(world: &World<'_>) -> Result<(), InterchangeError> {
+pub(super) async fn recorded(world: &World<'_>) -> Result<()> {
     for server in world.servers() {
         for occurrence in occurrences()? {
             let json = ("application/json", occurrence.create_body());
@@ -29,12 +30,8 @@ pub(super) async fn recorded(world: &World<'_>) -> Result<(), InterchangeError> 
             );
             let json = stored(server, &occurrence, json).await?;
             let protobuf = stored(server, &occurrence, protobuf).await?;
-            if json != protobuf {
-                return Err(different(format!(
-                    "{} stores other events:\n    as JSON:     {json}\n    as protobuf: {protobuf}",
-                    server.name
-                )));
-            }
+            let what = format!("{} stores other events", server.name);
+            same(&what, ("as JSON", &json), ("as protobuf", &protobuf))?;
         }
     }
     Ok(())
@@ -46,44 +43,36 @@ async fn stored(
     server: &Server,
     occurrence: &Occurrence,
     (content_type, body): (&str, Vec<u8>),
-) -> Result<Value, InterchangeError> {
+) -> Result<Value> {
     let group = match occurrence.api() {
         EventApi::Core => GROUPS[0],
         EventApi::Events => GROUPS[1],
     };
     let all = events(group, NAMESPACE);
     let path = format!("{all}/{}", occurrence.name());
-    let created = server.post_bytes(&all, content_type, body).await?;
-    created.expect(201)?;
-    let mut stored = server.get(&path).await?.expect(200)?;
-    if let Some(metadata) = stored.get_mut("metadata").and_then(Value::as_object_mut) {
+    server
+        .send(Method::POST, &all, content_type, body, 201)
+        .await?;
+    let mut stored = server.get(&path).await?;
+    if let Some(metadata) = stored["metadata"].as_object_mut() {
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
             metadata.remove(field);
         }
-        let managers = metadata
-            .get_mut("managedFields")
-            .and_then(Value::as_array_mut);
-        // Managers may differ only in the second of their write.
-        for manager in managers
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            manager.remove("time");
-        }
     }
-    server.delete(&path, None).await?.expect(200)?;
+    // Managers may differ only in the second of their write.
+    let managers = stored["metadata"]["managedFields"].as_array_mut();
+    for manager in managers.into_iter().flatten() {
+        manager["time"].take();
+    }
+    server.delete(&path, &Value::Null, 200).await?;
     Ok(stored)
 }
 
 /// Events with all fields of a recorder, each as the first and as a repeat.
-fn occurrences() -> Result<Vec<Occurrence>, InterchangeError> {
-    let wrong = |error: &dyn std::fmt::Display| different(error.to_string());
+fn occurrences() -> Result<Vec<Occurrence>> {
     let names = Arc::new(NameStamps::new(1));
-    let mut counts = Correlator::new(CorrelatorOptions::default(), Arc::clone(&names))
-        .map_err(|error| wrong(&error))?;
-    let mut series =
-        Series::new(SeriesOptions::default(), &names).map_err(|error| wrong(&error))?;
+    let mut counts = Correlator::new(CorrelatorOptions::default(), Arc::clone(&names))?;
+    let mut series = Series::new(SeriesOptions::default(), &names)?;
     let reference = |kind, name| {
         Reference::new(ReferenceFields {
             api_version: "v1",
@@ -101,7 +90,7 @@ fn occurrences() -> Result<Vec<Occurrence>, InterchangeError> {
     let labels = map("by", "recorder");
     let mut found = Vec::new();
     for micros in [1_704_067_200_000_001, 1_704_067_205_900_000] {
-        let at = Timestamp::from_microsecond(micros).map_err(|error| wrong(&error))?;
+        let at = Timestamp::from_microsecond(micros)?;
         let new = NewEvent {
             source: &EventSource::component("example.com/controller").host("node-1"),
             regarding: &reference("Pod", "web"),
@@ -124,11 +113,7 @@ fn occurrences() -> Result<Vec<Occurrence>, InterchangeError> {
         found.extend(series.poll_write());
     }
     if found.len() == 4 {
-        Ok(found)
-    } else {
-        Err(different(format!(
-            "{} of 4 events are written",
-            found.len()
-        )))
+        return Ok(found);
     }
+    fail(format!("{} of 4 events are written", found.len()))
 }

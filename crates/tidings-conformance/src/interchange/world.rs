@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::error::InterchangeError;
-use super::gateway::Gateway;
-use super::server::Server;
+use super::server::{Server, Watching};
+use crate::error::{Result, fail};
 use crate::servers::{ApiServer, Etcd};
 
 /// Paths of events on both servers.
@@ -31,8 +30,7 @@ pub(super) struct World<'a> {
     pub(super) args: &'a Args,
     pub(super) kube: Server,
     pub(super) tidings: Server,
-    pub(super) process: Etcd,
-    pub(super) etcd: Gateway,
+    pub(super) etcd: Etcd,
 }
 
 impl World<'_> {
@@ -54,21 +52,30 @@ impl World<'_> {
         }
     }
 
+    /// What both servers answer to this read, which must be the same.
+    pub(super) async fn both(&self, path: &str) -> Result<Value> {
+        let (theirs, ours) = (self.kube.get(path).await?, self.tidings.get(path).await?);
+        same(path, ("kube-apiserver", &theirs), ("tidings", &ours))?;
+        Ok(theirs)
+    }
+
+    /// Begins this watch at both servers.
+    pub(super) async fn watches(&self, path: &str) -> Result<[Watching; 2]> {
+        Ok([
+            self.kube.watch(path).await?,
+            self.tidings.watch(path).await?,
+        ])
+    }
+
     /// Starts another tidings on the same etcd.
-    pub(super) async fn another_tidings(
-        &self,
-        arguments: &[&str],
-    ) -> Result<Server, InterchangeError> {
-        start_tidings(self.args, &self.process, "another tidings", arguments).await
+    pub(super) async fn another_tidings(&self, arguments: &[&str]) -> Result<Server> {
+        start_tidings(self.args, &self.etcd, "another tidings", arguments).await
     }
 
     /// Starts another kube-apiserver on the same etcd.
-    pub(super) async fn another_kube(
-        &self,
-        arguments: &[&str],
-    ) -> Result<Server, InterchangeError> {
+    pub(super) async fn another_kube(&self, arguments: &[&str]) -> Result<Server> {
         let program = &self.args.kube_apiserver;
-        let server = ApiServer::start_kube(program, &self.process, arguments).await?;
+        let server = ApiServer::kube(program, &self.etcd, None, arguments).await?;
         Ok(Server::new("another kube-apiserver", server))
     }
 }
@@ -78,21 +85,42 @@ pub(super) async fn start_tidings(
     etcd: &Etcd,
     name: &'static str,
     more: &[&str],
-) -> Result<Server, InterchangeError> {
+) -> Result<Server> {
     let mut arguments = vec!["--etcd-servers", &etcd.url];
     // Without a request, this kube-apiserver compacts no history.
     if !more.contains(&"--etcd-compaction-interval") {
         arguments.extend(["--etcd-compaction-interval", "0"]);
     }
     arguments.extend(more);
-    let server = ApiServer::start_tidings(&args.tidings, &arguments).await?;
+    let server = ApiServer::tidings(&args.tidings, &arguments).await?;
     Ok(Server::new(name, server))
 }
 
+/// Requires that two values with these names are the same.
+pub(super) fn same(what: &str, one: (&str, &Value), other: (&str, &Value)) -> Result<()> {
+    if one.1 == other.1 {
+        return Ok(());
+    }
+    fail(format!(
+        "{what}:\n    {}: {}\n    {}: {}",
+        one.0, one.1, other.0, other.1
+    ))
+}
+
+/// The version of an object or a list; empty if it has none.
+pub(super) fn version(object: &Value) -> String {
+    let version = object.pointer("/metadata/resourceVersion");
+    version
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
 /// An event that is valid in the group.
-pub(super) fn event(group: &str, name: &str) -> Value {
-    let object =
-        json!({"kind": "Pod", "namespace": "", "name": "web", "uid": "u-web", "apiVersion": "v1"});
+pub(super) fn event(group: &str, namespace: &str, name: &str) -> Value {
+    let object = json!({
+        "kind": "Pod", "namespace": namespace, "name": "web", "uid": "u-web", "apiVersion": "v1",
+    });
     if group == GROUPS[0] {
         return json!({
             "metadata": {"name": name, "labels": {"by": "core"}},

@@ -2,32 +2,18 @@
 //! namespace of its own. `reference/README.md` describes the form.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
 use super::protobuf;
 use super::tree::Tree;
+use crate::error::{Result as Judged, fail};
 
 /// The file of intended differences.
 pub(super) const EXPLANATIONS: &str = "explained.yaml";
 /// A further file of intended differences, for an archive only.
 pub(super) const EXPLANATIONS_OF_ARCHIVE: &str = "explained-archive.yaml";
-
-/// An error in a file of cases.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum TableError {
-    #[error("{path}: {source}")]
-    Read {
-        path: PathBuf,
-        source: std::io::Error,
-    },
-    #[error("{path}: {message}")]
-    Form { path: PathBuf, message: String },
-    #[error("{0} holds no *.yaml with cases")]
-    Empty(PathBuf),
-}
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,43 +121,34 @@ pub(crate) enum Content {
 pub(crate) type Variables = BTreeMap<String, Tree>;
 
 /// Reads every `*.yaml` of a folder in the order of names, except the list of explanations.
-pub(crate) fn read(folder: &Path) -> Result<Vec<Case>, TableError> {
-    let fail = |path: &Path| {
-        let path = path.to_owned();
-        |source| TableError::Read { path, source }
-    };
+pub(crate) fn read(folder: &Path) -> Judged<Vec<Case>> {
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(fail(folder))? {
-        let path = entry.map_err(fail(folder))?.path();
-        let is_table = path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-            && path.file_name() != Some(EXPLANATIONS.as_ref())
-            && path.file_name() != Some(EXPLANATIONS_OF_ARCHIVE.as_ref());
-        if is_table {
+    let of_folder = |error| format!("{}: {error}", folder.display());
+    for entry in std::fs::read_dir(folder).map_err(of_folder)? {
+        let path = entry?.path();
+        let is_other = [EXPLANATIONS, EXPLANATIONS_OF_ARCHIVE].map(|it| path.ends_with(it));
+        if path.extension().is_some_and(|it| it == "yaml") && !is_other.contains(&true) {
             paths.push(path);
         }
     }
     paths.sort();
     let mut cases: Vec<Case> = Vec::new();
     for path in paths {
-        let text = std::fs::read_to_string(&path).map_err(fail(&path))?;
-        let form = |message| TableError::Form {
-            path: path.clone(),
-            message,
-        };
-        let file: File = serde_saphyr::from_str(&text).map_err(|error| form(error.to_string()))?;
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(&path).map_err(|error| wrong(&error))?;
+        let file: File = serde_saphyr::from_str(&text).map_err(|error| wrong(&error))?;
         for mut case in file.cases {
             case.templates.clone_from(&file.templates);
-            case.actions().map_err(form)?;
+            case.actions().map_err(|error| wrong(&error))?;
             if cases.iter().any(|known| known.name == case.name) {
-                return Err(form(format!("there are two cases {:?}", case.name)));
+                return fail(wrong(&format!("there are two cases {:?}", case.name)));
             }
             cases.push(case);
         }
     }
     if cases.is_empty() {
-        return Err(TableError::Empty(folder.to_owned()));
+        let folder = folder.display();
+        return fail(format!("{folder} holds no *.yaml with cases"));
     }
     Ok(cases)
 }
@@ -203,10 +180,8 @@ impl Case {
         let mut actions = Vec::new();
         for step in &self.steps {
             for (label, value) in variations(step.each.as_ref())? {
-                let action = self
-                    .action(step, label, value)
-                    .map_err(|message| format!("{:?}: {message}", self.name))?;
-                actions.push(action);
+                let action = self.action(step, label, value);
+                actions.push(action.map_err(|message| format!("{:?}: {message}", self.name))?);
             }
         }
         Ok(actions)
@@ -218,35 +193,31 @@ impl Case {
         label: Option<String>,
         value: Option<Tree>,
     ) -> Result<Action, String> {
-        let mut variables = Variables::new();
-        if let Some(value) = value {
-            variables.insert("each".to_owned(), value);
-        }
+        let variables = value.map(|value| ("each".to_owned(), value));
+        let variables: Variables = variables.into_iter().collect();
         let content = self.content(step, &variables)?;
+        let fill = |text: &String| fill_text(text, &variables);
         let (what, title) = match (&step.send, &step.kubectl) {
             (Some(send), None) => {
-                let fill = |text: &String| fill_text(text, &variables);
                 let filled = fill(send);
-                let (method, path) = filled
-                    .split_once(' ')
-                    .ok_or_else(|| format!("expected a method and a path, found {filled:?}"))?;
-                let headers = step
-                    .headers
-                    .iter()
-                    .map(|(name, value)| (name.clone(), fill(value)));
+                let Some((method, path)) = filled.split_once(' ') else {
+                    return Err(format!("expected a method and a path, found {filled:?}"));
+                };
+                let headers = step.headers.iter();
                 let what = What::Send {
                     method: method.to_owned(),
                     path: path.to_owned(),
-                    headers: headers.collect(),
+                    headers: headers
+                        .map(|(name, value)| (name.clone(), fill(value)))
+                        .collect(),
                     user: step.user.clone().unwrap_or_else(|| "admin".to_owned()),
                     body: content,
                 };
                 (what, send.clone())
             }
             (None, Some(arguments)) => {
-                let filled = arguments.iter().map(|text| fill_text(text, &variables));
                 let what = What::Kubectl {
-                    arguments: filled.collect(),
+                    arguments: arguments.iter().map(fill).collect(),
                     input: content,
                     lines: step.lines.clone(),
                 };
@@ -270,15 +241,11 @@ impl Case {
         if let Some(text) = &step.text {
             return Ok(Content::Text(fill_text(text, variables)));
         }
-        let mut object = match &step.from {
-            Some(name) => Some(
-                self.templates
-                    .get(name)
-                    .cloned()
-                    .ok_or_else(|| format!("there is no template {name:?}"))?,
-            ),
-            None => None,
-        };
+        let mut object = None;
+        if let Some(name) = &step.from {
+            let template = self.templates.get(name).cloned();
+            object = Some(template.ok_or_else(|| format!("there is no template {name:?}"))?);
+        }
         if let Some(body) = &step.body {
             let mut body = body.clone();
             fill(&mut body, variables);
@@ -295,19 +262,20 @@ type Variation = (Option<String>, Option<Tree>);
 
 /// A label and the values of a variation; one empty pair for a step without variations.
 fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
+    let one = |label: &str, value: &Tree| (Some(label.to_owned()), Some(value.clone()));
     match each {
         None => Ok(vec![(None, None)]),
         Some(Tree::Map(entries)) => Ok(entries
             .iter()
-            .map(|(label, value)| (Some(label.clone()), Some(value.clone())))
+            .map(|(label, value)| one(label, value))
             .collect()),
-        Some(Tree::List(items)) => items
-            .iter()
-            .map(|item| match item {
-                Tree::Text(text) => Ok((Some(text.clone()), Some(item.clone()))),
-                other => Err(format!("expected a text, found {other}")),
-            })
-            .collect(),
+        Some(Tree::List(items)) => {
+            let text = |item: &Tree| match item.text() {
+                Some(text) => Ok(one(text, item)),
+                None => Err(format!("expected a text, found {item}")),
+            };
+            items.iter().map(text).collect()
+        }
         Some(other) => Err(format!("expected a list or a map, found {other}")),
     }
 }
@@ -411,27 +379,18 @@ mod tests {
             ..file.cases.into_iter().next().expect("one case")
         };
         let actions = case.actions().expect("valid");
-        let shown: Vec<_> = actions
-            .iter()
-            .map(|action| match &action.what {
-                What::Send { body, .. } => {
-                    let bytes = body.bytes(&Variables::new(), "").unwrap_or_default();
-                    (
-                        action.name.as_str(),
-                        String::from_utf8_lossy(&bytes).into_owned(),
-                    )
-                }
-                What::Kubectl { .. } => panic!("it sends"),
-            })
-            .collect();
+        let shown = actions.iter().map(|action| {
+            let What::Send { body, .. } = &action.what else {
+                panic!("it sends");
+            };
+            let bytes = body.bytes(&Variables::new(), "").unwrap_or_default();
+            format!("{}: {}", action.name, String::from_utf8_lossy(&bytes))
+        });
         assert_eq!(
-            shown,
+            shown.collect::<Vec<_>>(),
             [
-                ("POST /events [none]", r#"{"reason":"Started"}"#.to_owned()),
-                (
-                    "POST /events [other]",
-                    r#"{"reason":"Started","type":"X"}"#.to_owned()
-                ),
+                r#"POST /events [none]: {"reason":"Started"}"#,
+                r#"POST /events [other]: {"reason":"Started","type":"X"}"#,
             ]
         );
     }

@@ -16,24 +16,11 @@ use compare::{Difference, Explained, differences, matches};
 use side::Side;
 use tree::Tree;
 
-use crate::servers::{ApiServer, Etcd, StartError};
+use crate::error::{Result, fail};
+use crate::servers::{ApiServer, Etcd};
 
 /// Maximum length of a value in reports.
 const SHOWN: usize = 300;
-
-/// Why nothing could be judged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum ReferenceError {
-    #[error(transparent)]
-    Table(#[from] case::TableError),
-    #[error("{path}: {message}")]
-    Explanations { path: PathBuf, message: String },
-    #[error(transparent)]
-    Start(#[from] StartError),
-    #[error("what was found cannot be written: {0}")]
-    Write(#[from] std::io::Error),
-}
 
 /// The arguments of this suite.
 #[derive(Debug, clap::Args)]
@@ -75,9 +62,8 @@ struct Counts {
 
 /// Judges every case, and writes the differences to `out`. Returns whether all of them are
 /// explained.
-pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, ReferenceError> {
+pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool> {
     let mut cases = case::read(&args.dir)?;
-    let mut explained = read_explanations(args)?;
     if let Some(only) = &args.only {
         cases.retain(|case| matches(only, &case.name));
     }
@@ -86,32 +72,29 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     cases.retain(|case| !(without && case.needs_kubectl()));
     let left_out = before - cases.len();
 
-    let etcd = Etcd::start(&args.etcd)?;
-    let theirs = ApiServer::start_kube(&args.kube_apiserver, &etcd, &[]).await?;
+    let folder = tempfile::tempdir()?;
+    let etcd = Etcd::start(&args.etcd, folder.path()).await?;
+    let theirs = ApiServer::kube(&args.kube_apiserver, &etcd, None, &[]).await?;
     let ours = if args.archive {
-        ApiServer::start_archive(&args.tidings, &theirs).await?
+        ApiServer::mirror(&args.tidings, &theirs, &["judge"], &[]).await?
     } else {
         // Unless tidings always returns managed fields, there is nothing to compare when an event
         // is created.
-        ApiServer::start_tidings(&args.tidings, &["--managed-fields", "always"]).await?
+        ApiServer::tidings(&args.tidings, &["--managed-fields", "always"]).await?
     };
-    let theirs = Side::new(theirs, args.kubectl.clone())?;
-    let ours = Side::new(ours, args.kubectl.clone())?;
-    let mut counts = Counts::default();
+    let mut judge = Judge {
+        args,
+        theirs: Side::new(theirs, args.kubectl.clone())?,
+        ours: Side::new(ours, args.kubectl.clone())?,
+        explained: read_explanations(args)?,
+        counts: Counts::default(),
+    };
     for (number, case) in cases.iter().enumerate() {
-        let namespace = format!("case-{number}");
-        judge(
-            case,
-            &namespace,
-            &theirs,
-            &ours,
-            &mut explained,
-            args,
-            &mut counts,
-            out,
-        )
-        .await?;
+        judge.judge(case, &format!("case-{number}"), out).await?;
     }
+    let Judge {
+        explained, counts, ..
+    } = judge;
 
     // Explanations must all occur in a full run. In that of an archive they do not: it is judged by
     // reads only, and most explanations are about writes.
@@ -134,99 +117,100 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool, Refer
     Ok(counts.different == 0 && unused.is_empty())
 }
 
-fn read_explanations(args: &Args) -> Result<Explained, ReferenceError> {
+fn read_explanations(args: &Args) -> Result<Explained> {
     let mut files = vec![EXPLANATIONS];
     files.extend(args.archive.then_some(EXPLANATIONS_OF_ARCHIVE));
     let mut text = String::new();
-    let mut path = args.dir.clone();
     for file in files {
-        path = args.dir.join(file);
+        let path = args.dir.join(file);
         match std::fs::read_to_string(&path) {
             // Each file is a YAML list, so the two texts after each other are one list.
             Ok(read) => text.push_str(&read),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let message = error.to_string();
-                return Err(ReferenceError::Explanations { path, message });
-            }
+            Err(error) => return fail(format!("{}: {error}", path.display())),
         }
     }
     if text.is_empty() {
         text.push_str("[]");
     }
-    Explained::parse(&text).map_err(|message| ReferenceError::Explanations { path, message })
+    let explained = Explained::parse(&text);
+    Ok(explained.map_err(|message| format!("{}: {message}", args.dir.display()))?)
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call, and each is needed")]
-async fn judge(
-    case: &Case,
-    namespace: &str,
-    theirs: &Side,
-    ours: &Side,
-    explained: &mut Explained,
-    args: &Args,
-    counts: &mut Counts,
-    out: &mut impl Write,
-) -> Result<(), ReferenceError> {
-    let actions = case.actions().unwrap_or_default();
-    let (judged, mut their_answers, mut our_answers): (Vec<_>, Vec<_>, Vec<_>) = if args.archive {
-        let given = theirs.run_with_archive(ours, &actions, namespace).await;
-        let mut answers = (Vec::new(), Vec::new(), Vec::new());
-        for (at, theirs, ours) in given {
-            answers.0.push(at);
-            answers.1.push(theirs);
-            answers.2.push(ours);
-        }
-        answers
-    } else {
-        let (theirs, ours) = tokio::join!(
-            theirs.run(&actions, namespace),
-            ours.run(&actions, namespace)
-        );
-        ((0..actions.len()).collect(), theirs, ours)
-    };
-    let bases = Case::bases(&actions);
-    normal::normalise(&mut their_answers, &bases, case.managed_fields);
-    normal::normalise(&mut our_answers, &bases, case.managed_fields);
-    counts.cases += 1;
-    let judged = judged.into_iter().filter_map(|at| actions.get(at));
-    for ((action, theirs), ours) in judged.zip(&their_answers).zip(&our_answers) {
-        counts.requests += 1;
-        let found = compared(theirs, ours);
-        let mut lines = Vec::new();
-        let (mut some_explained, mut some_different) = (false, false);
-        for difference in &found {
-            let reason = explained.reason(&case.name, &action.name, &difference.at);
-            let at = &difference.at;
-            let (theirs, ours) = (
-                shown(difference.theirs.as_ref()),
-                shown(difference.ours.as_ref()),
+/// Both servers, and what was found so far.
+struct Judge<'a> {
+    args: &'a Args,
+    theirs: Side,
+    ours: Side,
+    explained: Explained,
+    counts: Counts,
+}
+
+impl Judge<'_> {
+    async fn judge(&mut self, case: &Case, namespace: &str, out: &mut impl Write) -> Result<()> {
+        let Self {
+            args,
+            theirs,
+            ours,
+            explained,
+            counts,
+        } = self;
+        let actions = case.actions().unwrap_or_default();
+        let (judged, mut their_answers, mut our_answers): (Vec<_>, Vec<_>, Vec<_>) = if args.archive
+        {
+            let given = theirs.run_with_archive(ours, &actions, namespace).await;
+            given.into_iter().collect()
+        } else {
+            let (theirs, ours) = tokio::join!(
+                theirs.run(&actions, namespace),
+                ours.run(&actions, namespace)
             );
-            let values = format!("{at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
-            if let Some(reason) = reason {
-                some_explained = true;
-                if args.verbose {
-                    lines.push(format!("  {values}\n    explained: {reason}"));
+            ((0..actions.len()).collect(), theirs, ours)
+        };
+        let bases = Case::bases(&actions);
+        normal::normalise(&mut their_answers, &bases, case.managed_fields);
+        normal::normalise(&mut our_answers, &bases, case.managed_fields);
+        counts.cases += 1;
+        let judged = judged.into_iter().filter_map(|at| actions.get(at));
+        for ((action, theirs), ours) in judged.zip(&their_answers).zip(&our_answers) {
+            counts.requests += 1;
+            let found = compared(theirs, ours);
+            let mut lines = Vec::new();
+            let (mut some_explained, mut some_different) = (false, false);
+            for difference in &found {
+                let reason = explained.reason(&case.name, &action.name, &difference.at);
+                let at = &difference.at;
+                let (theirs, ours) = (
+                    shown(difference.theirs.as_ref()),
+                    shown(difference.ours.as_ref()),
+                );
+                let values =
+                    format!("{at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
+                if let Some(reason) = reason {
+                    some_explained = true;
+                    if args.verbose {
+                        lines.push(format!("  {values}\n    explained: {reason}"));
+                    }
+                } else {
+                    some_different = true;
+                    lines.push(format!("  {values}"));
                 }
-            } else {
-                some_different = true;
-                lines.push(format!("  {values}"));
+            }
+            match (some_different, some_explained) {
+                (true, _) => counts.different += 1,
+                (false, true) => counts.explained += 1,
+                (false, false) => counts.equal += 1,
+            }
+            if !lines.is_empty() {
+                writeln!(out, "{} / {}", case.name, action.name)?;
+                for line in lines {
+                    writeln!(out, "{line}")?;
+                }
             }
         }
-        match (some_different, some_explained) {
-            (true, _) => counts.different += 1,
-            (false, true) => counts.explained += 1,
-            (false, false) => counts.equal += 1,
-        }
-        if !lines.is_empty() {
-            writeln!(out, "{} / {}", case.name, action.name)?;
-            for line in lines {
-                writeln!(out, "{line}")?;
-            }
-        }
+        out.flush()?;
+        Ok(())
     }
-    out.flush()?;
-    Ok(())
 }
 
 /// Every difference between two answers. If the status differs, only it and its message are

@@ -2,6 +2,9 @@
 //! that no server's own codec is used to judge it. A message becomes a document with the names of
 //! its JSON; an unknown field keeps its number.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::tree::Tree;
 
 /// The bytes before every object outside a watch.
@@ -16,192 +19,58 @@ enum Kind {
     /// A time, as seconds and nanoseconds.
     Time,
     Map,
-    Message(&'static [Field]),
     /// Any object, in its envelope.
     Object,
+    /// A message of this name.
+    Message(&'static str),
 }
 
-/// A field of a message: its number, its name, whether it is repeated, and its type.
-type Field = (u64, &'static str, bool, Kind);
+struct Field {
+    number: u64,
+    name: &'static str,
+    is_repeated: bool,
+    kind: Kind,
+}
 
-const OWNER: &[Field] = &[
-    (5, "apiVersion", false, Kind::Text),
-    (1, "kind", false, Kind::Text),
-    (3, "name", false, Kind::Text),
-    (4, "uid", false, Kind::Text),
-    (6, "controller", false, Kind::Flag),
-    (7, "blockOwnerDeletion", false, Kind::Flag),
-];
+/// The fields of each message. A line has a message, and the number, name and type of each field; a
+/// text has no type, and a repeated field a star.
+static SCHEMA: LazyLock<HashMap<&str, Vec<Field>>> = LazyLock::new(|| {
+    let field = |text: &'static str| {
+        let (number, rest) = text.split_once(' ')?;
+        let (name, kind) = rest.split_once(' ').unwrap_or((rest, "text"));
+        let once = kind.trim_end_matches('*');
+        let number = number.parse().ok()?;
+        Some(Field {
+            number,
+            name,
+            is_repeated: once.len() < kind.len(),
+            kind: match once {
+                "text" => Kind::Text,
+                "number" => Kind::Number,
+                "flag" => Kind::Flag,
+                "time" => Kind::Time,
+                "map" => Kind::Map,
+                "object" => Kind::Object,
+                message => Kind::Message(message),
+            },
+        })
+    };
+    let messages = include_str!("schema.txt").lines().filter_map(|line| {
+        let (message, fields) = line.split_once(": ")?;
+        Some((message, fields.split(", ").filter_map(field).collect()))
+    });
+    messages.collect()
+});
 
-const FIELDS: &[Field] = &[(1, "raw", false, Kind::Text)];
+fn fields(message: &str) -> &'static [Field] {
+    SCHEMA.get(message).map_or(&[], |fields| fields)
+}
 
-const MANAGED: &[Field] = &[
-    (1, "manager", false, Kind::Text),
-    (2, "operation", false, Kind::Text),
-    (3, "apiVersion", false, Kind::Text),
-    (4, "time", false, Kind::Time),
-    (6, "fieldsType", false, Kind::Text),
-    (7, "fieldsV1", false, Kind::Message(FIELDS)),
-    (8, "subresource", false, Kind::Text),
-];
-
-const OBJECT_META: &[Field] = &[
-    (1, "name", false, Kind::Text),
-    (2, "generateName", false, Kind::Text),
-    (3, "namespace", false, Kind::Text),
-    (4, "selfLink", false, Kind::Text),
-    (5, "uid", false, Kind::Text),
-    (6, "resourceVersion", false, Kind::Text),
-    (7, "generation", false, Kind::Number),
-    (8, "creationTimestamp", false, Kind::Time),
-    (9, "deletionTimestamp", false, Kind::Time),
-    (10, "deletionGracePeriodSeconds", false, Kind::Number),
-    (11, "labels", true, Kind::Map),
-    (12, "annotations", true, Kind::Map),
-    (13, "ownerReferences", true, Kind::Message(OWNER)),
-    (14, "finalizers", true, Kind::Text),
-    (17, "managedFields", true, Kind::Message(MANAGED)),
-];
-
-const LIST_META: &[Field] = &[
-    (1, "selfLink", false, Kind::Text),
-    (2, "resourceVersion", false, Kind::Text),
-    (3, "continue", false, Kind::Text),
-    (4, "remainingItemCount", false, Kind::Number),
-];
-
-const REFERENCE: &[Field] = &[
-    (1, "kind", false, Kind::Text),
-    (2, "namespace", false, Kind::Text),
-    (3, "name", false, Kind::Text),
-    (4, "uid", false, Kind::Text),
-    (5, "apiVersion", false, Kind::Text),
-    (6, "resourceVersion", false, Kind::Text),
-    (7, "fieldPath", false, Kind::Text),
-];
-
-const SOURCE: &[Field] = &[
-    (1, "component", false, Kind::Text),
-    (2, "host", false, Kind::Text),
-];
-
-const SERIES: &[Field] = &[
-    (1, "count", false, Kind::Number),
-    (2, "lastObservedTime", false, Kind::Time),
-];
-
-const CORE_EVENT: &[Field] = &[
-    (1, "metadata", false, Kind::Message(OBJECT_META)),
-    (2, "involvedObject", false, Kind::Message(REFERENCE)),
-    (3, "reason", false, Kind::Text),
-    (4, "message", false, Kind::Text),
-    (5, "source", false, Kind::Message(SOURCE)),
-    (6, "firstTimestamp", false, Kind::Time),
-    (7, "lastTimestamp", false, Kind::Time),
-    (8, "count", false, Kind::Number),
-    (9, "type", false, Kind::Text),
-    (10, "eventTime", false, Kind::Time),
-    (11, "series", false, Kind::Message(SERIES)),
-    (12, "action", false, Kind::Text),
-    (13, "related", false, Kind::Message(REFERENCE)),
-    (14, "reportingComponent", false, Kind::Text),
-    (15, "reportingInstance", false, Kind::Text),
-];
-
-const CORE_LIST: &[Field] = &[
-    (1, "metadata", false, Kind::Message(LIST_META)),
-    (2, "items", true, Kind::Message(CORE_EVENT)),
-];
-
-const EVENT: &[Field] = &[
-    (1, "metadata", false, Kind::Message(OBJECT_META)),
-    (2, "eventTime", false, Kind::Time),
-    (3, "series", false, Kind::Message(SERIES)),
-    (4, "reportingController", false, Kind::Text),
-    (5, "reportingInstance", false, Kind::Text),
-    (6, "action", false, Kind::Text),
-    (7, "reason", false, Kind::Text),
-    (8, "regarding", false, Kind::Message(REFERENCE)),
-    (9, "related", false, Kind::Message(REFERENCE)),
-    (10, "note", false, Kind::Text),
-    (11, "type", false, Kind::Text),
-    (12, "deprecatedSource", false, Kind::Message(SOURCE)),
-    (13, "deprecatedFirstTimestamp", false, Kind::Time),
-    (14, "deprecatedLastTimestamp", false, Kind::Time),
-    (15, "deprecatedCount", false, Kind::Number),
-];
-
-const EVENT_LIST: &[Field] = &[
-    (1, "metadata", false, Kind::Message(LIST_META)),
-    (2, "items", true, Kind::Message(EVENT)),
-];
-
-const PARTIAL: &[Field] = &[(1, "metadata", false, Kind::Message(OBJECT_META))];
-
-const PARTIAL_LIST: &[Field] = &[
-    (1, "metadata", false, Kind::Message(LIST_META)),
-    (2, "items", true, Kind::Message(PARTIAL)),
-];
-
-const CAUSE: &[Field] = &[
-    (1, "reason", false, Kind::Text),
-    (2, "message", false, Kind::Text),
-    (3, "field", false, Kind::Text),
-];
-
-const DETAILS: &[Field] = &[
-    (1, "name", false, Kind::Text),
-    (2, "group", false, Kind::Text),
-    (3, "kind", false, Kind::Text),
-    (6, "uid", false, Kind::Text),
-    (4, "causes", true, Kind::Message(CAUSE)),
-    (5, "retryAfterSeconds", false, Kind::Number),
-];
-
-const STATUS: &[Field] = &[
-    (1, "metadata", false, Kind::Message(LIST_META)),
-    (2, "status", false, Kind::Text),
-    (3, "message", false, Kind::Text),
-    (4, "reason", false, Kind::Text),
-    (5, "details", false, Kind::Message(DETAILS)),
-    (6, "code", false, Kind::Number),
-];
-
-const PRECONDITIONS: &[Field] = &[
-    (1, "uid", false, Kind::Text),
-    (2, "resourceVersion", false, Kind::Text),
-];
-
-const DELETE_OPTIONS: &[Field] = &[
-    (1, "gracePeriodSeconds", false, Kind::Number),
-    (2, "preconditions", false, Kind::Message(PRECONDITIONS)),
-    (3, "orphanDependents", false, Kind::Flag),
-    (4, "propagationPolicy", false, Kind::Text),
-    (5, "dryRun", true, Kind::Text),
-];
-
-const WATCH_EVENT: &[Field] = &[
-    (1, "type", false, Kind::Text),
-    (2, "object", false, Kind::Message(RAW)),
-];
-const RAW: &[Field] = &[(1, "raw", false, Kind::Object)];
-
-const TYPE_META: &[Field] = &[
-    (1, "apiVersion", false, Kind::Text),
-    (2, "kind", false, Kind::Text),
-];
-
-fn schema(api_version: &str, kind: &str) -> &'static [Field] {
-    match (api_version, kind) {
-        ("v1", "Event") => CORE_EVENT,
-        ("v1", "EventList") => CORE_LIST,
-        ("events.k8s.io/v1", "Event") => EVENT,
-        ("events.k8s.io/v1", "EventList") => EVENT_LIST,
-        (_, "Status") => STATUS,
-        (_, "DeleteOptions") => DELETE_OPTIONS,
-        (_, "PartialObjectMetadata") => PARTIAL,
-        (_, "PartialObjectMetadataList") => PARTIAL_LIST,
-        _ => &[],
+/// The fields of an object. Some kinds are the same in every group.
+fn fields_of(api_version: &str, kind: &str) -> &'static [Field] {
+    match fields(&format!("{api_version} {kind}")) {
+        [] => fields(kind),
+        fields => fields,
     }
 }
 
@@ -211,7 +80,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
     let (mut kinds, mut raw, mut others) = (Vec::new(), &[][..], Vec::new());
     while !rest.is_empty() {
         match field(&mut rest)? {
-            (1, Wire::Bytes(bytes)) => kinds = message(bytes, TYPE_META)?,
+            (1, Wire::Bytes(bytes)) => kinds = message(bytes, fields("typeMeta"))?,
             (2, Wire::Bytes(bytes)) => raw = bytes,
             // Usually these two are empty: the encoding and the type of the content.
             (_, Wire::Bytes([])) => {}
@@ -224,7 +93,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Tree> {
         ("kind".to_owned(), text("kind").into()),
         ("apiVersion".to_owned(), text("apiVersion").into()),
     ];
-    entries.extend(message(raw, schema(text("apiVersion"), text("kind")))?);
+    entries.extend(message(raw, fields_of(text("apiVersion"), text("kind")))?);
     entries.extend(others);
     Some(Tree::Map(entries))
 }
@@ -236,7 +105,7 @@ pub(crate) fn read_frames(mut bytes: &[u8]) -> Option<Tree> {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
         let length = u32::from_be_bytes(*length) as usize;
         let (frame, rest) = rest.split_at_checked(length)?;
-        frames.push(Tree::Map(message(frame, WATCH_EVENT)?));
+        frames.push(Tree::Map(message(frame, fields("watch"))?));
         bytes = rest;
     }
     Some(Tree::List(frames))
@@ -250,7 +119,7 @@ pub(crate) fn write(object: &Tree) -> Vec<u8> {
     put_bytes(2, text("kind").as_bytes(), &mut kinds);
     let mut bytes = MAGIC.to_vec();
     put_bytes(1, &kinds, &mut bytes);
-    let raw = write_message(object, schema(text("apiVersion"), text("kind")));
+    let raw = write_message(object, fields_of(text("apiVersion"), text("kind")));
     put_bytes(2, &raw, &mut bytes);
     bytes
 }
@@ -303,11 +172,12 @@ fn message(mut rest: &[u8], schema: &[Field]) -> Option<Vec<(String, Tree)>> {
     let mut entries: Vec<(String, Tree)> = Vec::new();
     while !rest.is_empty() {
         let (number, wire) = field(&mut rest)?;
-        let Some((_, name, several, kind)) = schema.iter().find(|field| field.0 == number) else {
+        let Some(field) = schema.iter().find(|field| field.number == number) else {
             entries.push((number.to_string(), wire.generic()));
             continue;
         };
-        let value = value(&wire, *kind)?;
+        let (name, several, kind) = (field.name, field.is_repeated, field.kind);
+        let value = value(&wire, kind)?;
         // A server may write empty fields or leave them out; the meaning is the same.
         if !several && is_empty(&value) {
             continue;
@@ -317,12 +187,12 @@ fn message(mut rest: &[u8], schema: &[Field]) -> Option<Vec<(String, Tree)>> {
             (Some(Tree::Map(map)), Tree::Map(more)) if matches!(kind, Kind::Map) => {
                 map.extend(more);
             }
-            (Some(Tree::List(items)), value) if *several => items.push(value),
+            (Some(Tree::List(items)), value) if several => items.push(value),
             (Some(known), value) => *known = value,
-            (None, value) if *several && !matches!(kind, Kind::Map) => {
-                entries.push(((*name).to_owned(), Tree::List(vec![value])));
+            (None, value) if several && !matches!(kind, Kind::Map) => {
+                entries.push((name.to_owned(), Tree::List(vec![value])));
             }
-            (None, value) => entries.push(((*name).to_owned(), value)),
+            (None, value) => entries.push((name.to_owned(), value)),
         }
     }
     Some(entries)
@@ -367,7 +237,7 @@ fn value(wire: &Wire<'_>, kind: Kind) -> Option<Tree> {
             }
             Tree::Map(vec![(key, value)])
         }
-        (Kind::Message(schema), Wire::Bytes(bytes)) => Tree::Map(message(bytes, schema)?),
+        (Kind::Message(name), Wire::Bytes(bytes)) => Tree::Map(message(bytes, fields(name))?),
         (Kind::Object, Wire::Bytes(bytes)) => read(bytes)?,
         _ => return None,
     })
@@ -379,14 +249,15 @@ fn write_message(object: &Tree, schema: &[Field]) -> Vec<u8> {
         return bytes;
     };
     for (key, value) in entries {
-        let Some((number, _, _, kind)) = schema.iter().find(|field| field.1 == key) else {
+        let Some(field) = schema.iter().find(|field| field.name == key) else {
             continue;
         };
-        match value {
-            Tree::List(items) => items
-                .iter()
-                .for_each(|item| write_value(*number, item, *kind, &mut bytes)),
-            value => write_value(*number, value, *kind, &mut bytes),
+        let items = match value {
+            Tree::List(items) => items,
+            value => std::slice::from_ref(value),
+        };
+        for item in items {
+            write_value(field.number, item, field.kind, &mut bytes);
         }
     }
     bytes
@@ -396,22 +267,16 @@ fn write_value(number: u64, value: &Tree, kind: Kind, bytes: &mut Vec<u8>) {
     match (kind, value) {
         (Kind::Text, Tree::Text(text)) => put_bytes(number, text.as_bytes(), bytes),
         (Kind::Number, Tree::Number(value)) => {
-            put_number(
-                number,
-                value.parse::<i64>().unwrap_or(0).cast_unsigned(),
-                bytes,
-            );
+            let value = value.parse::<i64>().unwrap_or(0);
+            put_number(number, value.cast_unsigned(), bytes);
         }
         (Kind::Flag, Tree::Bool(flag)) => put_number(number, u64::from(*flag), bytes),
         (Kind::Time, Tree::Text(text)) => {
             if let Ok(time) = text.parse::<jiff::Timestamp>() {
                 let mut inner = Vec::new();
                 put_number(1, time.as_second().cast_unsigned(), &mut inner);
-                put_number(
-                    2,
-                    u64::from(time.subsec_nanosecond().unsigned_abs()),
-                    &mut inner,
-                );
+                let nanos = time.subsec_nanosecond().unsigned_abs();
+                put_number(2, nanos.into(), &mut inner);
                 put_bytes(number, &inner, bytes);
             }
         }
@@ -423,8 +288,8 @@ fn write_value(number: u64, value: &Tree, kind: Kind, bytes: &mut Vec<u8>) {
                 put_bytes(number, &inner, bytes);
             }
         }
-        (Kind::Message(schema), value) => {
-            put_bytes(number, &write_message(value, schema), bytes);
+        (Kind::Message(name), value) => {
+            put_bytes(number, &write_message(value, fields(name)), bytes);
         }
         _ => {}
     }

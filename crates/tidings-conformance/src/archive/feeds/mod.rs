@@ -8,35 +8,32 @@
 mod accounts;
 mod gate;
 mod receivers;
-mod small_disk;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tidings_testing::copy_folder;
 use tokio::time::{sleep, timeout};
 
 use super::archived::{self, CLUSTER, Kept as Version};
-use super::caller::Caller;
-use super::clock;
 use super::collector::Collector;
-use super::error::ArchiveError;
 use super::kills::Pauses;
 use super::ledger::Ledger;
+use super::small_disk::SmallDisk;
 use super::source::{Programs, Source};
-use super::stage::{Archive, Followed};
+use super::stage::Archive;
 use super::writer::Writers;
+use crate::clock;
+use crate::error::{Result, fail};
 use accounts::{Account, Found, Kept, Said};
 use gate::{Gate, Killer, Step};
 use receivers::Receiver;
 pub(super) use receivers::Receivers;
-use small_disk::SmallDisk;
 
 /// Maximum time until all feeds have delivered everything.
 const SETTLED: Duration = Duration::from_secs(600);
@@ -84,21 +81,21 @@ pub(super) async fn run(
     plan: &Plan,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
-) -> Result<bool, ArchiveError> {
+) -> Result<bool> {
     let mut world = World::start(programs, plan, random).await?;
     let disk = world.fill_disk(out).await?;
     let mut collector = None;
     let mut ledger = Ledger::default();
     if plan.is_compared {
-        let followed = Followed {
-            name: CLUSTER,
-            address: &world.source.address,
-            trusted: &world.source.certificate,
-            token: "admin-token",
-        };
+        let followed = world.source.followed(CLUSTER);
         let program = &plan.receivers.collector;
         let mut started = Collector::start(program, world.folder.path(), followed)?;
-        ledger.add(started.begun(&world.source.client, random).await?.ledger);
+        ledger.add(
+            started
+                .begun(&world.source.server.client, random)
+                .await?
+                .ledger,
+        );
         collector = Some(started);
     }
     let collected_since = clock::now();
@@ -122,10 +119,14 @@ pub(super) async fn run(
         world.archive.level_in(CLUSTER, epochs, reached).await?;
         ledger.add(written);
         match name {
-            "before" => world.back_up().await?,
+            "before" if parts[1] > 0.0 => {
+                world.source.etcd()?.back_up().await?;
+                world.source.be_ready().await?;
+            }
             "lost" => {
-                world.restore().await?;
+                world.source.restore().await?;
                 epochs = 1;
+                world.archive.level_in(CLUSTER, epochs, 0).await?;
             }
             _ => {}
         }
@@ -145,7 +146,7 @@ pub(super) async fn run(
         out,
         "{} versions written; killed: archive {} ({} of them at a step), receivers {}; {faults} requests failed; all feeds idle after {:.1} s",
         ledger.entries.len(),
-        world.archive.program.kills,
+        world.archive.server.program.kills,
         world.at_steps,
         world.falls,
         waited.elapsed().as_secs_f64(),
@@ -157,7 +158,7 @@ pub(super) async fn run(
     }
     let mut is_right = world.judge(programs, &said, &ledger, out).await?;
     // A slow machine needs longer to start again after each kill.
-    is_right &= world.archive.program.kills >= u64::from(plan.kills) / 2;
+    is_right &= world.archive.server.program.kills >= u64::from(plan.kills) / 2;
     if let Some(mut collector) = collector {
         collector.settle().await?;
         let since = archived::Coverage {
@@ -183,17 +184,13 @@ pub(super) async fn run(
 }
 
 impl World {
-    async fn start(
-        programs: &Programs,
-        plan: &Plan,
-        random: &mut fastrand::Rng,
-    ) -> Result<Self, ArchiveError> {
+    async fn start(programs: &Programs, plan: &Plan, random: &mut fastrand::Rng) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path();
         let source = if programs.etcd.is_some() {
             Source::over_etcd(programs, path).await?
         } else {
-            Source::start_of(programs, path, &[]).await?
+            Source::start(programs, path, &[]).await?
         };
         let (killer, is_faulty) = (Arc::default(), Arc::default());
         let victoria_logs = Receiver::victoria_logs(&plan.receivers.victoria_logs, path).await?;
@@ -212,14 +209,9 @@ impl World {
         }
         let file = path.join("feeds.yaml");
         std::fs::write(&file, feeds(&gates, "10s").to_string())?;
-        let followed = Followed {
-            name: CLUSTER,
-            address: &source.address,
-            trusted: &source.certificate,
-            token: "admin-token",
-        };
         let more = ["--feeds", &*file.to_string_lossy()];
-        let archive = Archive::start_with(&programs.tidings, path, &[followed], &more).await?;
+        let followed = [source.followed(CLUSTER)];
+        let archive = Archive::start(&programs.tidings, path, &followed, &more).await?;
         let table = ["feeds", "template", "ch"];
         clickhouse
             .run(&run_tidings(&programs.tidings, path, &table).await?)
@@ -238,10 +230,10 @@ impl World {
     }
 
     /// Puts the dead letters of a feed on a disk on which there is room for a few.
-    async fn fill_disk(&mut self, out: &mut impl Write) -> Result<Option<SmallDisk>, ArchiveError> {
+    async fn fill_disk(&mut self, out: &mut impl Write) -> Result<Option<SmallDisk>> {
         let folder = self.folder.path().join("archive/feeds").join(REJECTING);
-        self.archive.program.kill().await?;
-        let disk = match SmallDisk::mount(&folder) {
+        self.archive.server.program.kill().await?;
+        let disk = match SmallDisk::mount(&folder, "24k") {
             Ok(disk) => Some(disk),
             Err(error) => {
                 writeln!(out, "skipped: a full disk for dead letters ({error})")?;
@@ -260,8 +252,8 @@ impl World {
         plan: &Plan,
         collector: Option<&mut Collector>,
         random: &mut fastrand::Rng,
-    ) -> Result<Ledger, ArchiveError> {
-        let writers = Writers::named(name, &self.source.client, plan.per_second, random);
+    ) -> Result<Ledger> {
+        let writers = Writers::named(name, &self.source.server.client, plan.per_second, random);
         let end = clock::steady() + time;
         let pauses = |random: &mut fastrand::Rng| Pauses::new(end, kills, random.fork());
         let (to_archive, to_collector) = (pauses(random), pauses(random));
@@ -289,45 +281,18 @@ impl World {
         for receiver in &mut self.receivers {
             receiver.be_ready().await?;
         }
-        if self.archive.program.check().is_err() {
-            self.archive.program.note_kill().await?;
+        if self.archive.server.program.check().is_err() {
+            self.archive.server.program.note_kill().await?;
         }
         self.archive.be_ready(CLUSTER).await?;
         writers.end().await
     }
 
-    fn backup(&self) -> PathBuf {
-        self.folder.path().join("backup")
-    }
-
-    /// Keeps a copy of what the source has.
-    async fn back_up(&mut self) -> Result<(), ArchiveError> {
-        let backup = self.backup();
-        if let Some(etcd) = &mut self.source.etcd {
-            etcd.program.kill().await?;
-            copy_folder(&etcd.data, &backup);
-            self.source.be_ready().await?;
-        }
-        Ok(())
-    }
-
-    /// Gives the source its copy again. Returns once the archive has noticed.
-    async fn restore(&mut self) -> Result<(), ArchiveError> {
-        let backup = self.backup();
-        self.source.program.kill().await?;
-        let etcd = self.source.etcd()?;
-        etcd.program.kill().await?;
-        std::fs::remove_dir_all(&etcd.data)?;
-        copy_folder(&backup, &etcd.data);
-        self.source.be_ready().await?;
-        self.archive.level_in(CLUSTER, 1, 0).await.map(drop)
-    }
-
     /// Waits until every feed is idle. Returns what they say.
-    async fn settled(&mut self, out: &mut impl Write) -> Result<Vec<Value>, ArchiveError> {
+    async fn settled(&mut self, out: &mut impl Write) -> Result<Vec<Value>> {
         let until = clock::steady() + SETTLED;
         loop {
-            let said = ask(&mut self.archive.caller, "/feeds").await?;
+            let said = self.archive.caller.read("/feeds").await?;
             let all = said["feeds"].as_array().cloned().unwrap_or_default();
             let is_idle = |it: &Value| it["state"] == "idle" && it["backlogVersions"] == 0;
             if all.len() == NAMES.len() && all.iter().all(is_idle) {
@@ -337,7 +302,7 @@ impl World {
                 writeln!(out, "not idle: {said}")?;
                 return Ok(all);
             }
-            self.archive.program.check()?;
+            self.archive.server.program.check()?;
             sleep(BETWEEN_LOOKS).await;
         }
     }
@@ -349,7 +314,7 @@ impl World {
         said: &[Value],
         ledger: &Ledger,
         out: &mut impl Write,
-    ) -> Result<bool, ArchiveError> {
+    ) -> Result<bool> {
         let export = self.folder.path().join("export.jsonl");
         run_tidings(
             &programs.tidings,
@@ -386,7 +351,7 @@ impl World {
         for (name, receiver, has_keys) in NAMES {
             let found = self.found(name).await?;
             let letters = format!("/feeds/{name}/dead-letters");
-            let letters = ask(&mut self.archive.caller, &letters).await?;
+            let letters = self.archive.caller.read(&letters).await?;
             let letters = letters["deadLetters"].as_array().into_iter().flatten();
             let ids = letters.filter_map(|it| accounts::key(it["id"].as_str()?));
             let dead: BTreeMap<_, _> = ids
@@ -409,11 +374,11 @@ impl World {
     }
 
     /// The occurrences of each version, as the file has them.
-    fn occurrences(&self) -> Result<BTreeMap<accounts::Key, u64>, ArchiveError> {
+    fn occurrences(&self) -> Result<BTreeMap<accounts::Key, u64>> {
         Ok(self.in_file("lines")?.into_iter().collect())
     }
 
-    fn in_file(&self, name: &str) -> Result<Found, ArchiveError> {
+    fn in_file(&self, name: &str) -> Result<Found> {
         let lines = receivers::lines(&self.folder.path().join(format!("{name}.jsonl")))?;
         let number = |line: &Value| line["occurrences"].as_u64().unwrap_or_default();
         Ok(lines
@@ -422,7 +387,7 @@ impl World {
             .collect())
     }
 
-    async fn found(&self, name: &str) -> Result<Found, ArchiveError> {
+    async fn found(&self, name: &str) -> Result<Found> {
         let [logs, _, clickhouse] = &self.receivers[..] else {
             return Ok(Found::new());
         };
@@ -434,7 +399,7 @@ impl World {
                 logs.logs("3", fields).await
             }
             "otel" => receivers::records(self.folder.path()),
-            "ch" => clickhouse.rows(true).await,
+            "ch" => clickhouse.rows().await,
             _ => self.in_file(name),
         }
     }
@@ -446,23 +411,24 @@ async fn kill(
     killer: &Killer,
     mut pauses: Pauses,
     at_steps: &mut u64,
-) -> Result<(), ArchiveError> {
+) -> Result<()> {
     while let Some(pause) = pauses.next() {
         sleep(pause).await;
         let is_at_step = pauses.random.bool();
-        if let Some(process) = archive.program.id().filter(|_| is_at_step) {
+        let process = archive.server.program.id();
+        if is_at_step && process > 0 {
             let step = Step::ALL[pauses.random.usize(..Step::ALL.len())];
             let fired = timeout(STEP, killer.arm(process, step)).await;
             if fired.is_ok() || !killer.disarm() {
-                archive.program.note_kill().await?;
+                archive.server.program.note_kill().await?;
                 *at_steps += 1;
             } else {
-                archive.program.kill().await?;
+                archive.server.program.kill().await?;
             }
         } else {
-            archive.program.kill().await?;
+            archive.server.program.kill().await?;
         }
-        archive.program.start()?;
+        archive.server.program.start()?;
         // A program that is always killed before it is ready never makes progress.
         archive.be_ready(CLUSTER).await?;
     }
@@ -474,7 +440,7 @@ async fn fall(
     receivers: &mut [Receiver],
     mut random: fastrand::Rng,
     falls: &mut u64,
-) -> Result<(), ArchiveError> {
+) -> Result<()> {
     loop {
         sleep(BETWEEN_FALLS.mul_f64(0.5 + random.f64())).await;
         let at = random.usize(..receivers.len());
@@ -486,7 +452,7 @@ async fn fall(
 }
 
 /// Changes the file of feeds after some time.
-async fn change(file: &Path, feeds: &Value, after: Duration) -> Result<(), ArchiveError> {
+async fn change(file: &Path, feeds: &Value, after: Duration) -> Result<()> {
     sleep(after).await;
     let next = file.with_extension("next");
     std::fs::write(&next, feeds.to_string())?;
@@ -495,11 +461,7 @@ async fn change(file: &Path, feeds: &Value, after: Duration) -> Result<(), Archi
 }
 
 /// Runs a verb of `tidings` with the archive. Returns what it prints.
-async fn run_tidings(
-    tidings: &Path,
-    folder: &Path,
-    arguments: &[&str],
-) -> Result<String, ArchiveError> {
+async fn run_tidings(tidings: &Path, folder: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = tokio::process::Command::new(std::path::absolute(tidings)?);
     command.args(arguments).arg("--kubeconfig");
     command.arg(folder.join("archive/kubeconfig"));
@@ -507,22 +469,8 @@ async fn run_tidings(
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(ArchiveError::Ended {
-        program: tidings.to_owned(),
-        last: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
-}
-
-async fn ask(caller: &mut Caller, path: &str) -> Result<Value, ArchiveError> {
-    let reply = caller.get(path).await?;
-    if reply.status.is_success() {
-        return Ok(reply.json);
-    }
-    Err(ArchiveError::Answer {
-        path: path.to_owned(),
-        status: reply.status,
-        text: String::from_utf8_lossy(&reply.text).into_owned(),
-    })
+    let said = String::from_utf8_lossy(&output.stderr);
+    fail(format!("tidings {}: {}", arguments.join(" "), said.trim()))
 }
 
 fn said_of(status: &Value) -> Said {

@@ -8,10 +8,11 @@ use std::process::Command;
 pub(super) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts a file system of some pages on a folder.
-    pub(super) fn mount(folder: &Path) -> io::Result<Self> {
+    /// Mounts a file system of this size on a folder.
+    pub(super) fn mount(folder: &Path, size: &str) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        mount(&["-t", "tmpfs", "-o", "size=24k", "tmpfs"], folder)?;
+        let size = format!("size={size}");
+        mount(&["-t", "tmpfs", "-o", &size, "tmpfs"], folder)?;
         Ok(Self(folder.to_owned()))
     }
 
