@@ -11,7 +11,6 @@ use tidings_core::{
     Occurrence, OccurrenceKind, StatusFailure, WriteError,
 };
 
-use crate::difference::differences;
 use crate::error::Result;
 use crate::scenario::{Call, Outcome, Scenario, Step, list_scenarios, untyped};
 
@@ -64,21 +63,12 @@ fn replay(scenario: &Scenario) -> Vec<String> {
 }
 
 fn differ(theirs: Option<&Call>, ours: Option<&Call>) -> Option<String> {
-    let shown = |call: &Call| format!("{} {}/{}", call.verb, call.namespace, call.name);
-    match (theirs, ours) {
-        (None, None) => None,
-        (Some(theirs), None) => Some(format!("client-go {}, tidings nothing", shown(theirs))),
-        (None, Some(ours)) => Some(format!("client-go nothing, tidings {}", shown(ours))),
-        (Some(theirs), Some(ours)) if theirs == ours => None,
-        (Some(theirs), Some(ours)) => {
-            let (their_call, our_call) = (shown(theirs), shown(ours));
-            let mut parts = differences(&theirs.body, &ours.body);
-            if their_call != our_call {
-                parts.insert(0, format!("client-go {their_call}, tidings {our_call}"));
-            }
-            Some(parts.join("; "))
-        }
-    }
+    let shown = |call: Option<&Call>| match call {
+        None => "nothing".to_owned(),
+        Some(it) => format!("{} {}/{} {}", it.verb, it.namespace, it.name, it.body),
+    };
+    let (their_call, our_call) = (shown(theirs), shown(ours));
+    (theirs != ours).then(|| format!("client-go {their_call}, tidings {our_call}"))
 }
 
 /// Makes the calls for one event as client-go's `recordToSink` does, but without its pauses.
@@ -154,6 +144,72 @@ impl Sink<'_> {
             Outcome::AlreadyExists => refused(409, "AlreadyExists"),
             Outcome::Forbidden => refused(403, "Forbidden"),
             Outcome::Transport => Err(WriteError::transport("connection reset by peer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn own_vectors() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/correlator")
+    }
+
+    fn replayed(dir: &Path) -> Result<(bool, String)> {
+        let mut out = Vec::new();
+        let same = run(dir, &mut out)?;
+        Ok((same, String::from_utf8(out)?))
+    }
+
+    /// Replays one of our scenarios, changed by `change`, in a folder of its own.
+    fn changed(change: impl Fn(&str) -> String) -> Result<(bool, String)> {
+        let dir = tempfile::tempdir()?;
+        let text = std::fs::read_to_string(&list_scenarios(&own_vectors())?[0])?;
+        std::fs::write(dir.path().join("changed.jsonl"), change(&text))?;
+        replayed(dir.path())
+    }
+
+    /// `TIDINGS_VECTORS` names a folder with further scenarios.
+    #[test]
+    fn our_calls_are_those_of_client_go() {
+        let further = std::env::var_os("TIDINGS_VECTORS");
+        let further = further.map(|dir| Path::new(&dir).join("correlator"));
+        for dir in further.into_iter().chain([own_vectors()]) {
+            let (same, said) = replayed(&dir).expect("the scenarios can be read");
+            assert!(same && said.ends_with(" 0 differences\n"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_difference_is_shown() {
+        let (theirs, other) = (r#""verb":"create""#, r#""verb":"patch""#);
+        let replayed = changed(|text| text.replacen(theirs, other, 1));
+        let (same, said) = replayed.expect("the scenario can be read");
+        assert!(!same && said.ends_with(" 1 differences\n"), "{said}");
+        let is_told = said.starts_with("changed.jsonl: line ") && said.contains("client-go patch");
+        assert!(is_told, "{said}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (replayed, expected) in [
+            (
+                changed(|text| text[..text.len() / 2].into()),
+                "changed.jsonl:",
+            ),
+            (
+                changed(|text| text.replacen("qps", "qqps", 1)),
+                "unknown field `qqps`",
+            ),
+            (changed(|_| String::new()), "no options"),
+            (replayed(&own_vectors().join("..")), "there is no *.jsonl"),
+            (replayed(Path::new("no-such-folder")), "no-such-folder: "),
+        ] {
+            let error = replayed.expect_err(expected).to_string();
+            assert!(error.contains(expected), "{expected}: {error}");
         }
     }
 }

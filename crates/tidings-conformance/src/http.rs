@@ -1,5 +1,5 @@
-//! A plain HTTP client without hidden steps, with TLS or without. Each request has a connection of its
-//! own, unless a caller keeps one.
+//! A plain HTTP client without hidden steps, with TLS or without. Each request has a connection of
+//! its own, unless a caller keeps one.
 
 use std::sync::Arc;
 use std::time::Duration;

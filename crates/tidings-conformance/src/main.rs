@@ -7,7 +7,6 @@ mod archive;
 mod clients;
 mod clock;
 mod correlator;
-mod difference;
 mod error;
 mod hostile;
 mod http;
@@ -39,37 +38,24 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Suite {
     /// Replays client-go's correlator: the requests to the sink for each event must be client-go's.
-    ///
-    /// Exits with 0 when nothing differs, 1 when something does, 2 when DIR cannot be used.
     Correlator {
         /// Folder with one scenario in each *.jsonl.
         dir: PathBuf,
     },
     /// Sends a real kube-apiserver and `tidings serve` the same requests: the answers must be the
     /// same.
-    ///
-    /// Exits with 0 when every difference is explained, 1 when one is not, 2 when nothing could be
-    /// judged.
     Reference(reference::Args),
     /// Runs unmodified programs with `tidings serve`: client-go's conformance cases, an informer,
     /// both recorders, a manager of controller-runtime, kube-rs's recorder.
-    ///
-    /// Exits with 0 when all pass, 1 when one does not, 2 when nothing could be judged.
     Clients(clients::Args),
     /// Runs a real kube-apiserver and `tidings serve` on one etcd, each reading, changing, watching
     /// and deleting what the other wrote.
-    ///
-    /// Exits with 0 when both always agree, 1 when they do not, 2 when nothing could be judged.
     Interchange(interchange::Args),
     /// Sends `tidings serve` hostile input of every kind in growing sizes: time, memory and answers
     /// must stay within bounds. Linux only.
-    ///
-    /// Exits with 0 when they do, 1 when they do not, 2 when nothing could be judged.
     Hostile(hostile::Args),
     /// Follows a source with `tidings archive` while both are killed and their connections cut:
     /// every written version is kept once, or is in a reported gap.
-    ///
-    /// Exits with 0 when that is so, 1 when it is not, 2 when nothing could be judged.
     Archive(archive::Args),
     /// Runs a kube-apiserver with an etcd of its own, for measurements, until standard input ends.
     ///

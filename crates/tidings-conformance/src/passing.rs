@@ -14,23 +14,8 @@ use crate::error::Result;
 
 const NAMESPACE: &str = "passed-on";
 const MESSAGE: &str = "Back-off restarting failed container";
-/// The objects that kubectl describes. They include a service account, since no controller runs
-/// here that would create it.
-const OBJECTS: &str = "apiVersion: v1
-kind: Namespace
-metadata: {name: passed-on}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: default, namespace: passed-on}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: passed-on}
-spec:
-  automountServiceAccountToken: false
-  containers: [{name: web, image: example.com/web:1.2.3}]
-";
+/// The objects that kubectl describes.
+const OBJECTS: &str = include_str!("passing.yaml");
 /// Requests that a user without permissions must be refused.
 const REFUSED: [&[&str]; 4] = [
     &["get", "pods"],

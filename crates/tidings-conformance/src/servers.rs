@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_testing::free_port;
 
-use crate::error::{Result, fail};
+use crate::error::Result;
 use crate::http::Client;
 use crate::process::Program;
 
@@ -143,13 +143,11 @@ impl ApiServer {
         std::fs::write(place.join("accounts.pub"), key.public_key_pem())?;
         std::fs::write(place.join("tokens.csv"), TOKENS)?;
         let port = free_port();
-        let (servers, port_flag) = (
+        let ports = [
             format!("--etcd-servers={}", etcd.url),
             format!("--secure-port={port}"),
-        );
+        ];
         let arguments = [
-            &*servers,
-            &*port_flag,
             "--bind-address=127.0.0.1",
             "--cert-dir=certificates",
             "--token-auth-file=tokens.csv",
@@ -160,7 +158,8 @@ impl ApiServer {
             "--service-cluster-ip-range=10.0.0.0/24",
             "--anonymous-auth=false",
         ];
-        let arguments = arguments.into_iter().chain(more.iter().copied());
+        let arguments = arguments.iter().chain(more).map(ToString::to_string);
+        let arguments = arguments.chain(ports);
         let mut program = Program::new(file, arguments, place, "kube-apiserver");
         program.start()?;
         let certificate = place.join(KUBE_CERTIFICATES).join("apiserver.crt");
@@ -212,19 +211,17 @@ impl ApiServer {
         let mut addresses = text
             .lines()
             .filter_map(|line| line.split_once("server: https://"));
-        let Some((_, address)) = addresses.next() else {
-            return fail(format!("{} has no server", own_kubeconfig.display()));
-        };
+        let root = format!("127.0.0.1:{port}");
+        let address = addresses.next().map_or(&*root, |(_, address)| address);
         let address = address.trim().trim_matches('"');
         let certificate = data.join("pki/ca.crt");
         let kubeconfig = write_kubeconfig(place, verb, address, &certificate)?;
-        let address = format!("127.0.0.1:{port}");
         Ok(Self {
-            client: Client::new(&address, &std::fs::read(&certificate)?)?,
+            client: Client::new(&root, &std::fs::read(&certificate)?)?,
             kubeconfig,
             own_kubeconfig,
             program,
-            address,
+            address: root,
             certificate,
             _folder: own,
         })
@@ -258,20 +255,46 @@ impl ApiServer {
     }
 }
 
-fn write_kubeconfig(
-    place: &Path,
-    name: &str,
-    address: &str,
-    certificate: &Path,
-) -> Result<PathBuf> {
+/// A cluster that is followed or asked.
+pub(crate) struct Followed<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) address: &'a str,
+    pub(crate) trusted: &'a Path,
+    /// The token with which the cluster is followed.
+    pub(crate) token: &'a str,
+}
+
+impl Followed<'_> {
+    /// Writes a kubeconfig of these clusters. The first one is the current context.
+    pub(crate) fn write(all: &[Self], path: &Path) -> std::io::Result<()> {
+        let list = |item: &dyn Fn(&Self) -> Value| all.iter().map(item).collect::<Vec<_>>();
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": all.first().map(|it| it.name),
+            "contexts": list(&|it| {
+                json!({"name": it.name, "context": {"cluster": it.name, "user": it.name}})
+            }),
+            "users": list(&|it| json!({"name": it.name, "user": {"token": it.token}})),
+            "clusters": list(&|it| {
+                let server = format!("https://{}", it.address);
+                let cluster = json!({"server": server, "certificate-authority": it.trusted});
+                json!({"name": it.name, "cluster": cluster})
+            }),
+        });
+        std::fs::write(path, kubeconfig.to_string())
+    }
+}
+
+fn write_kubeconfig(place: &Path, name: &str, address: &str, trusted: &Path) -> Result<PathBuf> {
     let path = place.join(format!("{name}.yaml"));
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: judge\n\
-         contexts: [{{name: judge, context: {{cluster: judge, user: admin}}}}]\n\
-         users: [{{name: admin, user: {{token: admin-token}}}}]\n\
-         clusters:\n- name: judge\n  cluster: {{server: 'https://{address}', certificate-authority: '{}'}}\n",
-        certificate.display(),
-    );
-    std::fs::write(&path, text)?;
+    let (name, token) = ("judge", "admin-token");
+    let judge = Followed {
+        name,
+        address,
+        trusted,
+        token,
+    };
+    Followed::write(&[judge], &path)?;
     Ok(path)
 }

@@ -111,7 +111,7 @@ crates/tidings-cli/src/bin/tidings
     common parts: *
 crates/tidings-conformance/src
     archive: archive/ | clients: clients.rs k9s.rs kube_rs.rs passing.rs | correlator: \
-        correlator.rs difference.rs scenario.rs | hostile: hostile/ | interchange: interchange/ | \
+        correlator.rs scenario.rs | hostile: hostile/ | interchange: interchange/ | \
         reference: reference/
     common parts: error.rs http.rs process.rs servers.rs
 benches/src

@@ -1,8 +1,5 @@
 //! The content of an archive, read through its API.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -93,24 +90,27 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
     })
 }
 
-/// The number of versions that wait to be sealed; `None` if the archive seals nothing.
-pub(super) async fn waiting(caller: &mut Caller, cluster: &str) -> Result<Option<u64>> {
+/// What follows this text in a line of the metrics of the archive.
+async fn metric(caller: &mut Caller, start: &str) -> Result<Option<String>> {
     let reply = caller.get("/metrics").await?;
     let text = String::from_utf8_lossy(&reply.text);
+    let rest = text.lines().find_map(|line| line.strip_prefix(start));
+    Ok(rest.map(str::to_owned))
+}
+
+/// The number of versions that wait to be sealed; `None` if the archive seals nothing.
+pub(super) async fn waiting(caller: &mut Caller, cluster: &str) -> Result<Option<u64>> {
     let of = format!("tidings_objects_waiting_versions{{cluster=\"{cluster}\"}} ");
-    let waiting = text.lines().find_map(|line| line.strip_prefix(&of));
+    let waiting = metric(caller, &of).await?;
     Ok(waiting.and_then(|number| number.parse().ok()))
 }
 
 /// Reads the metrics of the archive about one cluster.
 pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health> {
-    let reply = caller.get("/metrics").await?;
-    let text = String::from_utf8_lossy(&reply.text);
-    let after = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let of = |metric: &str| format!("tidings_archive_{metric}{{cluster=\"{cluster}\"");
-    let state = after(&format!("{},state=\"", of("state")));
-    let state = state.and_then(|rest| rest.split('"').next());
-    let since = after(&format!("{}}} ", of("seconds_since_progress")));
+    let state = metric(caller, &format!("{},state=\"", of("state"))).await?;
+    let since = metric(caller, &format!("{}}} ", of("seconds_since_progress"))).await?;
+    let state = state.as_ref().and_then(|rest| rest.split('"').next());
     Ok(Health {
         state: state.unwrap_or("none").to_owned(),
         since_progress: since.and_then(|it| it.parse().ok()).unwrap_or(f64::NAN),
@@ -119,21 +119,17 @@ pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health>
 
 /// Reads every version of every event of a cluster.
 pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>> {
-    let events = Arc::new(Mutex::new(events(client, cluster).await?));
+    let events = events(client, cluster).await?;
     let mut readers = JoinSet::new();
-    for _ in 0..READERS {
-        let (events, mut caller) = (Arc::clone(&events), Caller::new(client));
-        let cluster = cluster.to_owned();
+    for part in events.chunks(events.len().div_ceil(READERS).max(1)) {
+        let (part, cluster) = (part.to_vec(), cluster.to_owned());
+        let mut caller = Caller::new(client);
         readers.spawn(async move {
             let mut kept = Vec::new();
-            loop {
-                let event = events.lock().unwrap_or_else(PoisonError::into_inner);
-                let event = { event }.pop_front();
-                let Some(event) = event else {
-                    return Result::Ok(kept);
-                };
+            for event in part {
                 read_event(&mut caller, &cluster, event, &mut kept).await?;
             }
+            Result::Ok(kept)
         });
     }
     let mut kept = Vec::new();
@@ -144,7 +140,7 @@ pub(super) async fn versions(client: &Client, cluster: &str) -> Result<Vec<Kept>
 }
 
 /// Reads the namespaces and names of all events.
-async fn events(client: &Client, cluster: &str) -> Result<VecDeque<(String, String)>> {
+async fn events(client: &Client, cluster: &str) -> Result<Vec<(String, String)>> {
     let path = format!("/clusters/{cluster}/api/v1/events");
     let items = items(&mut Caller::new(client), &path).await?;
     let events = items.iter().map(|item| {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::archived::Kept;
-use super::source::Followed;
+use super::archived::{Coverage, Kept};
+use super::ledger::{Ledger, Verdict};
 use super::writer::Writer;
 use crate::clock;
 use crate::error::{Result, fail};
 use crate::http::Client;
 use crate::process::Program;
+use crate::servers::Followed;
 
 /// Interval in which the suite looks whether the collector has ended by itself.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -31,13 +32,23 @@ pub(super) struct Collector {
     file: PathBuf,
     /// How often the collector ended by itself.
     pub(super) ends: u64,
+    /// When it began to follow the source.
+    since: i64,
 }
 
 impl Collector {
-    /// Starts a collector that follows this source.
-    pub(super) fn start(program: &Path, folder: &Path, followed: Followed<'_>) -> Result<Self> {
+    /// Starts a collector that follows this source. Returns once it has exported one of the events
+    /// that are written until then, which are added to the ledger.
+    pub(super) async fn start(
+        program: &Path,
+        folder: &Path,
+        followed: Followed<'_>,
+        source: &Client,
+        random: &mut fastrand::Rng,
+        ledger: &mut Ledger,
+    ) -> Result<Self> {
         let kubeconfig = folder.join("collector-source.yaml");
-        std::fs::write(&kubeconfig, Followed::kubeconfig(&[followed]))?;
+        Followed::write(&[followed], &kubeconfig)?;
         let (settings, file) = (folder.join("collector.yaml"), folder.join("collected.json"));
         // With a rotation configured, the exporter writes each line at once and appends to an
         // existing file. This one's size is never reached.
@@ -56,27 +67,31 @@ impl Collector {
             program: program.with("KUBECONFIG", &kubeconfig),
             file,
             ends: 0,
+            since: 0,
         };
         collector.program.start()?;
-        Ok(collector)
-    }
-
-    /// Writes events to the source until the collector has exported one of them.
-    pub(super) async fn begun(
-        &mut self,
-        source: &Client,
-        random: &mut fastrand::Rng,
-    ) -> Result<Writer> {
         let mut writer = Writer::new(source, "probe", random.fork());
         for _ in 0..PROBES {
             writer.create().await;
             sleep(BETWEEN_PROBES).await;
-            self.restart_if_ended()?;
-            if self.written()? > 0 {
-                return Ok(writer);
+            collector.restart_if_ended()?;
+            if collector.written()? > 0 {
+                ledger.add(writer.ledger);
+                collector.since = clock::now();
+                return Ok(collector);
             }
         }
         fail("the collector writes nothing")
+    }
+
+    /// Waits until everything is exported, and compares it with what was written.
+    pub(super) async fn judge(&mut self, ledger: &Ledger) -> Result<Verdict> {
+        self.settle().await?;
+        let since = Coverage {
+            since: self.since,
+            ..Coverage::default()
+        };
+        Ok(ledger.judge(&self.versions()?, &since))
     }
 
     fn written(&self) -> std::io::Result<u64> {
@@ -123,7 +138,7 @@ impl Collector {
     }
 
     /// Every version that the collector exported. A line that a kill left incomplete is skipped.
-    pub(super) fn versions(&self) -> Result<Vec<Kept>> {
+    fn versions(&self) -> Result<Vec<Kept>> {
         let text = std::fs::read(&self.file)?;
         let mut kept = Vec::new();
         for line in text.split(|byte| *byte == b'\n') {

@@ -13,10 +13,11 @@ use tidings_testing::copy_folder;
 use tokio::time::{interval, sleep};
 
 use super::archived::{self, CLUSTER};
+use super::args::{Args, SourceKind};
 use super::kills::tell;
 use super::ledger::Ledger;
 use super::small_disk::SmallDisk;
-use super::source::{Programs, Source};
+use super::source::Source;
 use super::stage::Stage;
 use super::writer::{Writer, Writers};
 use crate::clock;
@@ -58,80 +59,61 @@ enum Kind {
 }
 
 const FAULTS: [Fault; 7] = [
-    Fault {
-        name: "what ends at its source after a minute",
-        kind: Kind::ShortLived,
-        state: None,
-        causes: &[],
-        silence: 0.0,
-    },
-    Fault {
-        name: "the source is frozen",
-        kind: Kind::Frozen,
-        state: Some("unreachable"),
-        causes: &[],
-        silence: 55.0,
-    },
-    Fault {
-        name: "the permission is taken and given back",
-        kind: Kind::Forbidden,
-        state: Some("forbidden"),
-        causes: &[],
-        silence: 15.0,
-    },
-    Fault {
-        name: "another cluster answers",
-        kind: Kind::OtherCluster,
-        state: Some("other cluster"),
-        causes: &[],
-        silence: 15.0,
-    },
-    Fault {
-        name: "the archive's disk is full",
-        kind: Kind::FullDisk,
-        state: Some("storage failed"),
-        causes: &[],
-        silence: 10.0,
-    },
-    Fault {
-        name: "etcd is compacted under a stopped archive",
-        kind: Kind::Compacted,
-        state: None,
-        causes: &["absent"],
-        silence: 0.0,
-    },
-    Fault {
-        name: "etcd is restored from a backup",
-        kind: Kind::Restored,
-        state: None,
-        causes: &["rewound"],
-        silence: 0.0,
-    },
+    fault("what ends at its source after a minute", Kind::ShortLived),
+    fault("the source is frozen", Kind::Frozen).says("unreachable", 55.0),
+    fault("the permission is taken and given back", Kind::Forbidden).says("forbidden", 15.0),
+    fault("another cluster answers", Kind::OtherCluster).says("other cluster", 15.0),
+    fault("the archive's disk is full", Kind::FullDisk).says("storage failed", 10.0),
+    fault("etcd is compacted under a stopped archive", Kind::Compacted).leaves(&["absent"]),
+    fault("etcd is restored from a backup", Kind::Restored).leaves(&["rewound"]),
 ];
+
+const fn fault(name: &'static str, kind: Kind) -> Fault {
+    Fault {
+        name,
+        kind,
+        state: None,
+        causes: &[],
+        silence: 0.0,
+    }
+}
+
+impl Fault {
+    const fn says(self, state: &'static str, silence: f64) -> Self {
+        Self {
+            state: Some(state),
+            silence,
+            ..self
+        }
+    }
+
+    const fn leaves(self, causes: &'static [&'static str]) -> Self {
+        Self { causes, ..self }
+    }
+}
 
 /// Runs all faults, or those with this text in their name. Returns whether the archive was right in
 /// each.
 pub(super) async fn run(
-    programs: &Programs,
-    only: Option<&str>,
+    args: &Args,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
 ) -> Result<bool> {
     let mut is_right = true;
     for fault in FAULTS {
         let name = fault.name;
-        if only.is_some_and(|only| !name.contains(only)) {
+        if args.only.as_ref().is_some_and(|only| !name.contains(only)) {
             continue;
         }
-        let has_etcd = programs.etcd.is_some();
+        let has_etcd = args.etcd.is_some();
         let trial = match fault.kind {
-            Kind::ShortLived => short_lived(programs, random).await?,
-            Kind::Frozen => frozen(programs, random).await?,
-            Kind::Forbidden => forbidden(programs, random).await?,
-            Kind::OtherCluster => other_cluster(programs, random).await?,
-            Kind::FullDisk => full_disk(programs, random).await?,
-            Kind::Compacted if has_etcd => compacted(programs, random).await?,
-            Kind::Restored if has_etcd => restored(programs, random).await?,
+            Kind::ShortLived => short_lived(args, random).await?,
+            Kind::Frozen => frozen(args, random).await?,
+            Kind::Forbidden => forbidden(args, random).await?,
+            Kind::OtherCluster => other_cluster(args, random).await?,
+            Kind::FullDisk => full_disk(args, random).await?,
+            Kind::Compacted if has_etcd => compacted(args, random).await?,
+            Kind::Restored if has_etcd => restored(args, random).await?,
             Kind::Compacted | Kind::Restored => Err("there is no etcd"),
         };
         match trial {
@@ -255,8 +237,8 @@ impl Trial {
     }
 }
 
-async fn frozen(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
-    let stage = Stage::start(programs, &[]).await?;
+async fn frozen(args: &Args, random: &mut fastrand::Rng) -> Tried {
+    let stage = Stage::start(args, &[]).await?;
     let mut trial = Trial::begin(stage, random).await?;
     trial.stage.source.server.program.signal("-STOP").await?;
     let frozen = trial.look(Duration::from_secs(75)).await;
@@ -268,8 +250,8 @@ async fn frozen(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
 
 /// An event is created and ends at the source while the archive does not run. The archive must have
 /// it nevertheless.
-async fn short_lived(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
-    let stage = Stage::start(programs, &["--event-ttl", "60s"]).await?;
+async fn short_lived(args: &Args, random: &mut fastrand::Rng) -> Tried {
+    let stage = Stage::start(args, &["--event-ttl", "60s"]).await?;
     let mut trial = Trial::begin(stage, random).await?;
     trial.stage.archive.server.program.kill().await?;
     let client = &trial.stage.source.server.client;
@@ -295,51 +277,35 @@ async fn short_lived(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
     Ok(Ok(trial))
 }
 
+/// The follower's role and its binding.
+const FOLLOWER: &str = include_str!("follower.yaml");
+
 /// Where the follower's permissions at the source are configured.
 enum Permission {
     /// In a file of roles, which `tidings serve` reads again when it changes.
     File(PathBuf),
-    /// In the roles of a kube-apiserver, which are changed through this caller.
-    Served(Caller),
+    /// In this role of a kube-apiserver, which is changed through this caller.
+    Served(Caller, Value),
 }
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const MAY_READ: &str = "[get, list, watch]";
 
 impl Permission {
-    fn role(may_read: bool) -> Value {
-        let verbs: &[&str] = if may_read {
-            &["get", "list", "watch"]
-        } else {
-            &["create"]
-        };
-        let (groups, resources) = (["", "events.k8s.io"], ["events", "namespaces"]);
-        json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
-            "metadata": {"name": "follower"},
-            "rules": [{"apiGroups": groups, "resources": resources, "verbs": verbs}],
-        })
-    }
-
-    fn binding() -> Value {
-        json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding",
-            "metadata": {"name": "follower"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "follower"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "follower"}],
-        })
-    }
-
     async fn set(&mut self, may_read: bool) -> Result<()> {
         match self {
             Self::File(file) => {
-                let text = format!("{}\n---\n{}\n", Self::role(may_read), Self::binding());
+                let verbs = if may_read { MAY_READ } else { "[create]" };
                 let new = file.with_extension("new");
-                std::fs::write(&new, text)?;
+                std::fs::write(&new, FOLLOWER.replace(MAY_READ, verbs))?;
                 std::fs::rename(&new, file)?;
             }
-            Self::Served(caller) => {
-                let path = format!("/apis/{RBAC}/v1/clusterroles/follower");
-                let change = json!({"rules": Self::role(may_read)["rules"]});
+            Self::Served(caller, role) => {
+                let path = format!("{RBAC}/clusterroles/follower");
+                let mut change = json!({"rules": role["rules"]});
+                if !may_read {
+                    change["rules"][0]["verbs"] = json!(["create"]);
+                }
                 let reply = caller.ask(Method::PATCH, &path, Some(&change)).await?;
                 reply.success(&path)?;
             }
@@ -348,31 +314,29 @@ impl Permission {
     }
 }
 
-async fn forbidden(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
+async fn forbidden(args: &Args, random: &mut fastrand::Rng) -> Tried {
     let folder = tempfile::tempdir()?;
     let (source, mut permission);
-    if programs.kube_apiserver.is_some() {
-        source = Source::start(programs, folder.path(), &[]).await?;
+    if args.source == SourceKind::KubeApiserver {
+        source = Source::start(args, folder.path(), &[]).await?;
         let mut caller = Caller::new(&source.server.client);
-        for (kind, object) in [
-            ("clusterroles", Permission::role(true)),
-            ("clusterrolebindings", Permission::binding()),
-        ] {
-            let path = format!("/apis/{RBAC}/v1/{kind}");
-            let reply = caller.ask(Method::POST, &path, Some(&object)).await?;
+        let objects: Vec<Value> = serde_saphyr::from_multiple(FOLLOWER)?;
+        for (kind, object) in ["clusterroles", "clusterrolebindings"].iter().zip(&objects) {
+            let path = format!("{RBAC}/{kind}");
+            let reply = caller.ask(Method::POST, &path, Some(object)).await?;
             reply.success(&path)?;
         }
-        permission = Permission::Served(caller);
+        permission = Permission::Served(caller, objects[0].clone());
     } else {
         let file = folder.path().join("roles.yaml");
         let flag = file.to_string_lossy().into_owned();
         permission = Permission::File(file);
         permission.set(true).await?;
         let more = ["--authorization-rbac-file", &flag];
-        source = Source::start(programs, folder.path(), &more).await?;
+        source = Source::start(args, folder.path(), &more).await?;
     }
     let place = tempfile::tempdir()?;
-    let stage = Stage::of(programs, source, place, "follower-token").await?;
+    let stage = Stage::of(args, source, place, "follower-token").await?;
     let mut trial = Trial::begin(stage, random).await?;
     permission.set(false).await?;
     // `tidings serve` notices a replaced file within ten seconds, and checks permissions only when
@@ -388,10 +352,10 @@ async fn forbidden(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
     }))
 }
 
-async fn other_cluster(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
+async fn other_cluster(args: &Args, random: &mut fastrand::Rng) -> Tried {
     // Both sources have the same certificate, like two clusters behind one load balancer.
     let folder = tempfile::tempdir()?;
-    let first = Source::start(programs, folder.path(), &[]).await?;
+    let first = Source::start(args, folder.path(), &[]).await?;
     let identity = Caller::new(&first.server.client).get(IDENTITY).await?;
     if !identity.json["metadata"]["uid"].is_string() {
         return Ok(Err("the source's kube-system has no uid"));
@@ -403,8 +367,8 @@ async fn other_cluster(programs: &Programs, random: &mut fastrand::Rng) -> Tried
             copy_folder(&from, &place.path().join(keys));
         }
     }
-    let mut second = Source::start(programs, place.path(), &[]).await?;
-    let stage = Stage::of(programs, first, folder, "admin-token").await?;
+    let mut second = Source::start(args, place.path(), &[]).await?;
+    let stage = Stage::of(args, first, folder, "admin-token").await?;
     let others = Writers::named("w", &second.server.client, PER_SECOND, random);
     let mut trial = Trial::begin(stage, random).await?;
     trial.stage.proxy.lead_to(&second.server.address);
@@ -417,14 +381,14 @@ async fn other_cluster(programs: &Programs, random: &mut fastrand::Rng) -> Tried
     Ok(Ok(trial))
 }
 
-async fn full_disk(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
+async fn full_disk(args: &Args, random: &mut fastrand::Rng) -> Tried {
     let folder = tempfile::tempdir()?;
     let place = folder.path().join("archive");
     let Ok(disk) = SmallDisk::mount(&place, "192m") else {
         return Ok(Err("no small disk can be mounted"));
     };
-    let source = Source::start(programs, folder.path(), &[]).await?;
-    let stage = Stage::of(programs, source, folder, "admin-token").await?;
+    let source = Source::start(args, folder.path(), &[]).await?;
+    let stage = Stage::of(args, source, folder, "admin-token").await?;
     let mut trial = Trial {
         _disk: Some(disk),
         ..Trial::begin(stage, random).await?
@@ -441,18 +405,18 @@ async fn full_disk(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
 }
 
 /// Starts a source that stores its events in an etcd, and an archive that follows it.
-async fn over_etcd(programs: &Programs, random: &mut fastrand::Rng) -> Result<Trial> {
+async fn over_etcd(args: &Args, random: &mut fastrand::Rng) -> Result<Trial> {
     let folder = tempfile::tempdir()?;
-    let source = Source::over_etcd(programs, folder.path()).await?;
+    let source = Source::over_etcd(args, folder.path()).await?;
     Trial::begin(
-        Stage::of(programs, source, folder, "admin-token").await?,
+        Stage::of(args, source, folder, "admin-token").await?,
         random,
     )
     .await
 }
 
-async fn compacted(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
-    let mut trial = over_etcd(programs, random).await?;
+async fn compacted(args: &Args, random: &mut fastrand::Rng) -> Tried {
+    let mut trial = over_etcd(args, random).await?;
     trial.stage.archive.server.program.kill().await?;
     sleep(WELL).await;
     let etcd = trial.stage.source.etcd()?;
@@ -467,8 +431,8 @@ async fn compacted(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
     Ok(Ok(trial))
 }
 
-async fn restored(programs: &Programs, random: &mut fastrand::Rng) -> Tried {
-    let mut trial = over_etcd(programs, random).await?;
+async fn restored(args: &Args, random: &mut fastrand::Rng) -> Tried {
+    let mut trial = over_etcd(args, random).await?;
     trial.end_writing().await?;
     trial.stage.source.etcd()?.back_up().await?;
     trial.stage.source.be_ready().await?;

@@ -4,31 +4,22 @@
 //! what it observes into files, and then a collector, each alone.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::archived::CLUSTER;
+use super::args::Args;
 use super::collector::Collector;
-use super::source::{Followed, Programs, Source};
+use super::ledger::Ledger;
+use super::source::Source;
 use super::stage::Archive;
 use super::writer::{Writer, Writers};
 use crate::clock;
 use crate::error::{Result, fail};
 use crate::http::Client;
 use crate::process::{Program, Spent};
-
-/// The sizes of one measurement.
-pub(super) struct Plan {
-    /// Numbers of events at the source, each measured on its own.
-    pub(super) live: Vec<u64>,
-    /// Versions per second that are written, and for how long.
-    pub(super) per_second: u64,
-    pub(super) time: Duration,
-    pub(super) collector: Option<PathBuf>,
-}
 
 /// Concurrent writers that create the source's events.
 const FILLERS: u64 = 16;
@@ -39,6 +30,7 @@ const REST: Duration = Duration::from_secs(5);
 const SEAL_AFTER: &str = "2s";
 
 /// What it cost one program to follow the source.
+#[derive(Default)]
 struct Figures {
     name: &'static str,
     /// Time until the program had the events that existed. `None` for a collector, which does not
@@ -61,42 +53,41 @@ struct Figures {
 
 /// Measures the archive and the collector, and prints a table.
 pub(super) async fn run(
-    programs: &Programs,
-    plan: &Plan,
+    args: &Args,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
-) -> Result<()> {
+) -> Result<bool> {
     writeln!(
         out,
         "| live events | | first list | MiB at most, meanwhile | MiB, following | versions/s | µs each | behind | caught up, versions/s |"
     )?;
     writeln!(out, "|---:|---|---:|---:|---:|---:|---:|---:|---:|")?;
-    for live in &plan.live {
+    for live in &args.footprint {
         let folder = tempfile::tempdir()?;
-        let source = Source::start(programs, folder.path(), &[]).await?;
-        let followed = || source.followed(CLUSTER);
+        let source = Source::start(args, folder.path(), &[]).await?;
         fill(&source.server.client, *live, random).await?;
         // These events exist before the archive lists the source.
         let mut last = Writer::new(&source.server.client, "filled", random.fork());
         last.create().await;
 
         let filled = last.ledger.latest();
-        let plain = archived(&source, programs, followed(), filled, false, plan, random).await?;
-        let sealing = archived(&source, programs, followed(), filled, true, plan, random).await?;
+        let plain = archived(&source, args, filled, false, random).await?;
+        let sealing = archived(&source, args, filled, true, random).await?;
 
         let mut collected = None;
-        if let Some(program) = &plan.collector {
-            let mut collector = Collector::start(program, folder.path(), followed())?;
-            collector.begun(&source.server.client, random).await?;
+        if let Some(program) = &args.collector {
+            let (place, followed) = (folder.path(), source.followed(CLUSTER));
+            let (client, probes) = (&source.server.client, &mut Ledger::default());
+            let started = Collector::start(program, place, followed, client, random, probes);
+            let mut collector = started.await?;
             let mut figures = Figures::begun("OpenTelemetry collector", &collector.program)?;
             sleep(REST).await;
             let before = collector.program.process().spent()?;
-            let writers =
-                Writers::named("collector", &source.server.client, plan.per_second, random);
-            sleep(plan.time).await;
+            let writers = Writers::named("collector", client, args.per_second, random);
+            sleep(args.time()).await;
             let ledger = writers.end().await?;
             collector.settle().await?;
-            figures.end(&collector.program, &before, ledger.entries.len(), plan.time)?;
+            figures.end(&collector.program, &before, &ledger, args)?;
             collected = Some(figures);
         }
         plain.write(*live, out)?;
@@ -107,18 +98,16 @@ pub(super) async fn run(
         }
         out.flush()?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Measures an archive that follows the source, and seals what it observes if it has a folder for
 /// that. The last event of the source has the version `filled`.
 async fn archived(
     source: &Source,
-    programs: &Programs,
-    followed: Followed<'_>,
+    args: &Args,
     filled: u64,
     seals: bool,
-    plan: &Plan,
     random: &mut fastrand::Rng,
 ) -> Result<Figures> {
     let folder = tempfile::tempdir()?;
@@ -132,8 +121,8 @@ async fn archived(
         ("`tidings archive`", writers, Vec::new())
     };
     let begun = clock::steady();
-    let tidings = &programs.tidings;
-    let mut archive = Archive::start(tidings, folder.path(), &[followed], &more).await?;
+    let (tidings, followed) = (&args.tidings, [source.followed(CLUSTER)]);
+    let mut archive = Archive::start(tidings, folder.path(), &followed, &more).await?;
     archive.level(CLUSTER, filled).await?;
     let first = begun.elapsed();
     if seals {
@@ -143,8 +132,8 @@ async fn archived(
     figures.first = Some(first);
     sleep(REST).await;
     let before = archive.server.program.process().spent()?;
-    let written = Writers::named(writers[0], &source.server.client, plan.per_second, random);
-    sleep(plan.time).await;
+    let written = Writers::named(writers[0], &source.server.client, args.per_second, random);
+    sleep(args.time()).await;
     let ledger = written.end().await?;
     let written = clock::steady();
     archive.level(CLUSTER, ledger.latest()).await?;
@@ -152,16 +141,11 @@ async fn archived(
     if seals {
         archive.sealed(CLUSTER).await?;
     }
-    figures.end(
-        &archive.server.program,
-        &before,
-        ledger.entries.len(),
-        plan.time,
-    )?;
+    figures.end(&archive.server.program, &before, &ledger, args)?;
 
     archive.server.program.signal("-STOP").await?;
-    let written = Writers::named(writers[1], &source.server.client, plan.per_second, random);
-    sleep(plan.time).await;
+    let written = Writers::named(writers[1], &source.server.client, args.per_second, random);
+    sleep(args.time()).await;
     let ledger = written.end().await?;
     archive.server.program.signal("-CONT").await?;
     let begun = clock::steady();
@@ -175,13 +159,8 @@ impl Figures {
     fn begun(name: &'static str, program: &Program) -> Result<Self> {
         Ok(Self {
             name,
-            first: None,
             peak: program.process().memory()?.1,
-            after: 0,
-            processor: Duration::ZERO,
-            rate: 0.0,
-            behind: None,
-            caught_up: None,
+            ..Self::default()
         })
     }
 
@@ -189,13 +168,13 @@ impl Figures {
         &mut self,
         program: &Program,
         before: &Spent,
-        versions: usize,
-        time: Duration,
+        ledger: &Ledger,
+        args: &Args,
     ) -> Result<()> {
-        let process = program.process();
+        let (process, versions) = (program.process(), ledger.entries.len());
         let spent = process.spent()?.since(before);
         self.processor = spent / u32::try_from(versions.max(1)).unwrap_or(u32::MAX);
-        self.rate = versions as f64 / time.as_secs_f64();
+        self.rate = versions as f64 / args.time().as_secs_f64();
         self.after = process.memory()?.0;
         Ok(())
     }

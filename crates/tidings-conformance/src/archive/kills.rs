@@ -5,33 +5,21 @@
 //! archive.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::archived::{self, CLUSTER, Coverage};
+use super::archived::{CLUSTER, Coverage};
+use super::args::Args;
 use super::collector::Collector;
 use super::ledger::{Ledger, Verdict};
 use super::proxy::Proxy;
-use super::source::{Followed, Source};
+use super::source::Source;
 use super::stage::{Archive, Stage};
 use super::writer::Writers;
 use crate::clock;
 use crate::error::Result;
-
-/// How many kills and writes there are, and for how long.
-#[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) time: Duration,
-    pub(super) per_second: u64,
-    pub(super) archive_kills: u32,
-    pub(super) source_kills: u32,
-    /// Longest time for which connections are held.
-    pub(super) hold: Duration,
-    /// A collector to run beside the archive.
-    pub(super) collector: Option<PathBuf>,
-}
+use crate::servers::Followed;
 
 /// Maximum time for which the source is down after a kill.
 const AWAY_MAX: Duration = Duration::from_secs(5);
@@ -63,10 +51,9 @@ impl Pauses {
     }
 }
 
-/// Runs the plan. Returns whether nothing was lost or duplicated.
+/// Kills as the arguments say. Returns whether nothing was lost or duplicated.
 pub(super) async fn run(
-    stage: Stage,
-    plan: Plan,
+    args: &Args,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
 ) -> Result<bool> {
@@ -75,36 +62,34 @@ pub(super) async fn run(
         proxy,
         mut archive,
         folder,
-    } = stage;
+    } = Stage::start(args, &[]).await?;
     let mut ledger = Ledger::default();
     let mut collector = None;
-    if let Some(program) = &plan.collector {
+    if let Some(program) = &args.collector {
         let followed = Followed {
             address: &proxy.address,
             ..source.followed(CLUSTER)
         };
-        let mut started = Collector::start(program, folder.path(), followed)?;
-        let probes = started.begun(&source.server.client, random).await?;
-        ledger.add(probes.ledger);
-        collector = Some(started);
+        let (place, client) = (folder.path(), &source.server.client);
+        let started = Collector::start(program, place, followed, client, random, &mut ledger);
+        collector = Some(started.await?);
     }
-    let collected_since = clock::now();
-    let writers = Writers::start(&source.server.client, plan.per_second, random);
+    let writers = Writers::named("w", &source.server.client, args.per_second, random);
     let begun = clock::steady();
-    let mut pauses = |kills| Pauses::new(begun + plan.time, kills, random.fork());
-    let to_archive = pauses(plan.archive_kills);
-    let to_collector = pauses(plan.archive_kills);
-    let to_source = pauses(plan.source_kills);
+    let mut pauses = |kills| Pauses::new(begun + args.time(), kills, random.fork());
+    let to_archive = pauses(args.kills);
+    let to_collector = pauses(args.kills);
+    let to_source = pauses(args.source_kills);
     let mut opened = Vec::new();
     let troubles = async {
         tokio::try_join!(
             kill_archive(&mut archive, to_archive, &mut opened),
             kill_collector(collector.as_mut(), to_collector),
             kill_source(&mut source, to_source),
-            disturb(&proxy, plan.hold, random.fork())
+            disturb(&proxy, Duration::from_secs(args.hold), random.fork())
         )
     };
-    let ended = tokio::time::timeout(plan.time, troubles).await;
+    let ended = tokio::time::timeout(args.time(), troubles).await;
     // From here on there are no more faults.
     if let Ok(Err(error)) = ended {
         return Err(error);
@@ -117,41 +102,26 @@ pub(super) async fn run(
     }
     ledger.add(writers.end().await?);
     let took = begun.elapsed();
-    tell_writes(
-        took,
-        &ledger,
-        (archive.server.program.kills, source.kills()),
-        out,
-    )?;
+    let kills = (archive.server.program.kills, source.kills());
+    tell_writes(took, &ledger, kills, out)?;
     tell_openings(opened, out)?;
     out.flush()?;
     let waited = clock::steady();
-    let coverage = archive.level(CLUSTER, ledger.latest()).await?;
+    archive.level(CLUSTER, ledger.latest()).await?;
     writeln!(out, "level after {:.1} s", waited.elapsed().as_secs_f64())?;
-    let kept = archived::versions(&archive.server.client, CLUSTER).await?;
-    let verdict = ledger.judge(&kept, &coverage);
+    let (verdict, coverage) = archive.judge(CLUSTER, &ledger).await?;
     tell(&verdict, &coverage, out)?;
     if !coverage.gaps.is_empty() {
-        writeln!(
-            out,
-            "wrong: gaps are stated, though every watch could be resumed"
-        )?;
+        let why = "gaps are stated, though every watch could be resumed";
+        writeln!(out, "wrong: {why}")?;
     }
     if let Some(mut collector) = collector {
-        collector.settle().await?;
-        let since = Coverage {
-            since: collected_since,
-            ..Coverage::default()
-        };
-        let collected = ledger.judge(&collector.versions()?, &since);
+        let collected = collector.judge(&ledger).await?;
         let kills = (archive.server.program.kills, collector.program.kills);
         compare((&verdict, kills.0), (&collected, kills.1), out)?;
         if collector.ends > 0 {
-            writeln!(
-                out,
-                "the collector ended by itself {} times",
-                collector.ends
-            )?;
+            let ends = collector.ends;
+            writeln!(out, "the collector ended by itself {ends} times")?;
         }
     }
     drop(folder);

@@ -37,14 +37,14 @@ impl Drop for Proxy {
 
 impl Proxy {
     pub(super) async fn start(target: &str) -> io::Result<Self> {
-        let address = format!("127.0.0.1:{}", free_port());
-        let listener = TcpListener::bind(&address).await?;
         let mode = Arc::new(watch::Sender::new(Mode {
             target: target.to_owned(),
             is_held: false,
             generation: 0,
         }));
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&mode)));
+        let modes = Arc::clone(&mode);
+        let accept = move |stream| connection(stream, modes.subscribe());
+        let (address, accepting) = listen(accept).await?;
         Ok(Self {
             address,
             mode,
@@ -71,13 +71,22 @@ impl Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, mode: Arc<watch::Sender<Mode>>) {
-    // An error ends its connection only, and not the proxy.
-    loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(connection(stream, mode.subscribe()));
+/// Listens on a free port. Returns its address, and the task that accepts connections.
+pub(super) async fn listen<F: Future<Output: Send> + Send + 'static>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> io::Result<(String, JoinHandle<()>)> {
+    let address = format!("127.0.0.1:{}", free_port());
+    let listener = TcpListener::bind(&address).await?;
+    let accepting = tokio::spawn(async move {
+        loop {
+            // An error ends its connection only: both sides may be killed.
+            if let Ok((stream, _)) = listener.accept().await {
+                let served = serve(stream);
+                tokio::spawn(async { drop(served.await) });
+            }
         }
-    }
+    });
+    Ok((address, accepting))
 }
 
 async fn connection(client: TcpStream, mut mode: watch::Receiver<Mode>) {

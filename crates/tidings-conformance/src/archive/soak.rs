@@ -9,19 +9,12 @@ use tempfile::TempDir;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::archived;
-use super::source::{Followed, Programs, Source};
+use super::args::Args;
+use super::source::Source;
 use super::stage::Archive;
 use super::writer::Writers;
 use crate::clock;
 use crate::error::Result;
-
-/// How many events and sources there are, and for how long.
-pub(super) struct Plan {
-    pub(super) time: Duration,
-    pub(super) sources: usize,
-    /// Events per second, written to all sources together.
-    pub(super) per_second: u64,
-}
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// Maximum time for which a source is frozen.
@@ -36,6 +29,7 @@ const PROGRESS_MAX: f64 = 60.0;
 const GROWTH_MAX: (f64, f64) = (1.1, 4e6);
 
 /// What the archive reported during the run.
+#[derive(Default)]
 struct Seen {
     /// Resident memory in bytes, each with its time as a part of the whole run.
     memory: Vec<(f64, f64)>,
@@ -50,42 +44,41 @@ struct Seen {
 impl Seen {
     /// Maximum memory between two times, which are parts of the whole run.
     fn most(&self, from: f64, to: f64) -> f64 {
-        let within = self
-            .memory
-            .iter()
-            .filter(|(at, _)| (from..=to).contains(at));
+        let within = self.memory.iter();
+        let within = within.filter(|(at, _)| (from..=to).contains(at));
         within.map(|(_, bytes)| *bytes).fold(0.0, f64::max)
     }
 }
 
-/// Runs the plan. Returns whether the archive kept every version once, with flat memory and correct
-/// metrics.
+/// Follows this number of sources. Returns whether the archive kept every version once, with flat
+/// memory and correct metrics.
 pub(super) async fn run(
-    programs: &Programs,
-    plan: &Plan,
+    args: &Args,
+    sources: usize,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
 ) -> Result<bool> {
+    let count = sources.max(1);
     let mut sources: Vec<(String, Source, TempDir)> = Vec::new();
-    for number in 0..plan.sources.max(1) {
+    for number in 0..count {
         let folder = tempfile::tempdir()?;
-        let source = Source::start(programs, folder.path(), &[]).await?;
+        let source = Source::start(args, folder.path(), &[]).await?;
         sources.push((format!("source-{number}"), source, folder));
     }
     let folder = tempfile::tempdir()?;
-    let followed: Vec<Followed<'_>> = sources
+    let followed = sources
         .iter()
-        .map(|(name, source, _)| source.followed(name))
-        .collect();
-    let mut archive = Archive::start(&programs.tidings, folder.path(), &followed, &[]).await?;
-    let each = plan.per_second / sources.len() as u64;
-    let writers: Vec<Writers> = sources
-        .iter()
-        .map(|(_, source, _)| Writers::start(&source.server.client, each, random))
+        .map(|(name, source, _)| source.followed(name));
+    let followed: Vec<_> = followed.collect();
+    let mut archive = Archive::start(&args.tidings, folder.path(), &followed, &[]).await?;
+    let each = args.per_second / sources.len() as u64;
+    let clients = sources.iter().map(|(_, source, _)| &source.server.client);
+    let writers: Vec<Writers> = clients
+        .map(|client| Writers::named("w", client, each, random))
         .collect();
 
     let names: Vec<&str> = sources.iter().map(|(name, ..)| &**name).collect();
-    let watched = watch(&mut archive, &names, &sources[0].1, plan, out).await;
+    let watched = watch(&mut archive, &names, &sources[0].1, args.time(), out).await;
     // Even after an error, no source stays frozen.
     sources[0].1.server.program.signal("-CONT").await?;
     let seen = watched?;
@@ -93,9 +86,7 @@ pub(super) async fn run(
     let mut is_right = true;
     for (name, writers) in names.iter().zip(writers) {
         let ledger = writers.end().await?;
-        let coverage = archive.level(name, ledger.latest()).await?;
-        let kept = archived::versions(&archive.server.client, name).await?;
-        let verdict = ledger.judge(&kept, &coverage);
+        let (verdict, coverage) = archive.judge(name, &ledger).await?;
         writeln!(out, "{name}: {verdict}")?;
         is_right &= verdict.is_right() && coverage.gaps.is_empty();
     }
@@ -106,25 +97,23 @@ pub(super) async fn run(
         writeln!(out, "{word}: {what}")
     };
     let (mib, (part, bytes)) = (f64::from(1 << 20), GROWTH_MAX);
+    let (early_mib, late_mib) = (early / mib, late / mib);
+    let quarters = "MiB in the second quarter";
     judge(
         late <= early * part + bytes,
-        format!(
-            "resident at most {:.1} MiB in the second quarter, {:.1} MiB in the last",
-            early / mib,
-            late / mib
-        ),
+        format!("resident at most {early_mib:.1} {quarters}, {late_mib:.1} MiB in the last"),
     )?;
-    judge(
-        seen.well <= PROGRESS_MAX,
-        format!("at most {:.1} s without progress", seen.well),
-    )?;
-    judge(
-        seen.wrong <= TOLERANCE && seen.frozen > 0.0,
-        format!(
-            "the frozen source was {:.1} s without progress, wrong by at most {:.1} s",
-            seen.frozen, seen.wrong
-        ),
-    )?;
+    let Seen {
+        well,
+        wrong,
+        frozen,
+        ..
+    } = seen;
+    let what = format!("at most {well:.1} s without progress");
+    judge(well <= PROGRESS_MAX, what)?;
+    let is_told = wrong <= TOLERANCE && frozen > 0.0;
+    let what = format!("{frozen:.1} s without progress, wrong by at most {wrong:.1} s");
+    judge(is_told, format!("the frozen source was {what}"))?;
     Ok(is_right)
 }
 
@@ -134,25 +123,20 @@ async fn watch(
     archive: &mut Archive,
     names: &[&str],
     first: &Source,
-    plan: &Plan,
+    time: Duration,
     out: &mut impl Write,
 ) -> Result<Seen> {
     let process = archive.server.program.process();
     let begun = clock::steady();
-    let freeze_at = begun + plan.time / 2;
-    let thaw_at = freeze_at + FROZEN_MAX.min(plan.time / 4);
+    let freeze_at = begun + time / 2;
+    let thaw_at = freeze_at + FROZEN_MAX.min(time / 4);
     let mut frozen_since: Option<Instant> = None;
     let mut was_thawed = false;
-    let mut seen = Seen {
-        memory: Vec::new(),
-        well: 0.0,
-        wrong: 0.0,
-        frozen: 0.0,
-    };
+    let mut seen = Seen::default();
     let mut ticks = interval(BETWEEN_LOOKS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut minutes = 0;
-    while begun.elapsed() < plan.time {
+    while begun.elapsed() < time {
         ticks.tick().await;
         archive.server.program.check()?;
         let now = clock::steady();
@@ -176,11 +160,12 @@ async fn watch(
                     seen.wrong = seen.wrong.max((said.since_progress - truth).abs());
                 }
                 // A missing number means that there was no progress at all.
-                None => seen.well = seen.well.max(not_a_number_is_much(said.since_progress)),
+                None if said.since_progress.is_nan() => seen.well = f64::INFINITY,
+                None => seen.well = seen.well.max(said.since_progress),
             }
         }
         let (resident, _) = process.memory()?;
-        let at = begun.elapsed().as_secs_f64() / plan.time.as_secs_f64();
+        let at = begun.elapsed().as_secs_f64() / time.as_secs_f64();
         seen.memory.push((at, resident as f64));
         if begun.elapsed().as_secs() / 60 > minutes {
             minutes += 1;
@@ -190,12 +175,4 @@ async fn watch(
         }
     }
     Ok(seen)
-}
-
-fn not_a_number_is_much(seconds: f64) -> f64 {
-    if seconds.is_nan() {
-        f64::INFINITY
-    } else {
-        seconds
-    }
 }

@@ -1,51 +1,10 @@
 //! A server whose events are followed: `tidings serve`, alone or over an etcd, or kube-apiserver.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::args::{Args, SourceKind};
 use crate::error::{Result, fail};
-use crate::servers::{ApiServer, Etcd};
-
-/// A cluster that the archive follows.
-pub(super) struct Followed<'a> {
-    pub(super) name: &'a str,
-    pub(super) address: &'a str,
-    pub(super) trusted: &'a Path,
-    /// The token with which the archive follows the cluster.
-    pub(super) token: &'a str,
-}
-
-impl Followed<'_> {
-    /// The kubeconfig of these clusters. The first one is the current context.
-    pub(super) fn kubeconfig(followed: &[Self]) -> String {
-        let first = followed.first().map_or("", |it| it.name);
-        let mut text = format!("apiVersion: v1\nkind: Config\ncurrent-context: {first}\n");
-        let mut list = |title: &str, item: &dyn Fn(&Self) -> String| {
-            text.push_str(title);
-            for one in followed {
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "- {{name: {}, {}}}", one.name, item(one));
-            }
-        };
-        list("contexts:\n", &|one| {
-            format!("context: {{cluster: {0}, user: {0}}}", one.name)
-        });
-        list("users:\n", &|one| format!("user: {{token: {}}}", one.token));
-        list("clusters:\n", &|one| {
-            let (address, trusted) = (one.address, one.trusted.display());
-            format!("cluster: {{server: 'https://{address}', certificate-authority: '{trusted}'}}")
-        });
-        text
-    }
-}
-
-/// Paths of the programs that sources are started from.
-pub(super) struct Programs {
-    pub(super) tidings: PathBuf,
-    pub(super) etcd: Option<PathBuf>,
-    /// The kube-apiserver to use as source; without it, sources are `tidings serve`.
-    pub(super) kube_apiserver: Option<PathBuf>,
-}
+use crate::servers::{ApiServer, Etcd, Followed};
 
 /// A running server whose events are followed.
 pub(super) struct Source {
@@ -57,13 +16,16 @@ pub(super) struct Source {
 impl Source {
     /// Starts a source of the kind that was asked for in a folder, with further arguments that both
     /// kinds accept.
-    pub(super) async fn start(programs: &Programs, folder: &Path, more: &[&str]) -> Result<Self> {
-        let (server, etcd) = if let Some(program) = &programs.kube_apiserver {
-            let etcd = start_etcd(programs, folder).await?;
+    pub(super) async fn start(args: &Args, folder: &Path, more: &[&str]) -> Result<Self> {
+        let (server, etcd) = if args.source == SourceKind::KubeApiserver {
+            let Some(program) = &args.kube_apiserver else {
+                return fail("there is no kube-apiserver: --kube-apiserver names none");
+            };
+            let etcd = start_etcd(args, folder).await?;
             let server = ApiServer::kube(program, &etcd, Some(folder), more).await?;
             (server, Some(etcd))
         } else {
-            let tidings = &programs.tidings;
+            let tidings = &args.tidings;
             let server = ApiServer::ours(tidings, "serve", Some(folder), more).await?;
             (server, None)
         };
@@ -71,12 +33,12 @@ impl Source {
     }
 
     /// Like `start`, but its events are in an etcd, whatever its kind.
-    pub(super) async fn over_etcd(programs: &Programs, folder: &Path) -> Result<Self> {
-        if programs.kube_apiserver.is_some() {
-            return Self::start(programs, folder, &[]).await;
+    pub(super) async fn over_etcd(args: &Args, folder: &Path) -> Result<Self> {
+        if args.source == SourceKind::KubeApiserver {
+            return Self::start(args, folder, &[]).await;
         }
-        let etcd = start_etcd(programs, folder).await?;
-        let mut source = Self::start(programs, folder, &["--etcd-servers", &etcd.url]).await?;
+        let etcd = start_etcd(args, folder).await?;
+        let mut source = Self::start(args, folder, &["--etcd-servers", &etcd.url]).await?;
         source.etcd = Some(etcd);
         Ok(source)
     }
@@ -131,8 +93,8 @@ impl Source {
     }
 }
 
-async fn start_etcd(programs: &Programs, folder: &Path) -> Result<Etcd> {
-    match &programs.etcd {
+async fn start_etcd(args: &Args, folder: &Path) -> Result<Etcd> {
+    match &args.etcd {
         Some(program) => Etcd::start(program, folder).await,
         None => no_etcd(),
     }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::archived::{self, CLUSTER, Coverage};
+use super::args::Args;
+use super::ledger::{Ledger, Verdict};
 use super::proxy::Proxy;
-use super::source::{Followed, Programs, Source};
+use super::source::Source;
 use crate::clock;
 use crate::error::{Result, fail};
 use crate::http::Caller;
-use crate::servers::ApiServer;
+use crate::servers::{ApiServer, Followed};
 
 /// Maximum time for the archive to catch up.
 const LEVEL: Duration = Duration::from_secs(240);
@@ -32,7 +34,7 @@ impl Archive {
         more: &[&str],
     ) -> Result<Self> {
         let kubeconfig = folder.join("sources.yaml");
-        std::fs::write(&kubeconfig, Followed::kubeconfig(followed))?;
+        Followed::write(followed, &kubeconfig)?;
         let kubeconfig = kubeconfig.to_string_lossy();
         let mut arguments = vec!["--kubeconfig", &*kubeconfig];
         arguments.extend(more);
@@ -87,6 +89,18 @@ impl Archive {
         }
     }
 
+    /// Waits until the archive has followed a cluster up to the last version that was written, and
+    /// compares its content with what was written.
+    pub(super) async fn judge(
+        &mut self,
+        cluster: &str,
+        ledger: &Ledger,
+    ) -> Result<(Verdict, Coverage)> {
+        let coverage = self.level(cluster, ledger.latest()).await?;
+        let kept = archived::versions(&self.server.client, cluster).await?;
+        Ok((ledger.judge(&kept, &coverage), coverage))
+    }
+
     async fn until(
         &mut self,
         cluster: &str,
@@ -122,15 +136,15 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts everything with a source of the kind that was asked for.
-    pub(super) async fn start(programs: &Programs, more: &[&str]) -> Result<Self> {
+    pub(super) async fn start(args: &Args, more: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let source = Source::start(programs, folder.path(), more).await?;
-        Self::of(programs, source, folder, "admin-token").await
+        let source = Source::start(args, folder.path(), more).await?;
+        Self::of(args, source, folder, "admin-token").await
     }
 
     /// Starts an archive that follows this source with this token.
     pub(super) async fn of(
-        programs: &Programs,
+        args: &Args,
         source: Source,
         folder: TempDir,
         token: &str,
@@ -142,7 +156,7 @@ impl Stage {
             ..source.followed(CLUSTER)
         };
         Ok(Self {
-            archive: Archive::start(&programs.tidings, folder.path(), &[followed], &[]).await?,
+            archive: Archive::start(&args.tidings, folder.path(), &[followed], &[]).await?,
             source,
             proxy,
             folder,

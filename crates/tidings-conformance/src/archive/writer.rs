@@ -39,10 +39,6 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn start(client: &Client, per_second: u64, random: &mut fastrand::Rng) -> Self {
-        Self::named("w", client, per_second, random)
-    }
-
     /// Starts writers. Two groups on one source need different names.
     pub(super) fn named(
         name: &'static str,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use http::header::CONNECTION;
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
@@ -39,7 +40,7 @@ const COLLECT: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// What a script did to the server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Outcome {
     /// The status code of the last answer, or a word for what came instead.
     pub(super) said: String,
@@ -87,56 +88,37 @@ pub(super) async fn carry_out(
     with_neighbours: bool,
 ) -> Result<Outcome> {
     let process = &server.program.process();
-    let mut seen = Seen::default();
+    let mut outcome = Outcome::default();
     let first = source.unwrap_or(server);
-    exchange(&first.client, &script.before, &mut seen).await?;
+    exchange(&first.client, &script.before, &mut outcome).await?;
     if let Some(source) = source {
         timeout(LEVEL, level(&source.client, &server.client)).await??;
     }
-    let unprepared = seen.error > 0 || seen.unanswered.is_some();
-    if !unprepared {
-        seen = Seen::default();
+    outcome.unprepared = outcome.error > 0 || outcome.unanswered.is_some();
+    if !outcome.unprepared {
+        outcome = Outcome::default();
     }
     rest(process).await?;
     process.forget_peak()?;
     let (before, _) = process.memory()?;
     let spent = process.spent()?;
-    let mut neighbours = None;
-    if !unprepared {
-        if with_neighbours || matches!(script.act, Act::AtOnce(_)) {
-            let street = Street::open(&server.client).await?;
-            act(&server.client, &script.act, &mut seen).await?;
-            neighbours = Some(street.close().await?);
-        } else {
-            act(&server.client, &script.act, &mut seen).await?;
+    if !outcome.unprepared {
+        let with_neighbours = with_neighbours || matches!(script.act, Act::AtOnce(_));
+        let street = with_neighbours.then(|| Street::open(&server.client));
+        let street = OptionFuture::from(street).await.transpose()?;
+        act(&server.client, &script.act, &mut outcome).await?;
+        if let Some(street) = street {
+            outcome.neighbours = Some(street.close().await?);
         }
     }
     rest(process).await?;
-    let spent = process.spent()?.since(&spent);
-    let (_, peak) = process.memory()?;
-    Ok(Outcome {
-        said: seen.said,
-        unanswered: seen.unanswered,
-        unprepared,
-        spent,
-        error: seen.error,
-        answer: seen.answer,
-        memory: peak.saturating_sub(before),
-        resident: peak,
-        neighbours,
-    })
+    outcome.spent = process.spent()?.since(&spent);
+    (_, outcome.resident) = process.memory()?;
+    outcome.memory = outcome.resident.saturating_sub(before);
+    Ok(outcome)
 }
 
-/// What was learnt from the answers so far.
-#[derive(Default)]
-struct Seen {
-    said: String,
-    unanswered: Option<String>,
-    error: u64,
-    answer: u64,
-}
-
-impl Seen {
+impl Outcome {
     fn answer(&mut self, status: StatusCode, length: u64) {
         self.said = status.as_u16().to_string();
         if status.as_u16() < 400 {
@@ -146,13 +128,13 @@ impl Seen {
         }
     }
 
-    fn no_answer(&mut self, why: String) {
+    fn no_answer(&mut self, why: impl Into<String>) {
         "no answer".clone_into(&mut self.said);
-        self.unanswered = Some(why);
+        self.unanswered = Some(why.into());
     }
 }
 
-async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<()> {
+async fn act(client: &Client, act: &Act, seen: &mut Outcome) -> Result<()> {
     match act {
         Act::Requests(asks) => exchange(client, asks, seen).await,
         Act::Bytes(protocol, bytes) => {
@@ -180,19 +162,17 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<()> {
             }
             Ok(())
         }
-        Act::Handshakes(count) => {
+        Act::Connections(count, is_idle) => {
+            let mut open = Vec::new();
             for _ in 0..*count {
-                client.tunnel(None).await?;
+                open.push(client.tunnel(None).await?);
+                if !is_idle {
+                    open.clear();
+                }
             }
-            "done".clone_into(&mut seen.said);
-            Ok(())
-        }
-        Act::Idle(count) => {
-            let mut idle = Vec::new();
-            for _ in 0..*count {
-                idle.push(client.tunnel(None).await?);
+            if *is_idle {
+                sleep(REST.0).await;
             }
-            sleep(REST.0).await;
             "done".clone_into(&mut seen.said);
             Ok(())
         }
@@ -202,7 +182,7 @@ async fn act(client: &Client, act: &Act, seen: &mut Seen) -> Result<()> {
 
 /// Sends requests at the same time. The server must answer each, or tell it to come back later, and
 /// must answer at least one.
-async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<()> {
+async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Outcome) -> Result<()> {
     let mut unread = JoinSet::new();
     for ask in &asks.unread {
         let (client, ask) = (client.clone(), ask.clone());
@@ -213,7 +193,7 @@ async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<()> 
         });
     }
     let unread = unread.join_all().await;
-    exchange(client, &asks.then, &mut Seen::default()).await?;
+    exchange(client, &asks.then, &mut Outcome::default()).await?;
     let mut read = JoinSet::new();
     for ask in &asks.read {
         let (client, ask) = (client.clone(), ask.clone());
@@ -224,33 +204,26 @@ async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<()> 
     }
     // Messages of streams are collected for a while.
     sleep(COLLECT).await;
-    let mut answers = Vec::new();
-    for answer in &unread {
-        answers.push(
-            answer
-                .as_ref()
-                .map(|(_, answer)| (answer.status, 0))
-                .map_err(chain),
-        );
-    }
-    for answer in read.join_all().await {
-        let answer = answer.map(|(answer, length)| (answer.status, length));
-        answers.push(answer.map_err(|error| chain(&error)));
-    }
+    let unread = unread.into_iter().map(|sent| sent.map(|sent| (sent.1, 0)));
+    // The connections of the unread answers stay open meanwhile.
+    let answers: Vec<Sent> = unread.chain(read.join_all().await).collect();
     let mut served = 0;
-    for answer in answers {
-        match answer {
+    for sent in &answers {
+        match sent
+            .as_ref()
+            .map(|(answer, length)| (answer.status, *length))
+        {
             Ok((StatusCode::OK, length)) => {
                 served += 1;
                 seen.answer = seen.answer.max(length);
             }
             Ok((StatusCode::TOO_MANY_REQUESTS, length)) => seen.error = seen.error.max(length),
             Ok((other, _)) => seen.no_answer(format!("an answer is {other}")),
-            Err(why) => seen.no_answer(why),
+            Err(error) => seen.no_answer(chain(error)),
         }
     }
     if served == 0 {
-        seen.no_answer("all are told to come back".to_owned());
+        seen.no_answer("all are told to come back");
     }
     if seen.unanswered.is_none() {
         seen.said = format!("{served} 200");
@@ -258,7 +231,7 @@ async fn at_once(client: &Client, asks: &AtOnce, seen: &mut Seen) -> Result<()> 
     Ok(())
 }
 
-async fn exchange(client: &Client, asks: &[Ask], seen: &mut Seen) -> Result<()> {
+async fn exchange(client: &Client, asks: &[Ask], seen: &mut Outcome) -> Result<()> {
     let mut connection = None;
     for ask in asks {
         match send(client, &mut connection, ask).await {
@@ -303,14 +276,12 @@ async fn send_over(open: &mut Connection, ask: &Ask) -> Sent {
 
 /// The texts of an error and its sources.
 fn chain(error: &HttpError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
+    let first: &(dyn std::error::Error + 'static) = error;
+    let texts = std::iter::successors(Some(first), |error| error.source());
+    texts
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 /// Whether an answer says that the server closes the connection.

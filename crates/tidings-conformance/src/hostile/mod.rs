@@ -98,7 +98,8 @@ pub(crate) async fn run(args: &Args, out: &mut impl Write) -> Result<bool> {
     if kinds.is_empty() && buckets.is_empty() {
         return fail("no kind has this in its name");
     }
-    writeln!(out, "{}", heading())?;
+    let heading = "size answer processor error answer memory resident neighbour";
+    writeln!(out, "{}", columns("kind", heading.split(' ')))?;
     let mut faults = Vec::new();
     for kind in kinds {
         let servers = Servers {
@@ -287,20 +288,6 @@ fn faults(
     faults
 }
 
-fn heading() -> String {
-    let row = [
-        "size",
-        "answer",
-        "processor",
-        "error",
-        "answer",
-        "memory",
-        "resident",
-        "neighbour",
-    ];
-    columns("kind", row.map(str::to_owned))
-}
-
 fn row(kind: &Kind, size: usize, outcome: &Outcome) -> String {
     let said = if outcome.unprepared {
         format!("first {}", outcome.said)
@@ -328,15 +315,10 @@ mod tests {
     /// The outcome of an ordinary kind in a size of four, after a size of one took that long.
     fn found(change: impl Fn(&mut Outcome), before: u64, measure: &Measure) -> Vec<String> {
         let good = Outcome {
-            said: "200".to_owned(),
-            unanswered: None,
-            unprepared: false,
             spent: Duration::from_millis(40),
-            error: 0,
             answer: 10 << 20,
-            memory: 0,
-            resident: 0,
             neighbours: Some(Duration::from_millis(100)),
+            ..Outcome::default()
         };
         let mut outcome = good.clone();
         change(&mut outcome);
@@ -374,15 +356,10 @@ mod tests {
         let kind = table.kinds.iter().find(|kind| kind.is_at_once());
         let judged = |resident| {
             let outcome = Outcome {
-                said: String::new(),
-                unanswered: None,
-                unprepared: false,
                 spent: Duration::from_secs(9),
-                error: 0,
-                answer: 0,
                 memory: MEMORY_MAX + 1,
                 resident,
-                neighbours: None,
+                ..Outcome::default()
             };
             kind.map(|kind| faults(kind, 4, None, &outcome, &LONG).len())
         };

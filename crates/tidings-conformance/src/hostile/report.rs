@@ -1,10 +1,11 @@
 //! The rows of the report about hostile input.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-pub(super) fn columns(kind: &str, columns: [String; 8]) -> String {
-    let columns = columns.map(|column| format!("{column:>11}")).concat();
-    format!("{kind:<58}{columns}")
+pub(super) fn columns(kind: &str, columns: impl IntoIterator<Item: Display>) -> String {
+    let columns = columns.into_iter().map(|column| format!("{column:>11}"));
+    format!("{kind:<58}{}", columns.collect::<String>())
 }
 
 pub(super) fn millis(time: Duration) -> String {

@@ -18,10 +18,8 @@ pub(super) enum Act {
     /// Bytes over a connection, with this protocol in its TLS handshake or none, until the server
     /// ends it.
     Bytes(Option<&'static [u8]>, Vec<u8>),
-    /// This number of TLS connections without requests, one after the other.
-    Handshakes(usize),
-    /// This number of connections that are opened and left without requests.
-    Idle(usize),
+    /// This number of TLS connections without requests: left open, or one after the other.
+    Connections(usize, bool),
     /// Requests at the same time.
     AtOnce(AtOnce),
 }

@@ -2,9 +2,9 @@
 //!
 //! Texts in the table are templates. `{word}` is a text of the table's `words`, `{ns}` a new
 //! namespace. `‹n*text›` is the text n times, `‹n,text›` the same with commas between; the number
-//! of each is `#` (from 0), `#>` (from 1), `#<` (backwards), `#+` (from n), `#/3` or `#%3`. `‹4|a¦b›`
-//! is one of these, by the number. `#~` is a long text that does not compress, and `#s` the
-//! identifier of an HTTP/2 stream, `#S` that of the next.
+//! of each is `#` (from 0), `#>` (from 1), `#<` (backwards), `#+` (from n), `#/3` or `#%3`.
+//! `‹4|a¦b›` is one of these, by the number. `#~` is a long text that does not compress, and `#s`
+//! the identifier of an HTTP/2 stream, `#S` that of the next.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -163,10 +163,7 @@ impl Kind {
         } else if let Some(frames) = &self.http2 {
             Act::Bytes(Some(b"h2"), latin(&format!("{PREFACE}{frames}")))
         } else if let Some(connections) = &self.connections {
-            match &**connections {
-                "idle" => Act::Idle(size),
-                _ => Act::Handshakes(size),
-            }
+            Act::Connections(size, connections == "idle")
         } else {
             let asks = self.ask.as_ref().map_or(&*self.asks, slice::from_ref);
             Act::Requests(all(asks))

@@ -22,7 +22,7 @@ pub(super) async fn listed(world: &World<'_>) -> Result<()> {
     let all = events(GROUPS[0], "lists");
     let mut last = String::new();
     for number in 0..8 {
-        last = create(world.in_turn(number), "lists", &format!("e{number}")).await?;
+        last = create(world.servers()[number % 2], "lists", &format!("e{number}")).await?;
     }
     for group in GROUPS {
         for query in [
@@ -206,7 +206,12 @@ pub(super) async fn compacted(world: &World<'_>) -> Result<()> {
     let (mut old, mut last) = (String::new(), String::new());
     for number in 0..4 {
         old = std::mem::take(&mut last);
-        last = create(world.in_turn(number), "history", &format!("e{number}")).await?;
+        last = create(
+            world.servers()[number % 2],
+            "history",
+            &format!("e{number}"),
+        )
+        .await?;
     }
     let first = world.tidings.get(&format!("{all}?limit=1")).await?;
     let live = format!("{all}?watch=true&resourceVersion={last}");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::server::{Server, Watching};
 use crate::error::{Result, fail};
@@ -41,15 +41,6 @@ impl World<'_> {
 
     pub(super) fn servers(&self) -> [&Server; 2] {
         [&self.kube, &self.tidings]
-    }
-
-    /// One of the two servers, in turns by this number.
-    pub(super) fn in_turn(&self, number: u32) -> &Server {
-        if number.is_multiple_of(2) {
-            &self.kube
-        } else {
-            &self.tidings
-        }
     }
 
     /// What both servers answer to this read, which must be the same.
@@ -118,34 +109,10 @@ pub(super) fn version(object: &Value) -> String {
 
 /// An event that is valid in the group.
 pub(super) fn event(group: &str, namespace: &str, name: &str) -> Value {
-    let object = json!({
-        "kind": "Pod", "namespace": namespace, "name": "web", "uid": "u-web", "apiVersion": "v1",
-    });
-    if group == GROUPS[0] {
-        return json!({
-            "metadata": {"name": name, "labels": {"by": "core"}},
-            "involvedObject": object,
-            "reason": "BackOff",
-            "message": "back-off <restarting> & failing ü",
-            "source": {"component": "kubelet", "host": "node-1"},
-            "firstTimestamp": "2026-03-04T05:00:00Z",
-            "lastTimestamp": "2026-03-04T05:06:00Z",
-            "count": 7,
-            "type": "Warning",
-        });
-    }
-    json!({
-        "metadata": {"name": name, "annotations": {"by": "events"}},
-        "regarding": object,
-        "reason": "Scheduled",
-        "action": "Binding",
-        "note": "assigned",
-        "type": "Normal",
-        "eventTime": "2026-03-04T05:06:07.000008Z",
-        "reportingController": "example.com/scheduler",
-        "reportingInstance": "scheduler-1",
-        "series": {"count": 2, "lastObservedTime": "2026-03-04T05:06:08.000000Z"},
-    })
+    let events = include_str!("events.json");
+    let events = events.replace("{ns}", namespace).replace("{name}", name);
+    let mut events: Value = serde_json::from_str(&events).unwrap_or_default();
+    events[usize::from(group != GROUPS[0])].take()
 }
 
 /// The path of a namespace's events.

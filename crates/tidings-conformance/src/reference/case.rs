@@ -38,83 +38,65 @@ pub(crate) struct Case {
     templates: BTreeMap<String, Tree>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Step {
-    name: Option<String>,
-    send: Option<String>,
-    kubectl: Option<Vec<String>>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    user: Option<String>,
+/// A step as its file has it. `actions` completes it except for the variables of its case.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Step {
+    /// The step's name in reports.
+    pub(crate) name: String,
+    /// A method and a path with its query.
+    pub(crate) send: Option<String>,
+    /// The arguments of kubectl.
+    pub(crate) kubectl: Option<Vec<String>>,
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The user whose token is sent; without a token if empty.
+    pub(crate) user: Option<String>,
     from: Option<String>,
     body: Option<Tree>,
     text: Option<String>,
     each: Option<Tree>,
-    #[serde(default)]
-    save: BTreeMap<String, String>,
-    #[serde(default)]
-    background: bool,
-    lines: Option<String>,
-}
-
-/// A step that is complete except for the variables of its case.
-#[derive(Debug)]
-pub(crate) struct Action {
-    /// The step's name in reports.
-    pub(crate) name: String,
-    pub(crate) what: What,
     /// Variables to set from the answer, each with its place there.
     pub(crate) save: BTreeMap<String, String>,
     /// Whether the answer is read only at the end of the case, while later steps run.
     pub(crate) background: bool,
+    /// Only lines of kubectl's output with this text are compared.
+    pub(crate) lines: Option<String>,
 }
 
-#[derive(Debug)]
-pub(crate) enum What {
-    Send {
-        method: String,
-        path: String,
-        headers: BTreeMap<String, String>,
-        /// The user whose token is sent; without a token if empty.
-        user: String,
-        body: Content,
-    },
-    Kubectl {
-        arguments: Vec<String>,
-        input: Content,
-        /// Only lines of the output with this text are compared.
-        lines: Option<String>,
-    },
-}
-
-impl What {
+impl Step {
     /// Whether the step only reads events as they are now, which an archive can answer too.
     pub(crate) fn is_read(&self) -> bool {
-        match self {
-            Self::Send { method, path, .. } => {
-                let of_events = path.starts_with("/api/v1/") || path.starts_with("/apis/events");
-                let of_a_moment = !path.contains("watch") && !path.contains("resourceVersion");
-                method == "GET" && of_events && path.contains("events") && of_a_moment
-            }
-            Self::Kubectl { arguments, .. } => {
-                let verb = arguments.first().map_or("", String::as_str);
-                let watches = |flag: &String| flag == "-w" || flag.starts_with("--watch");
-                let reads = matches!(verb, "get" | "describe" | "events");
-                reads && !arguments.iter().any(watches)
-            }
+        if let Some(arguments) = &self.kubectl {
+            let verb = arguments.first().map_or("", String::as_str);
+            let watches = |flag: &String| flag == "-w" || flag.starts_with("--watch");
+            let reads = matches!(verb, "get" | "describe" | "events");
+            return reads && !arguments.iter().any(watches);
         }
+        let (method, path) = self.target();
+        let of_events = path.starts_with("/api/v1/") || path.starts_with("/apis/events");
+        let of_a_moment = !path.contains("watch") && !path.contains("resourceVersion");
+        method == "GET" && of_events && path.contains("events") && of_a_moment
     }
-}
 
-/// The body of a request.
-#[derive(Debug, Default)]
-pub(crate) enum Content {
-    #[default]
-    None,
-    Text(String),
-    Object(Tree),
+    /// The method and the path of a request.
+    pub(crate) fn target(&self) -> (&str, &str) {
+        let send = self.send.as_deref().unwrap_or_default();
+        send.split_once(' ').unwrap_or_default()
+    }
+
+    /// The bytes to send: JSON, or Kubernetes protobuf if the content type says so. JSON also
+    /// serves as YAML.
+    pub(crate) fn content(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
+        if let Some(text) = &self.text {
+            return Some(fill_text(text, variables).into_bytes());
+        }
+        let mut object = self.body.clone()?;
+        fill(&mut object, variables);
+        if content_type.contains("protobuf") {
+            return Some(protobuf::write(&object));
+        }
+        Some(object.to_string().into_bytes())
+    }
 }
 
 /// The values of the variables, which steps write as `{…}`.
@@ -154,19 +136,11 @@ pub(crate) fn read(folder: &Path) -> Judged<Vec<Case>> {
 }
 
 impl Case {
-    /// The `generateName` of every object in these steps.
-    pub(crate) fn bases(actions: &[Action]) -> Vec<String> {
-        let base = |action: &Action| match &action.what {
-            What::Send {
-                body: Content::Object(object),
-                ..
-            } => object
-                .at("metadata.generateName")?
-                .text()
-                .map(str::to_owned),
-            _ => None,
-        };
-        let mut bases: Vec<String> = actions.iter().filter_map(base).collect();
+    /// The `generateName` of every object that is sent in these steps.
+    pub(crate) fn bases(actions: &[Step]) -> Vec<String> {
+        let sent = actions.iter().filter(|step| step.send.is_some());
+        let sent = sent.filter_map(|step| step.body.as_ref()?.at("metadata.generateName")?.text());
+        let mut bases: Vec<_> = sent.map(str::to_owned).collect();
         bases.dedup();
         bases
     }
@@ -176,7 +150,7 @@ impl Case {
     }
 
     /// The case's steps in order, one for each variation.
-    pub(crate) fn actions(&self) -> Result<Vec<Action>, String> {
+    pub(crate) fn actions(&self) -> Result<Vec<Step>, String> {
         let mut actions = Vec::new();
         for step in &self.steps {
             for (label, value) in variations(step.each.as_ref())? {
@@ -192,69 +166,38 @@ impl Case {
         step: &Step,
         label: Option<String>,
         value: Option<Tree>,
-    ) -> Result<Action, String> {
+    ) -> Result<Step, String> {
         let variables = value.map(|value| ("each".to_owned(), value));
         let variables: Variables = variables.into_iter().collect();
-        let content = self.content(step, &variables)?;
-        let fill = |text: &String| fill_text(text, &variables);
-        let (what, title) = match (&step.send, &step.kubectl) {
-            (Some(send), None) => {
-                let filled = fill(send);
-                let Some((method, path)) = filled.split_once(' ') else {
-                    return Err(format!("expected a method and a path, found {filled:?}"));
-                };
-                let headers = step.headers.iter();
-                let what = What::Send {
-                    method: method.to_owned(),
-                    path: path.to_owned(),
-                    headers: headers
-                        .map(|(name, value)| (name.clone(), fill(value)))
-                        .collect(),
-                    user: step.user.clone().unwrap_or_else(|| "admin".to_owned()),
-                    body: content,
-                };
-                (what, send.clone())
-            }
-            (None, Some(arguments)) => {
-                let what = What::Kubectl {
-                    arguments: arguments.iter().map(fill).collect(),
-                    input: content,
-                    lines: step.lines.clone(),
-                };
-                (what, format!("kubectl {}", arguments.join(" ")))
-            }
-            _ => return Err("a step either sends or runs kubectl".to_owned()),
+        let mut action = step.clone();
+        let title = match (&step.send, &step.kubectl) {
+            (Some(send), None) if send.contains(' ') => send.clone(),
+            (None, Some(arguments)) => format!("kubectl {}", arguments.join(" ")),
+            _ => return Err("a step sends a method and a path, or runs kubectl".to_owned()),
         };
-        let mut name = step.name.clone().unwrap_or(title);
+        if action.name.is_empty() {
+            action.name = title;
+        }
         if let Some(label) = label {
-            name = format!("{name} [{label}]");
+            action.name = format!("{} [{label}]", action.name);
         }
-        Ok(Action {
-            name,
-            what,
-            save: step.save.clone(),
-            background: step.background,
-        })
-    }
-
-    fn content(&self, step: &Step, variables: &Variables) -> Result<Content, String> {
-        if let Some(text) = &step.text {
-            return Ok(Content::Text(fill_text(text, variables)));
+        let texts = action.send.iter_mut().chain(&mut action.text);
+        let texts = texts.chain(action.kubectl.iter_mut().flatten());
+        for text in texts.chain(action.headers.values_mut()) {
+            *text = fill_text(text, &variables);
         }
-        let mut object = None;
+        if let Some(body) = &mut action.body {
+            fill(body, &variables);
+        }
         if let Some(name) = &step.from {
             let template = self.templates.get(name).cloned();
-            object = Some(template.ok_or_else(|| format!("there is no template {name:?}"))?);
-        }
-        if let Some(body) = &step.body {
-            let mut body = body.clone();
-            fill(&mut body, variables);
-            match &mut object {
-                Some(object) => object.merge(&body),
-                None => object = Some(body),
+            let mut object = template.ok_or_else(|| format!("there is no template {name:?}"))?;
+            if let Some(body) = &action.body {
+                object.merge(body);
             }
+            action.body = Some(object);
         }
-        Ok(object.map_or(Content::None, Content::Object))
+        Ok(action)
     }
 }
 
@@ -277,26 +220,6 @@ fn variations(each: Option<&Tree>) -> Result<Vec<Variation>, String> {
             items.iter().map(text).collect()
         }
         Some(other) => Err(format!("expected a list or a map, found {other}")),
-    }
-}
-
-impl Content {
-    /// The bytes to send: JSON, or Kubernetes protobuf if the content type says so. JSON also
-    /// serves as YAML.
-    pub(crate) fn bytes(&self, variables: &Variables, content_type: &str) -> Option<Vec<u8>> {
-        match self {
-            Self::None => None,
-            Self::Text(text) => Some(fill_text(text, variables).into_bytes()),
-            Self::Object(object) => {
-                let mut object = object.clone();
-                fill(&mut object, variables);
-                if content_type.contains("protobuf") {
-                    Some(protobuf::write(&object))
-                } else {
-                    Some(object.to_string().into_bytes())
-                }
-            }
-        }
     }
 }
 
@@ -380,10 +303,7 @@ mod tests {
         };
         let actions = case.actions().expect("valid");
         let shown = actions.iter().map(|action| {
-            let What::Send { body, .. } = &action.what else {
-                panic!("it sends");
-            };
-            let bytes = body.bytes(&Variables::new(), "").unwrap_or_default();
+            let bytes = action.content(&Variables::new(), "").unwrap_or_default();
             format!("{}: {}", action.name, String::from_utf8_lossy(&bytes))
         });
         assert_eq!(

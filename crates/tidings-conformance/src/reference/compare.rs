@@ -32,38 +32,31 @@ fn collect(at: &str, theirs: &Tree, ours: &Tree, found: &mut Vec<Difference>) {
             format!("{at}.{key}")
         }
     };
+    let differs = |at: String, theirs: Option<&Tree>, ours: Option<&Tree>| Difference {
+        at,
+        theirs: theirs.cloned(),
+        ours: ours.cloned(),
+    };
     match (theirs, ours) {
         (Tree::Map(their_entries), Tree::Map(our_entries)) => {
             let before = found.len();
             for (key, value) in their_entries {
                 match ours.get(key) {
                     Some(other) => collect(&below(key), value, other, found),
-                    None => found.push(Difference {
-                        at: below(key),
-                        theirs: Some(value.clone()),
-                        ours: None,
-                    }),
+                    None => found.push(differs(below(key), Some(value), None)),
                 }
             }
             for (key, value) in our_entries {
                 if theirs.get(key).is_none() {
-                    found.push(Difference {
-                        at: below(key),
-                        theirs: None,
-                        ours: Some(value.clone()),
-                    });
+                    found.push(differs(below(key), None, Some(value)));
                 }
             }
             let keys = |entries: &[(String, Tree)]| {
                 Tree::List(entries.iter().map(|(key, _)| key.as_str().into()).collect())
             };
-            let (their_keys, our_keys) = (keys(their_entries), keys(our_entries));
-            if found.len() == before && their_keys != our_keys {
-                found.push(Difference {
-                    at: below("(order)"),
-                    theirs: Some(their_keys),
-                    ours: Some(our_keys),
-                });
+            let (theirs, ours) = (keys(their_entries), keys(our_entries));
+            if found.len() == before && theirs != ours {
+                found.push(differs(below("(order)"), Some(&theirs), Some(&ours)));
             }
         }
         (Tree::List(their_items), Tree::List(our_items)) => {
@@ -71,20 +64,12 @@ fn collect(at: &str, theirs: &Tree, ours: &Tree, found: &mut Vec<Difference>) {
                 let at = below(&index.to_string());
                 match (their_items.get(index), our_items.get(index)) {
                     (Some(theirs), Some(ours)) => collect(&at, theirs, ours, found),
-                    (theirs, ours) => found.push(Difference {
-                        at,
-                        theirs: theirs.cloned(),
-                        ours: ours.cloned(),
-                    }),
+                    (theirs, ours) => found.push(differs(at, theirs, ours)),
                 }
             }
         }
         (theirs, ours) if theirs == ours => {}
-        (theirs, ours) => found.push(Difference {
-            at: at.to_owned(),
-            theirs: Some(theirs.clone()),
-            ours: Some(ours.clone()),
-        }),
+        (theirs, ours) => found.push(differs(at.to_owned(), Some(theirs), Some(ours))),
     }
 }
 

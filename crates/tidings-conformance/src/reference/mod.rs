@@ -177,23 +177,19 @@ impl Judge<'_> {
             let found = compared(theirs, ours);
             let mut lines = Vec::new();
             let (mut some_explained, mut some_different) = (false, false);
-            for difference in &found {
-                let reason = explained.reason(&case.name, &action.name, &difference.at);
-                let at = &difference.at;
-                let (theirs, ours) = (
-                    shown(difference.theirs.as_ref()),
-                    shown(difference.ours.as_ref()),
-                );
-                let values =
-                    format!("{at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
+            for Difference { at, theirs, ours } in &found {
+                let reason = explained.reason(&case.name, &action.name, at);
+                let (theirs, ours) = (shown(theirs.as_ref()), shown(ours.as_ref()));
+                let mut line =
+                    format!("  {at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
                 if let Some(reason) = reason {
                     some_explained = true;
-                    if args.verbose {
-                        lines.push(format!("  {values}\n    explained: {reason}"));
-                    }
+                    line += &format!("\n    explained: {reason}");
                 } else {
                     some_different = true;
-                    lines.push(format!("  {values}"));
+                }
+                if reason.is_none() || args.verbose {
+                    lines.push(line);
                 }
             }
             match (some_different, some_explained) {
@@ -228,14 +224,8 @@ fn compared(theirs: &Tree, ours: &Tree) -> Vec<Difference> {
             .or_else(|| answer.get("error"))
             .or_else(|| answer.get("failed"))
             .or_else(|| answer.get("body"));
-        Tree::List(
-            answer
-                .get("status")
-                .into_iter()
-                .chain(what)
-                .cloned()
-                .collect(),
-        )
+        let both = answer.get("status").into_iter().chain(what);
+        Tree::List(both.cloned().collect())
     };
     vec![Difference {
         at: "status".to_owned(),

@@ -133,12 +133,11 @@ impl State<'_> {
                 ("managedFields", Tree::List(managers)) => {
                     order_without_times(managers);
                     for manager in managers {
-                        if let Tree::Map(entries) = manager {
-                            for (key, value) in entries {
-                                if key == "time" {
-                                    *value = GIVEN.into();
-                                }
-                            }
+                        let Tree::Map(entries) = manager else {
+                            continue;
+                        };
+                        for (_, value) in entries.iter_mut().filter(|(key, _)| key == "time") {
+                            *value = GIVEN.into();
                         }
                     }
                 }
@@ -169,24 +168,16 @@ impl State<'_> {
                 start += 1;
                 continue;
             };
-            let known = self
-                .identities
-                .iter()
-                .position(|(known, _)| known == window);
-            let place = known.unwrap_or_else(|| {
-                let several = self.identities.iter().filter(|(_, name)| {
-                    name.strip_suffix('>')
-                        .is_some_and(|name| name.ends_with(&format!(" of step {}", self.step)))
-                });
-                let name = format!("<identity {} of step {}>", several.count() + 1, self.step);
-                self.identities.push((window.to_owned(), name));
-                self.identities.len() - 1
+            let known = self.identities.iter().find(|(known, _)| known == window);
+            let known = known.map(|(_, name)| name.clone());
+            let name = known.unwrap_or_else(|| {
+                let of_step = format!(" of step {}>", self.step);
+                let several = self.identities.iter();
+                let several = several.filter(|(_, name)| name.ends_with(&of_step)).count();
+                let name = format!("<identity {}{of_step}", several + 1);
+                self.identities.push((window.to_owned(), name.clone()));
+                name
             });
-            let name = self
-                .identities
-                .get(place)
-                .map(|(_, name)| name.clone())
-                .unwrap_or_default();
             text.replace_range(start..start + IDENTITY_LENGTH, &name);
             start += name.len();
         }

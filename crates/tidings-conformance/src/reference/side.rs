@@ -7,15 +7,16 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 use http_body_util::Full;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::case::{Action, Variables, What, fill_text};
+use super::case::{Step, Variables, fill_text};
 use super::protobuf;
 use super::tree::Tree;
 use crate::http::{Answer, HttpError};
@@ -55,10 +56,7 @@ pub(super) struct Side {
 }
 
 /// An answer that may not be complete yet.
-enum Given {
-    Now(Tree),
-    Later(JoinHandle<Tree>),
-}
+type Given = JoinHandle<Tree>;
 
 impl Side {
     pub(super) fn new(server: ApiServer, kubectl: Option<PathBuf>) -> std::io::Result<Self> {
@@ -70,37 +68,24 @@ impl Side {
     }
 
     /// Runs all steps in order. An error counts as an answer too.
-    pub(super) async fn run(&self, actions: &[Action], namespace: &str) -> Vec<Tree> {
+    pub(super) async fn run(&self, actions: &[Step], namespace: &str) -> Vec<Tree> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
         self.make_namespace(namespace).await;
         let mut given = Vec::new();
         for action in actions {
-            let answer = match &action.what {
-                What::Send { .. } => self.send(action, &variables).await,
-                What::Kubectl { .. } => {
-                    self.run_kubectl(&action.what, action.background, &variables)
-                        .await
-                }
-            };
-            let answer = match answer {
-                // Later steps may need values of this answer.
-                Given::Later(task) if !action.background => Given::Now(finish(task).await),
-                answer => answer,
-            };
-            if let Given::Now(answer) = &answer {
-                for (name, place) in &action.save {
-                    let value = answer.at(place).cloned().unwrap_or_default();
-                    variables.insert(name.clone(), value);
-                }
+            let begun = self.begin(action, action.background, &variables).await;
+            if action.background {
+                given.push(begun);
+                continue;
             }
-            given.push(answer);
+            // Later steps may need values of this answer.
+            let answer = finish(begun).await;
+            save(action, &answer, &mut variables);
+            given.push(tokio::spawn(std::future::ready(answer)));
         }
         let mut answers = Vec::new();
-        for answer in given {
-            answers.push(match answer {
-                Given::Now(answer) => answer,
-                Given::Later(task) => finish(task).await,
-            });
+        for given in given {
+            answers.push(finish(given).await);
         }
         answers
     }
@@ -110,7 +95,7 @@ impl Side {
     pub(super) async fn run_with_archive(
         &self,
         archive: &Self,
-        actions: &[Action],
+        actions: &[Step],
         namespace: &str,
     ) -> Vec<(usize, Tree, Tree)> {
         let mut variables = Variables::from([("ns".to_owned(), Tree::from(namespace))]);
@@ -118,42 +103,25 @@ impl Side {
         let mut of_archive = variables.clone();
         self.make_namespace(namespace).await;
         let mut given = Vec::new();
-        // Steps in the background are not run: their watches begin at a revision of one server.
-        for (at, action) in actions
-            .iter()
-            .enumerate()
-            .filter(|(_, action)| !action.background)
-        {
-            let here = self.answer(action, &variables).await;
-            let there = if action.what.is_read() {
-                match self.wait_for(archive, namespace).await {
-                    Ok(()) => archive.answer(action, &of_archive).await,
-                    Err(why) => Tree::Map(vec![("failed".to_owned(), Tree::Text(why))]),
-                }
-            } else {
-                here.clone()
+        for (at, action) in actions.iter().enumerate() {
+            // Steps in the background are not run: their watches begin at a revision of one server.
+            if action.background {
+                continue;
+            }
+            let here = finish(self.begin(action, false, &variables).await).await;
+            save(action, &here, &mut variables);
+            if !action.is_read() {
+                save(action, &here, &mut of_archive);
+                continue;
+            }
+            let there = match self.wait_for(archive, namespace).await {
+                Ok(()) => finish(archive.begin(action, false, &of_archive).await).await,
+                Err(why) => map([("failed", Tree::Text(why))]),
             };
-            for (name, place) in &action.save {
-                let value = |answer: &Tree| answer.at(place).cloned().unwrap_or_default();
-                variables.insert(name.clone(), value(&here));
-                of_archive.insert(name.clone(), value(&there));
-            }
-            if action.what.is_read() {
-                given.push((at, here, there));
-            }
+            save(action, &there, &mut of_archive);
+            given.push((at, here, there));
         }
         given
-    }
-
-    async fn answer(&self, action: &Action, variables: &Variables) -> Tree {
-        let answer = match &action.what {
-            What::Send { .. } => self.send(action, variables).await,
-            What::Kubectl { .. } => self.run_kubectl(&action.what, false, variables).await,
-        };
-        match answer {
-            Given::Now(answer) => answer,
-            Given::Later(task) => finish(task).await,
-        }
     }
 
     /// Waits until an archive has the same events of a namespace as this server.
@@ -165,77 +133,72 @@ impl Side {
                 return Ok(());
             }
             if tries == 0 {
-                return Err(format!("the archive has {there}, not {here}"));
+                return Err(format!("the archive has {there:?}, not {here:?}"));
             }
             tries -= 1;
             tokio::time::sleep(LEVEL_PAUSE).await;
         }
     }
 
-    /// The events of a namespace, without the values that a server chooses.
-    async fn events(&self, namespace: &str) -> Tree {
-        let request = Request::get(format!("/api/v1/namespaces/{namespace}/events"))
-            .header("Authorization", "Bearer admin-token")
-            .body(Full::default());
-        let answer = async {
-            let answer = self.server.client.send(request?).await?;
-            let bytes = answer.body().await?;
-            Ok::<_, HttpError>(document(&bytes, "application/json", false))
-        };
-        let mut list = answer.await.unwrap_or_else(|error| failure(&error));
-        without_revisions(&mut list);
-        list.get("items").cloned().unwrap_or(list)
+    /// The events of a namespace, without the revisions, which a server chooses.
+    async fn events(&self, namespace: &str) -> Result<Value, String> {
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let reply = self.server.client.call(Method::GET, &path, "", "").await;
+        let mut list = reply.map_err(|error| error.to_string())?.json;
+        for item in list["items"].as_array_mut().into_iter().flatten() {
+            item["metadata"]["resourceVersion"].take();
+        }
+        Ok(list["items"].take())
     }
 
     /// Creates a namespace, which kube-apiserver needs before events. Our server refuses that,
     /// since every namespace exists there; it does no harm.
     async fn make_namespace(&self, namespace: &str) {
         let body = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
-        let request = Request::post("/api/v1/namespaces")
-            .header("Authorization", "Bearer admin-token")
-            .header("Content-Type", "application/json")
-            .body(Full::from(body));
-        if let Ok(request) = request
-            && let Ok(answer) = self.server.client.send(request).await
-        {
-            let _ = answer.body().await;
-        }
+        let (path, media) = ("/api/v1/namespaces", "application/json");
+        drop(
+            self.server
+                .client
+                .call(Method::POST, path, media, body)
+                .await,
+        );
     }
 
-    async fn send(&self, action: &Action, variables: &Variables) -> Given {
-        let request = match request(&action.what, variables) {
-            Ok(request) => request,
-            Err(error) => return Given::Now(failure(&error)),
-        };
-        let is_watch = request.uri().path().contains("/watch/")
-            || request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch="));
-        match self.server.client.send(request).await {
-            // The watch is open now, and must see the changes of later steps.
-            Ok(answer) => Given::Later(tokio::spawn(async move {
-                read(answer, is_watch)
-                    .await
-                    .unwrap_or_else(|error| failure(&error))
-            })),
-            Err(error) => Given::Now(failure(&error)),
+    /// Begins a step. If it runs in the background, this returns when its answer has begun.
+    async fn begin(&self, action: &Step, background: bool, variables: &Variables) -> Given {
+        if let Some(arguments) = &action.kubectl {
+            return self
+                .run_kubectl(action, arguments, background, variables)
+                .await;
         }
+        let begun = async {
+            let request = request(action, variables)?;
+            let is_watch = request.uri().path().contains("/watch/")
+                || (request.uri().query()).is_some_and(|query| query.contains("watch="));
+            Ok::<_, HttpError>((self.server.client.send(request).await?, is_watch))
+        };
+        let begun = begun.await;
+        // A watch is open now, and must see the changes of later steps.
+        tokio::spawn(async move {
+            let read = async {
+                let (answer, is_watch) = begun?;
+                read(answer, is_watch).await
+            };
+            read.await.unwrap_or_else(|error| failure(&error))
+        })
     }
 
     /// Runs kubectl. If it runs in the background, this returns when it has begun to print, so that
     /// it sees the changes of later steps.
-    async fn run_kubectl(&self, what: &What, background: bool, variables: &Variables) -> Given {
-        let (
-            Some(program),
-            What::Kubectl {
-                arguments,
-                input,
-                lines,
-            },
-        ) = (&self.kubectl, what)
-        else {
-            return Given::Now(Tree::Null);
+    async fn run_kubectl(
+        &self,
+        action: &Step,
+        arguments: &[String],
+        background: bool,
+        variables: &Variables,
+    ) -> Given {
+        let Some(program) = &self.kubectl else {
+            return tokio::spawn(std::future::ready(Tree::Null));
         };
         let mut command = Command::new(program);
         command
@@ -249,13 +212,13 @@ impl Side {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let input = input.bytes(variables, "").unwrap_or_default();
+        let input = action.content(variables, "").unwrap_or_default();
         let silence = if background {
             SILENCE
         } else {
             KUBECTL_PATIENCE
         };
-        let wanted = lines.clone().unwrap_or_default();
+        let wanted = action.lines.clone().unwrap_or_default();
         let (speaks, begun) = oneshot::channel();
         let task = tokio::spawn(async move {
             kubectl(command, input, silence, speaks, &wanted)
@@ -266,26 +229,15 @@ impl Side {
             // kubectl may also have ended without output.
             let _ = begun.await;
         }
-        Given::Later(task)
+        task
     }
 }
 
-/// Removes the `resourceVersions` of objects, which a server chooses.
-fn without_revisions(tree: &mut Tree) {
-    match tree {
-        Tree::List(items) => items.iter_mut().for_each(without_revisions),
-        Tree::Map(entries) => {
-            for (key, value) in entries {
-                if key == "metadata"
-                    && let Tree::Map(metadata) = value
-                {
-                    metadata.retain(|(key, _)| key != "resourceVersion");
-                } else if key == "items" {
-                    without_revisions(value);
-                }
-            }
-        }
-        _ => {}
+/// Sets the variables that a step takes from its answer.
+fn save(action: &Step, answer: &Tree, variables: &mut Variables) {
+    for (name, place) in &action.save {
+        let value = answer.at(place).cloned().unwrap_or_default();
+        variables.insert(name.clone(), value);
     }
 }
 
@@ -294,41 +246,29 @@ async fn finish(task: JoinHandle<Tree>) -> Tree {
 }
 
 fn failure(error: &dyn std::error::Error) -> Tree {
-    Tree::Map(vec![("failed".to_owned(), Tree::Text(error.to_string()))])
+    map([("failed", Tree::Text(error.to_string()))])
 }
 
-fn request(what: &What, variables: &Variables) -> Result<Request<Full<Bytes>>, HttpError> {
-    let What::Send {
-        method,
-        path,
-        headers,
-        user,
-        body,
-    } = what
-    else {
-        return Ok(Request::default());
-    };
+fn request(step: &Step, variables: &Variables) -> Result<Request<Full<Bytes>>, HttpError> {
+    let ((method, path), headers) = (step.target(), step.headers.iter());
     let mut headers: BTreeMap<String, String> = headers
-        .iter()
         .map(|(name, value)| (name.to_ascii_lowercase(), fill_text(value, variables)))
         .collect();
     let declared = headers.get("content-type").map_or("", String::as_str);
-    let body = body.bytes(variables, declared);
+    let body = step.content(variables, declared);
+    let mut default = |name: &str, value: String| {
+        headers.entry(name.to_owned()).or_insert(value);
+    };
     if body.is_some() {
-        headers
-            .entry("content-type".to_owned())
-            .or_insert_with(|| "application/json".to_owned());
+        default("content-type", "application/json".to_owned());
     }
+    let user = step.user.as_deref().unwrap_or("admin");
     if !user.is_empty() {
-        headers
-            .entry("authorization".to_owned())
-            .or_insert_with(|| format!("Bearer {user}-token"));
+        default("authorization", format!("Bearer {user}-token"));
     }
-    headers
-        .entry("user-agent".to_owned())
-        .or_insert_with(|| "judge/1.0".to_owned());
+    default("user-agent", "judge/1.0".to_owned());
     let mut request = Request::builder()
-        .method(method.as_str())
+        .method(method)
         .uri(escaped(&fill_text(path, variables)));
     for (name, value) in &headers {
         // A header with an empty value is left out.
@@ -356,38 +296,33 @@ fn escaped(path: &str) -> String {
 async fn read(answer: Answer, is_watch: bool) -> Result<Tree, HttpError> {
     let status = u64::from(answer.status.as_u16());
     let headers = headers(&answer.headers);
-    let content_type = answer
-        .headers
-        .get("content-type")
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
-        .to_owned();
+    let content_type = answer.headers.get("content-type").cloned();
+    let content_type = content_type.as_ref().and_then(|value| value.to_str().ok());
     let bytes = answer.body().await?;
-    Ok(Tree::Map(vec![
-        ("status".to_owned(), status.into()),
-        ("header".to_owned(), headers),
-        (
-            "body".to_owned(),
-            document(&bytes, &content_type, is_watch && status == 200),
-        ),
+    let is_watch = is_watch && status == 200;
+    let body = document(&bytes, content_type.unwrap_or_default(), is_watch);
+    Ok(map([
+        ("status", status.into()),
+        ("header", headers),
+        ("body", body),
     ]))
+}
+
+fn map<const N: usize>(entries: [(&str, Tree); N]) -> Tree {
+    Tree::Map(entries.map(|(name, value)| (name.to_owned(), value)).into())
 }
 
 fn headers(headers: &HeaderMap) -> Tree {
     let mut entries = Vec::new();
     for name in HEADERS {
-        let values: Vec<Tree> = headers
-            .get_all(name)
-            .iter()
-            .map(|value| {
-                if ONLY_GIVEN.contains(&name) {
-                    "<given>".into()
-                } else {
-                    String::from_utf8_lossy(value.as_bytes()).as_ref().into()
-                }
-            })
-            .collect();
-        match <[Tree; 1]>::try_from(values) {
+        let values = headers.get_all(name).iter().map(|value| {
+            if ONLY_GIVEN.contains(&name) {
+                "<given>".into()
+            } else {
+                String::from_utf8_lossy(value.as_bytes()).as_ref().into()
+            }
+        });
+        match <[Tree; 1]>::try_from(values.collect::<Vec<Tree>>()) {
             Ok([value]) => entries.push((name.to_owned(), value)),
             Err(values) if values.is_empty() => {}
             Err(values) => entries.push((name.to_owned(), Tree::List(values))),
@@ -452,11 +387,8 @@ async fn kubectl(
     } else {
         lines(&body, wanted)
     };
-    Ok(Tree::Map(vec![
-        ("status".to_owned(), status),
-        ("body".to_owned(), body),
-        ("error".to_owned(), lines(&text(&complained), "")),
-    ]))
+    let error = lines(&text(&complained), "");
+    Ok(map([("status", status), ("body", body), ("error", error)]))
 }
 
 fn lines(text: &str, wanted: &str) -> Tree {

@@ -152,7 +152,7 @@ impl<'de> Deserialize<'de> for Tree {
                 Ok(Tree::Number(value.to_string()))
             }
             fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-                Ok(Tree::Number(value.to_string()))
+                Ok(value.into())
             }
             fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
                 Ok(Tree::Number(value.to_string()))

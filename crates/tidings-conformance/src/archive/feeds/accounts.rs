@@ -24,22 +24,19 @@ pub(super) fn key(text: &str) -> Option<Key> {
 /// What the archive keeps: the count of each version.
 pub(super) type Kept = BTreeMap<Key, u64>;
 
-/// What a feed says of a cluster's versions.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
-    pub(super) delivered: u64,
-    pub(super) dead: u64,
-    pub(super) skipped: u64,
-    pub(super) gone: u64,
-    pub(super) replaced: u64,
-    pub(super) backlog: u64,
-}
+/// How many versions a feed says it delivered, and so on, in the order of `COUNTS`.
+pub(super) type Said = [u64; 6];
 
-impl Said {
-    pub(super) fn sum(&self) -> u64 {
-        self.delivered + self.dead + self.skipped + self.gone + self.replaced + self.backlog
-    }
-}
+/// The names of these counts in a feed's status. `dead` has one for each cause.
+pub(super) const COUNTS: [&str; 6] = [
+    "delivered",
+    "dead",
+    "skipped",
+    "gone",
+    "replaced",
+    "backlogVersions",
+];
+const REPLACED: usize = 4;
 
 /// The account of a feed at its receiver.
 #[derive(Debug, Default)]
@@ -69,7 +66,7 @@ impl Account {
         let mut account = Self {
             said,
             kept: kept.len(),
-            is_thinned: said.replaced > 0,
+            is_thinned: said[REPLACED] > 0,
             ..Self::default()
         };
         let mut once = BTreeMap::new();
@@ -129,36 +126,30 @@ impl Account {
     /// records twice.
     pub(super) fn is_right(&self, has_keys: bool) -> bool {
         let missing = if self.is_thinned {
-            self.missing as u64 != self.said.replaced
+            self.missing as u64 != self.said[REPLACED]
         } else {
             self.missing > 0
         };
         let wrong = self.unknown + self.contradicting + self.wrong_sums;
         let is_doubled = has_keys && self.doubled > 0;
-        let adds_up = self.said.sum() == self.kept as u64;
+        let adds_up = self.said.iter().sum::<u64>() == self.kept as u64;
         self.kept > 0 && !missing && wrong == 0 && !is_doubled && adds_up
     }
 }
 
 impl fmt::Display for Account {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Said {
-            delivered,
-            dead,
-            skipped,
-            gone,
-            replaced,
-            backlog,
-        } = self.said;
         let missing = if self.is_thinned { 0 } else { self.missing };
+        let wrong = self.wrong_sums + self.contradicting;
         write!(
             out,
-            "{missing} | {} | {} | {} | {delivered} | {dead} | {skipped} | {gone} | {replaced} | {backlog} | {} |",
-            self.doubled,
-            self.wrong_sums + self.contradicting,
-            self.occurrences,
-            self.said.sum(),
-        )
+            "{missing} | {} | {wrong} | {} |",
+            self.doubled, self.occurrences
+        )?;
+        for count in self.said {
+            write!(out, " {count} |")?;
+        }
+        write!(out, " {} |", self.said.iter().sum::<u64>())
     }
 }
 
@@ -177,12 +168,8 @@ mod tests {
             .map(|(it, number)| (version(*it), *number))
             .collect();
         let dead: BTreeMap<_, _> = dead.iter().map(|it| (version(*it), 2)).collect();
-        let said = Said {
-            delivered: 3 - dead.len() as u64 - replaced,
-            dead: dead.len() as u64,
-            replaced,
-            ..Said::default()
-        };
+        let (len, delivered) = (dead.len() as u64, 3 - dead.len() as u64 - replaced);
+        let said = [delivered, len, 0, 0, replaced, 0];
         Account::new(&kept, &found, &dead, said)
     }
 

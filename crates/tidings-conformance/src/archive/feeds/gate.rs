@@ -6,16 +6,17 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidings_testing::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use crate::archive::proxy::listen;
 
 /// One request in this many has a fault.
 const BETWEEN_FAULTS: u32 = 8;
@@ -47,23 +48,24 @@ pub(super) struct Killer {
 }
 
 impl Killer {
+    fn armed(&self) -> MutexGuard<'_, Option<(u32, Step, oneshot::Sender<()>)>> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The receiver gets a message once the archive is killed.
     pub(super) fn arm(&self, process: u32, step: Step) -> oneshot::Receiver<()> {
         let (fired, heard) = oneshot::channel();
-        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        *armed = Some((process, step, fired));
+        *self.armed() = Some((process, step, fired));
         heard
     }
 
     /// Returns whether the archive was not killed since it was armed.
     pub(super) fn disarm(&self) -> bool {
-        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        armed.take().is_some()
+        self.armed().take().is_some()
     }
 
     fn reach(&self, step: Step) {
-        let mut armed = self.armed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((process, _, fired)) = armed.take_if(|(_, at, _)| *at == step) else {
+        let Some((process, _, fired)) = self.armed().take_if(|(_, at, _)| *at == step) else {
             return;
         };
         // It waits for the signal on purpose: the archive is killed at this step.
@@ -105,8 +107,6 @@ impl Gate {
         is_faulty: &Arc<AtomicBool>,
         random: fastrand::Rng,
     ) -> io::Result<Self> {
-        let address = format!("127.0.0.1:{}", free_port());
-        let listener = TcpListener::bind(&address).await?;
         let shared = Arc::new(Shared {
             target: target.to_owned(),
             is_bulk,
@@ -116,15 +116,11 @@ impl Gate {
             faults: AtomicU64::new(0),
         });
         let all = Arc::clone(&shared);
-        let accepting = tokio::spawn(async move {
-            loop {
-                if let Ok((stream, _)) = listener.accept().await {
-                    let shared = Arc::clone(&all);
-                    // An error ends its connection only: both sides may be killed.
-                    tokio::spawn(async move { shared.serve(stream).await });
-                }
-            }
-        });
+        let serve = move |stream| {
+            let shared = Arc::clone(&all);
+            async move { shared.serve(stream).await }
+        };
+        let (address, accepting) = listen(serve).await?;
         Ok(Self {
             address,
             shared,
@@ -205,7 +201,6 @@ fn is_success(answer: &[u8]) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
-    None,
     Unavailable,
     TooMany,
     /// The receiver has the request, and its sender hears that it failed.
@@ -220,10 +215,10 @@ enum Fault {
 }
 
 impl Shared {
-    fn fault(&self) -> (Fault, f64) {
+    fn fault(&self) -> (Option<Fault>, f64) {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_faulty.load(Ordering::Relaxed) || random.u32(..BETWEEN_FAULTS) > 0 {
-            return (Fault::None, 0.0);
+            return (None, 0.0);
         }
         self.faults.fetch_add(1, Ordering::Relaxed);
         let all = [
@@ -235,7 +230,7 @@ impl Shared {
             Fault::Slow,
             Fault::Partial,
         ];
-        (all[random.usize(..all.len())], random.f64())
+        (random.choice(all), random.f64())
     }
 
     async fn serve(&self, mut client: TcpStream) -> io::Result<()> {
@@ -243,19 +238,19 @@ impl Shared {
         self.killer.reach(Step::Arrived);
         let (fault, random) = self.fault();
         let said = match fault {
-            Fault::Unavailable => answer("503 Service Unavailable", ""),
-            Fault::TooMany => answer("429 Too Many Requests\r\nRetry-After: 1", ""),
-            Fault::Half => {
+            Some(Fault::Unavailable) => answer("503 Service Unavailable", ""),
+            Some(Fault::TooMany) => answer("429 Too Many Requests\r\nRetry-After: 1", ""),
+            Some(Fault::Half) => {
                 let half = request.body.len() / 2;
                 request.send(&self.target, &request.body, half).await?;
                 return Ok(());
             }
             _ => {
-                if fault == Fault::Slow {
+                if fault == Some(Fault::Slow) {
                     sleep(SLOW_MAX.mul_f64(random)).await;
                 }
                 let said = if self.is_bulk {
-                    self.bulk(&request, fault == Fault::Partial).await?
+                    self.bulk(&request, fault == Some(Fault::Partial)).await?
                 } else {
                     request
                         .send(&self.target, &request.body, request.body.len())
@@ -263,8 +258,8 @@ impl Shared {
                 };
                 self.killer.reach(Step::Taken);
                 match fault {
-                    Fault::TakenAndFailed => answer("503 Service Unavailable", ""),
-                    Fault::TakenAndCut => return Ok(()),
+                    Some(Fault::TakenAndFailed) => answer("503 Service Unavailable", ""),
+                    Some(Fault::TakenAndCut) => return Ok(()),
                     _ => said,
                 }
             }
@@ -282,11 +277,7 @@ impl Shared {
             .split_inclusive(|byte| *byte == b'\n')
             .collect();
         let pairs = lines.chunks_exact(2);
-        let taken_max = if is_partial {
-            pairs.len() / 2
-        } else {
-            pairs.len()
-        };
+        let taken_max = pairs.len() / if is_partial { 2 } else { 1 };
         let (mut body, mut items) = (Vec::new(), Vec::new());
         for (number, pair) in pairs.enumerate() {
             let (kind, status) = if is_rejected(pair[1]) {

@@ -16,16 +16,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
 use super::archived::{self, CLUSTER, Kept as Version};
+use super::args::Args;
 use super::collector::Collector;
 use super::kills::Pauses;
 use super::ledger::Ledger;
 use super::small_disk::SmallDisk;
-use super::source::{Programs, Source};
+use super::source::Source;
 use super::stage::Archive;
 use super::writer::Writers;
 use crate::clock;
@@ -33,7 +34,6 @@ use crate::error::{Result, fail};
 use accounts::{Account, Found, Kept, Said};
 use gate::{Gate, Killer, Step};
 use receivers::Receiver;
-pub(super) use receivers::Receivers;
 
 /// Maximum time until all feeds have delivered everything.
 const SETTLED: Duration = Duration::from_secs(600);
@@ -51,16 +51,6 @@ const LOST: f64 = 0.1;
 /// become dead letters.
 const REJECTING: &str = "es";
 
-/// How much is written, and how often the archive is killed.
-pub(super) struct Plan {
-    pub(super) time: Duration,
-    pub(super) per_second: u64,
-    pub(super) kills: u32,
-    pub(super) receivers: Receivers,
-    /// Whether a collector follows the source beside the archive.
-    pub(super) is_compared: bool,
-}
-
 /// Everything that runs.
 struct World {
     folder: TempDir,
@@ -75,33 +65,25 @@ struct World {
     falls: u64,
 }
 
-/// Runs the plan. Returns whether every account is right.
+/// Delivers feeds. Returns whether every account is right.
 pub(super) async fn run(
-    programs: &Programs,
-    plan: &Plan,
+    args: &Args,
     random: &mut fastrand::Rng,
     out: &mut impl Write,
 ) -> Result<bool> {
-    let mut world = World::start(programs, plan, random).await?;
+    let mut world = World::start(args, random).await?;
     let disk = world.fill_disk(out).await?;
     let mut collector = None;
     let mut ledger = Ledger::default();
-    if plan.is_compared {
-        let followed = world.source.followed(CLUSTER);
-        let program = &plan.receivers.collector;
-        let mut started = Collector::start(program, world.folder.path(), followed)?;
-        ledger.add(
-            started
-                .begun(&world.source.server.client, random)
-                .await?
-                .ledger,
-        );
-        collector = Some(started);
+    if let Some(program) = args.collector.as_ref().filter(|_| args.beside) {
+        let (source, place) = (&world.source, world.folder.path());
+        let (followed, client) = (source.followed(CLUSTER), &source.server.client);
+        let started = Collector::start(program, place, followed, client, random, &mut ledger);
+        collector = Some(started.await?);
     }
-    let collected_since = clock::now();
     world.is_faulty.store(true, Ordering::Relaxed);
-    let kills = |part: f64| (f64::from(plan.kills) * part).round() as u32;
-    let parts = if programs.etcd.is_some() {
+    let kills = |part: f64| (f64::from(args.kills) * part).round() as u32;
+    let parts = if args.etcd.is_some() {
         [BEFORE, LOST, 1.0 - BEFORE - LOST]
     } else {
         writeln!(out, "skipped: the source's backup (there is no etcd)")?;
@@ -112,8 +94,8 @@ pub(super) async fn run(
         if part == 0.0 {
             continue;
         }
-        let time = plan.time.mul_f64(part);
-        let written = world.phase(name, (time, kills(part)), plan, collector.as_mut(), random);
+        let time = args.time().mul_f64(part);
+        let written = world.phase(name, (time, kills(part)), args, collector.as_mut(), random);
         let written = written.await?;
         let reached = written.latest();
         world.archive.level_in(CLUSTER, epochs, reached).await?;
@@ -156,16 +138,11 @@ pub(super) async fn run(
         let full = log.matches("dead letters cannot be stored").count();
         writeln!(out, "the disk of the dead letters was full {full} times")?;
     }
-    let mut is_right = world.judge(programs, &said, &ledger, out).await?;
+    let mut is_right = world.judge(args, &said, &ledger, out).await?;
     // A slow machine needs longer to start again after each kill.
-    is_right &= world.archive.server.program.kills >= u64::from(plan.kills) / 2;
+    is_right &= world.archive.server.program.kills >= u64::from(args.kills) / 2;
     if let Some(mut collector) = collector {
-        collector.settle().await?;
-        let since = archived::Coverage {
-            since: collected_since,
-            ..archived::Coverage::default()
-        };
-        let verdict = ledger.judge(&collector.versions()?, &since);
+        let verdict = collector.judge(&ledger).await?;
         writeln!(
             out,
             "beside it, OpenTelemetry's k8sobjects, killed {} times: {} written, {} lost, {} twice",
@@ -184,18 +161,23 @@ pub(super) async fn run(
 }
 
 impl World {
-    async fn start(programs: &Programs, plan: &Plan, random: &mut fastrand::Rng) -> Result<Self> {
+    async fn start(args: &Args, random: &mut fastrand::Rng) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path();
-        let source = if programs.etcd.is_some() {
-            Source::over_etcd(programs, path).await?
+        let source = if args.etcd.is_some() {
+            Source::over_etcd(args, path).await?
         } else {
-            Source::start(programs, path, &[]).await?
+            Source::start(args, path, &[]).await?
         };
         let (killer, is_faulty) = (Arc::default(), Arc::default());
-        let victoria_logs = Receiver::victoria_logs(&plan.receivers.victoria_logs, path).await?;
-        let collector = Receiver::collector(&plan.receivers.collector, path).await?;
-        let clickhouse = Receiver::clickhouse(&plan.receivers.python, path).await?;
+        let [Some(victoria_logs), Some(collector), Some(python)] =
+            [&args.victoria_logs, &args.collector, &args.python]
+        else {
+            return fail("--feeds needs --victoria-logs, --collector and --python");
+        };
+        let victoria_logs = Receiver::victoria_logs(victoria_logs, path).await?;
+        let collector = Receiver::collector(collector, path).await?;
+        let clickhouse = Receiver::clickhouse(python, path).await?;
         let logs = &*victoria_logs.address;
         let mut gates = Vec::new();
         for target in [
@@ -208,13 +190,13 @@ impl World {
             gates.push(Gate::start(target, &killer, &is_faulty, random.fork()).await?);
         }
         let file = path.join("feeds.yaml");
-        std::fs::write(&file, feeds(&gates, "10s").to_string())?;
+        std::fs::write(&file, feeds(&gates, "10s"))?;
         let more = ["--feeds", &*file.to_string_lossy()];
         let followed = [source.followed(CLUSTER)];
-        let archive = Archive::start(&programs.tidings, path, &followed, &more).await?;
+        let archive = Archive::start(&args.tidings, path, &followed, &more).await?;
         let table = ["feeds", "template", "ch"];
         clickhouse
-            .run(&run_tidings(&programs.tidings, path, &table).await?)
+            .run(&run_tidings(&args.tidings, path, &table).await?)
             .await?;
         Ok(Self {
             source,
@@ -249,11 +231,11 @@ impl World {
         &mut self,
         name: &'static str,
         (time, kills): (Duration, u32),
-        plan: &Plan,
+        args: &Args,
         collector: Option<&mut Collector>,
         random: &mut fastrand::Rng,
     ) -> Result<Ledger> {
-        let writers = Writers::named(name, &self.source.server.client, plan.per_second, random);
+        let writers = Writers::named(name, &self.source.server.client, args.per_second, random);
         let end = clock::steady() + time;
         let pauses = |random: &mut fastrand::Rng| Pauses::new(end, kills, random.fork());
         let (to_archive, to_collector) = (pauses(random), pauses(random));
@@ -310,14 +292,14 @@ impl World {
     /// Compares each receiver with the archive, and the archive with what was written.
     async fn judge(
         &mut self,
-        programs: &Programs,
+        args: &Args,
         said: &[Value],
         ledger: &Ledger,
         out: &mut impl Write,
     ) -> Result<bool> {
         let export = self.folder.path().join("export.jsonl");
         run_tidings(
-            &programs.tidings,
+            &args.tidings,
             self.folder.path(),
             &["export", "--versions", "-q", &export.to_string_lossy()],
         )
@@ -452,10 +434,10 @@ async fn fall(
 }
 
 /// Changes the file of feeds after some time.
-async fn change(file: &Path, feeds: &Value, after: Duration) -> Result<()> {
+async fn change(file: &Path, feeds: &str, after: Duration) -> Result<()> {
     sleep(after).await;
     let next = file.with_extension("next");
-    std::fs::write(&next, feeds.to_string())?;
+    std::fs::write(&next, feeds)?;
     std::fs::rename(&next, file)?;
     std::future::pending().await
 }
@@ -474,16 +456,10 @@ async fn run_tidings(tidings: &Path, folder: &Path, arguments: &[&str]) -> Resul
 }
 
 fn said_of(status: &Value) -> Said {
-    let of = |name: &str| status[name].as_u64().unwrap_or_default();
-    let dead = status["dead"].as_object().into_iter().flatten();
-    Said {
-        delivered: of("delivered"),
-        dead: dead.filter_map(|(_, number)| number.as_u64()).sum(),
-        skipped: of("skipped"),
-        gone: of("gone"),
-        replaced: of("replaced"),
-        backlog: of("backlogVersions"),
-    }
+    accounts::COUNTS.map(|name| match &status[name] {
+        Value::Object(causes) => causes.values().filter_map(Value::as_u64).sum(),
+        count => count.as_u64().unwrap_or_default(),
+    })
 }
 
 fn version((uid, _, number): &accounts::Key, count: u64) -> Version {
@@ -508,33 +484,10 @@ const NAMES: [(&str, &str, bool); 7] = [
 ];
 
 /// The file of feeds.
-fn feeds(gates: &[Gate], timeout: &str) -> Value {
-    let at = |number: usize, path: &str| {
-        let address = gates.get(number).map_or("", |gate| &gate.address);
-        format!("http://{address}{path}")
-    };
-    let tenant = |tenant: &str| {
-        json!({
-            "timeout": timeout,
-            "compression": "none",
-            "headers": {
-                "AccountID": tenant,
-                "VL-Msg-Field": "message",
-                "VL-Time-Field": "@timestamp",
-            },
-        })
-    };
-    let connection = json!({"timeout": timeout});
-    json!({"feeds": [
-        {"name": "loki", "loki": {"url": at(0, "/insert/loki/api/v1/push")},
-            "connection": tenant("1")},
-        {"name": REJECTING, "elasticsearch": {"url": at(1, "/insert/elasticsearch")},
-            "connection": tenant("2")},
-        {"name": "otlp", "otlp": {"url": at(2, "/insert/opentelemetry")},
-            "connection": tenant("3")},
-        {"name": "otel", "otlp": {"url": at(3, "")}, "connection": connection},
-        {"name": "ch", "clickhouse": {"url": at(4, "")}, "connection": connection},
-        {"name": "lines", "file": {"path": "lines.jsonl", "rotate": "1000Gi"}},
-        {"name": "thin", "every": "5s", "file": {"path": "thin.jsonl", "rotate": "1000Gi"}},
-    ]})
+fn feeds(gates: &[Gate], timeout: &str) -> String {
+    let text = include_str!("feeds.yaml").replace("{timeout}", timeout);
+    let gates = gates.iter().enumerate();
+    gates.fold(text, |text, (number, gate)| {
+        text.replace(&format!("{{{number}}}"), &gate.address)
+    })
 }

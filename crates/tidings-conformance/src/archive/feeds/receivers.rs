@@ -16,15 +16,6 @@ use crate::process::Program;
 /// The server in front of chDB.
 const SHIM: &str = include_str!("clickhouse.py");
 
-/// Paths of the receivers' programs.
-#[derive(Clone, Debug)]
-pub(in crate::archive) struct Receivers {
-    pub(in crate::archive) victoria_logs: PathBuf,
-    pub(in crate::archive) collector: PathBuf,
-    /// A Python with chDB.
-    pub(in crate::archive) python: PathBuf,
-}
-
 /// A program that receives.
 pub(super) struct Receiver {
     pub(super) program: Program,
