@@ -89,31 +89,10 @@ async fn create(
     let run = run.to_owned();
     let request = move |number| {
         let object = number % objects;
-        (
-            Method::POST,
-            path(object),
-            JSON,
-            event(&run, number, object),
-        )
+        let body = event(&run, number, object);
+        (Method::POST, path(object), JSON, body)
     };
     load(Sender::open(target, connections, request).await?, &plan).await
-}
-
-fn for_a_while(time: Duration) -> Plan {
-    Plan {
-        time,
-        ..Plan::of(0..u64::MAX)
-    }
-}
-
-/// Creates events for this time.
-pub(super) async fn creates(
-    target: &Target,
-    run: &str,
-    connections: usize,
-    time: Duration,
-) -> Result<Load, Failure> {
-    create(target, run, connections, OBJECTS, for_a_while(time)).await
 }
 
 /// Creates `count` events, twenty about each object.
@@ -121,13 +100,22 @@ pub(super) async fn fill(target: &Target, run: &str, count: u64) -> Result<Load,
     create(target, run, 64, (count / 20).max(1), Plan::of(0..count)).await
 }
 
-/// Creates events, and then for this time patches them as a recorder does.
-pub(super) async fn patches(
+/// Creates events for this time; or creates some, and then for this time patches them as a recorder
+/// does.
+pub(super) async fn timed(
     target: &Target,
     run: &str,
+    what: &str,
     connections: usize,
     time: Duration,
 ) -> Result<Load, Failure> {
+    let plan = Plan {
+        time,
+        ..Plan::of(0..u64::MAX)
+    };
+    if what == "creates" {
+        return create(target, run, connections, OBJECTS, plan).await;
+    }
     create(target, run, connections, PATCHED, Plan::of(0..PATCHED)).await?;
     let run = run.to_owned();
     let request = move |number| {
@@ -135,8 +123,7 @@ pub(super) async fn patches(
         let path = format!("{}/{}.{run}{object:x}", path(object), object_name(object));
         (Method::PATCH, path, STRATEGIC, patch(number / PATCHED + 2))
     };
-    let senders = Sender::open(target, connections, request).await?;
-    load(senders, &for_a_while(time)).await
+    load(Sender::open(target, connections, request).await?, &plan).await
 }
 
 /// The reads, by name: all events of one object in its namespace, as `kubectl describe pod` asks

@@ -60,16 +60,7 @@ enum Part {
         per_second: Option<f64>,
     },
     /// Write and watch for a long time, and account for every event
-    Soak {
-        #[arg(long)]
-        seconds: u64,
-        /// Seconds for which the server keeps an event
-        #[arg(long)]
-        ttl: u64,
-        /// The server's process, whose memory is printed
-        #[arg(long)]
-        process: u32,
-    },
+    Soak(watch::Soak),
 }
 
 #[derive(clap::Args)]
@@ -82,10 +73,6 @@ struct Timed {
 
 /// Number of events that watchers get.
 const WATCHED: u64 = 200;
-
-/// Events per second of a soak, and watchers, each of one of ten namespaces.
-const SOAKED_PER_SECOND: u64 = 1_000;
-const SOAK_WATCHERS: u64 = 200;
 
 /// The pause between attempts to reach a server that is starting, and their maximum number.
 const READY_POLL: Duration = Duration::from_millis(20);
@@ -110,27 +97,19 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     if !matches!(part, Part::Ready) {
         load::make_namespaces(target).await?;
     }
+    let timed = async |what: &str, of: Timed| {
+        let time = Duration::from_secs(of.seconds);
+        let load = load::timed(target, &run, what, of.connections, time).await?;
+        print(&format!("{what}_{}", of.connections), load);
+        Ok::<_, Failure>(())
+    };
     match part {
         Part::Ready => {
             ready(target).await?;
             figure("ready").print();
         }
-        Part::Creates(Timed {
-            connections,
-            seconds,
-        }) => {
-            let time = Duration::from_secs(seconds);
-            let load = load::creates(target, &run, connections, time).await?;
-            print(&format!("creates_{connections}"), load);
-        }
-        Part::Patches(Timed {
-            connections,
-            seconds,
-        }) => {
-            let time = Duration::from_secs(seconds);
-            let load = load::patches(target, &run, connections, time).await?;
-            print(&format!("patches_{connections}"), load);
-        }
+        Part::Creates(of) => timed("creates", of).await?,
+        Part::Patches(of) => timed("patches", of).await?,
         Part::Fill { events } => print("fill", load::fill(target, &run, events).await?),
         Part::Reads { events } => {
             let (reads, bytes) = load::reads(target, events).await?;
@@ -153,35 +132,23 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
             };
             print(name, seen);
         }
-        Part::Soak {
-            seconds,
-            ttl,
-            process,
-        } => {
-            let sizes = watch::Soak {
-                seconds,
-                per_second: SOAKED_PER_SECOND,
-                watchers: SOAK_WATCHERS,
-                ttl: Duration::from_secs(ttl),
-            };
-            soak(target, &run, sizes, process).await?;
-        }
+        Part::Soak(sizes) => soak(target, &run, sizes).await?,
     }
     Ok(())
 }
 
-async fn soak(target: &Target, run: &str, sizes: watch::Soak, process: u32) -> Result<(), Failure> {
+async fn soak(target: &Target, run: &str, sizes: watch::Soak) -> Result<(), Failure> {
     let minute = |until: Duration, mut written: Load| {
         Figure::new("soak_minute")
             .with("until_s", until.as_secs_f64())
             .with("count", written.times.count() as f64)
             .times("", &PERCENTILES, &mut written.times)
-            .with_bytes("bytes", resident_bytes(process))
+            .with_bytes("bytes", resident_bytes(sizes.process))
             .print();
     };
     let mut account = watch::soak(target, run, sizes, minute).await?;
     Figure::new("soak")
-        .with("written", (sizes.seconds * sizes.per_second) as f64)
+        .with("written", sizes.events() as f64)
         .with("lost", account.lost as f64)
         .with("doubled", account.doubled as f64)
         .with("immortal", account.immortal as f64)

@@ -150,14 +150,28 @@ pub(super) async fn fan_out(
     Ok(seen)
 }
 
+/// Events per second of a long run, and watchers, each of one of ten namespaces.
+const PER_SECOND: u64 = 1_000;
+const WATCHERS: u64 = 200;
+
 /// The sizes of a long run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct Soak {
-    pub(super) seconds: u64,
-    pub(super) per_second: u64,
-    pub(super) watchers: u64,
-    /// Time for which the server keeps an event.
-    pub(super) ttl: Duration,
+    #[arg(long)]
+    seconds: u64,
+    /// Seconds for which the server keeps an event
+    #[arg(long)]
+    ttl: u64,
+    /// The server's process, whose memory is printed
+    #[arg(long)]
+    pub(super) process: u32,
+}
+
+impl Soak {
+    /// The number of events.
+    pub(super) fn events(self) -> u64 {
+        self.seconds * PER_SECOND
+    }
 }
 
 /// What the watchers saw: numbers of events, summed over all watchers.
@@ -182,31 +196,31 @@ pub(super) async fn soak(
     sizes: Soak,
     mut minute: impl FnMut(Duration, Load),
 ) -> Result<Account, Failure> {
-    let events = sizes.seconds * sizes.per_second;
+    let (events, ttl) = (sizes.events(), Duration::from_secs(sizes.ttl));
     let (finished, over) = watch::channel(None);
     let started = now();
     let mut watchers = JoinSet::new();
-    for watcher in 0..sizes.watchers {
+    for watcher in 0..WATCHERS {
         let path = format!("{}?watch=true&timeoutSeconds=86400", path(watcher));
         let watch = Watch::open(target, &path).await?;
         let follower = Follower {
             started,
-            ttl: sizes.ttl,
+            ttl,
             own: (events / NAMESPACES) as usize,
             over: over.clone(),
         };
         watchers.spawn(follower.follow(watch));
     }
-    for first in (0..events).step_by(60 * sizes.per_second as usize) {
+    for first in (0..events).step_by(60 * PER_SECOND as usize) {
         let plan = Plan {
-            numbers: first..events.min(first + 60 * sizes.per_second),
-            ..Plan::steady(0, sizes.per_second)
+            numbers: first..events.min(first + 60 * PER_SECOND),
+            ..Plan::steady(0, PER_SECOND)
         };
         let written = write(target, run, 16, started, &plan).await?;
         minute(started.elapsed(), written);
     }
     // If there is no receiver any more, every watcher has failed, which is reported below.
-    let _ = finished.send(Some(now() + sizes.ttl + PATIENCE));
+    let _ = finished.send(Some(now() + ttl + PATIENCE));
     let mut account = Account::default();
     while let Some(ended) = watchers.join_next().await {
         let seen = ended??;
