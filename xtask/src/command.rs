@@ -57,14 +57,14 @@ pub(crate) fn run_lines(command: &mut Command, line: impl FnMut(&str)) -> Result
     read_lines(command, false, line)
 }
 
-/// Like [`run_lines`], but also passes on the lines that the command and its children print to
-/// standard error, in the order of writing.
-pub(crate) fn run_all_lines(command: &mut Command, line: impl FnMut(&str)) -> Result {
-    read_lines(command, true, line)
-}
-
-/// Does not wait for a child that outlives the command.
-fn read_lines(command: &mut Command, with_errors: bool, mut line: impl FnMut(&str)) -> Result {
+/// Like [`run_lines`]. If chosen, the lines that the command and its children print to standard
+/// error are passed on, too, in the order of writing. A child that outlives the command is not
+/// waited for.
+pub(crate) fn read_lines(
+    command: &mut Command,
+    with_errors: bool,
+    mut line: impl FnMut(&str),
+) -> Result {
     /// Maximum time to wait for the last lines after the end of a command.
     const LAST_LINES: Duration = Duration::from_secs(2);
     announce(command);
@@ -154,7 +154,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
-        .find(|file| is_executable(file))
+        .find(|file| file.is_file())
 }
 
 /// The path that an environment variable has; `None` if it is not set.
@@ -168,18 +168,6 @@ pub(crate) fn named(variable: &str) -> Option<Result<PathBuf>> {
             file.display()
         ))
     })
-}
-
-/// Whether a file is executable.
-fn is_executable(file: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        file.metadata()
-            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    }
-    #[cfg(not(unix))]
-    file.is_file()
 }
 
 fn announce(command: &Command) {

@@ -114,8 +114,7 @@ fn can_enter() -> Result {
     if output(Command::new("id").arg("-u"))?.trim() != "0" {
         return Err("only root can run a program in a root of its own".to_owned());
     }
-    let mut command = Command::new("unshare");
-    output(command.args(["--mount", "--pid", "--fork", "true"])).map(drop)
+    output(Command::new("unshare").args(["--mount", "--pid", "--fork", "true"])).map(drop)
 }
 
 /// A running program as in the image. It ends when this is dropped.

@@ -20,9 +20,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Archive {
-    /// The kind of source
-    #[arg(long, value_enum, default_value_t = Source::Tidings)]
-    source: Source,
+    /// What is followed: `tidings serve`, or a kube-apiserver with an etcd. Building one takes ten
+    /// minutes the first time
+    #[arg(long, default_value = "tidings", value_parser = ["tidings", "kube-apiserver"])]
+    source: String,
     /// One fault at a time instead: a frozen source, a full disk, etcd compacted and restored
     #[arg(long, conflicts_with = "short")]
     faults: bool,
@@ -36,15 +37,6 @@ pub(crate) struct Archive {
     seeds: Option<u64>,
     #[command(flatten)]
     args: Args,
-}
-
-/// The kind of source.
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Source {
-    /// `tidings serve`
-    Tidings,
-    /// kube-apiserver with an etcd; building one takes ten minutes the first time
-    KubeApiserver,
 }
 
 /// Builds `tidings` and the suites. Returns the command that runs the suite of this name.
@@ -77,7 +69,7 @@ pub(crate) fn archive(root: &Path, archive: &Archive) -> Result {
     // A long run needs an optimised build.
     let is_long = !short && !archive.faults;
     let mut judge = suite(root, if is_long { "release" } else { "dev" }, "archive")?;
-    if archive.source == Source::KubeApiserver {
+    if archive.source != "tidings" {
         let tools = Tools::find(root, true).and(root, &[KUBE_APISERVER], true);
         if !tools.suffice(&[ETCD, KUBE_APISERVER]) {
             return Ok(());

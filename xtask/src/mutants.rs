@@ -30,7 +30,7 @@ const PROPERTY_CASES: &str = "32";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The crate to make faults in
-    #[arg(long, default_value = "tidings-core", value_parser = package_names())]
+    #[arg(long, default_value = "tidings-core", value_parser = REACHED_FROM.map(|(package, _)| package))]
     package: String,
     /// Draw this number of faults at random [default: every fault]
     #[arg(long, value_name = "NUMBER")]
@@ -41,10 +41,6 @@ pub(crate) struct Args {
     /// Fail when a smaller share of them is caught
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     at_least: usize,
-}
-
-fn package_names() -> clap::builder::PossibleValuesParser {
-    REACHED_FROM.map(|(package, _)| package).into()
 }
 
 /// The outcome of the tried faults, as cargo-mutants lists them.
@@ -73,10 +69,14 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     own.env("PROPTEST_CASES", PROPERTY_CASES);
     let mut found = tried(root, &mut own, &listed, &drawn)?;
 
-    let reached_from = REACHED_FROM.iter().find(|(name, _)| *name == args.package);
-    if !args.own && !found.survived.is_empty() {
-        let others = reached_from.map_or(&[][..], |(_, packages)| packages);
-        let packages = [&[args.package.as_str()], others].concat();
+    let mut others = REACHED_FROM
+        .iter()
+        .filter(|(name, _)| *name == args.package);
+    if let Some((name, others)) = others
+        .next()
+        .filter(|_| !args.own && !found.survived.is_empty())
+    {
+        let packages = [&[*name], *others].concat();
         let survived: Vec<&str> = found.survived.iter().map(String::as_str).collect();
         let again = tried(root, &mut mutants(root, &packages), &listed, &survived)?;
         found.caught += again.caught;

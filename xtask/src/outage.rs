@@ -49,8 +49,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
         away: if args.short { AWAY_SHORT } else { AWAY },
     };
     let mut stories: Vec<(&str, Story)> = vec![
-        ("the server dies; events wait in memory", in_memory),
-        ("the server dies; events wait on disk", on_disk),
+        ("the server dies; events wait in memory", |stage| {
+            server_dies(stage, false)
+        }),
+        ("the server dies; events wait on disk", |stage| {
+            server_dies(stage, true)
+        }),
         ("the server dies, and then the recorder", recorder_dies),
     ];
     if !args.short {
@@ -78,16 +82,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     }
 }
 
-fn in_memory(stage: &Stage) -> Result<String> {
-    server_dies(stage, &[])
-}
-
-fn on_disk(stage: &Stage) -> Result<String> {
+fn server_dies(stage: &Stage, is_on_disk: bool) -> Result<String> {
     let folder = folder()?;
-    server_dies(stage, &["--spill", &folder.path().to_string_lossy()])
-}
-
-fn server_dies(stage: &Stage, more: &[&str]) -> Result<String> {
+    let spill = ["--spill", &*folder.path().to_string_lossy()];
+    let more = if is_on_disk { &spill[..] } else { &[] };
     let mut server = Server::start(stage, &[])?;
     let mut recorder = Recorder::start(stage, &server, WELL + stage.away + WELL, more)?;
     pass(WELL);

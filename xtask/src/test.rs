@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::command::{self, Result, cargo, run_all_lines};
+use crate::command::{self, Result, cargo, read_lines};
 use crate::suites::Offline;
 use crate::tidy;
 use crate::tools::{
@@ -50,13 +50,11 @@ impl Suites {
         self.ended.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let is_shown = |suite: &&Suite| suite.seconds >= SHOWN_SECONDS || suite.failed > 0;
         for suite in self.ended.iter().filter(is_shown) {
-            let Suite {
-                name,
-                passed,
-                failed,
-                seconds,
-            } = suite;
-            println!("{seconds:7.1} s  {name}: {passed} passed, {failed} failed");
+            let (name, passed, failed) = (&suite.name, suite.passed, suite.failed);
+            println!(
+                "{:7.1} s  {name}: {passed} passed, {failed} failed",
+                suite.seconds
+            );
         }
         println!("{seconds:7.1} s  in all");
         println!("{passed} passed, {failed} failed");
@@ -123,7 +121,7 @@ fn cargo_test(command: &mut Command, suites: &mut Suites) -> Result {
     }
     let started = now();
     let mut is_built = false;
-    run_all_lines(command, |line| {
+    read_lines(command, true, |line| {
         println!("{line}");
         if !is_built && parse_start(line).is_some() {
             is_built = true;

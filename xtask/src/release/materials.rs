@@ -10,17 +10,13 @@ use crate::command::Result;
 /// The bill of the package of this name.
 pub(super) fn bill(metadata: &Value, lock: &str, name: &str) -> Result<Value> {
     let by_id = |list: &'_ Value| -> HashMap<String, Value> {
-        let entries = list.as_array().into_iter().flatten();
-        entries
-            .map(|entry| (text(&entry["id"]), entry.clone()))
-            .collect()
+        let entries = list.as_array().cloned().unwrap_or_default().into_iter();
+        entries.map(|entry| (text(&entry["id"]), entry)).collect()
     };
     let packages = by_id(&metadata["packages"]);
     let nodes = by_id(&metadata["resolve"]["nodes"]);
     let mut named = packages.values().filter(|package| package["name"] == name);
-    let program = named
-        .next()
-        .ok_or_else(|| format!("there is no package {name}"))?;
+    let program = named.next().ok_or(format!("there is no package {name}"))?;
 
     // The linked packages, each with those that it uses itself.
     let mut linked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -42,11 +38,8 @@ pub(super) fn bill(metadata: &Value, lock: &str, name: &str) -> Result<Value> {
     let sums = checksums(lock);
     let reference = |id: &String| {
         let package = packages.get(id).unwrap_or(&Value::Null);
-        format!(
-            "pkg:cargo/{}@{}",
-            text(&package["name"]),
-            text(&package["version"])
-        )
+        let [name, version] = ["name", "version"].map(|field| text(&package[field]));
+        format!("pkg:cargo/{name}@{version}")
     };
     let component = |id: &String, kind: &str| {
         let package = packages.get(id).unwrap_or(&Value::Null);
@@ -70,11 +63,9 @@ pub(super) fn bill(metadata: &Value, lock: &str, name: &str) -> Result<Value> {
     let mut dependencies = BTreeMap::new();
     for (id, on) in &linked {
         let on: BTreeSet<String> = on.iter().map(reference).collect();
-        dependencies.insert(
-            reference(id),
-            json!({"ref": reference(id), "dependsOn": on}),
-        );
-        components.insert(reference(id), component(id, "library"));
+        let own = reference(id);
+        components.insert(own.clone(), component(id, "library"));
+        dependencies.insert(own.clone(), json!({"ref": own, "dependsOn": on}));
     }
     let own = text(&program["id"]);
     components.remove(&reference(&own));

@@ -142,7 +142,7 @@ fn assemble(
         }
         let packed = gzip(&archive.finish()?)?;
         let name = format!("tidings-{VERSION}-{}.tar.gz", program.target);
-        platforms += &platform(args, program.architecture, &name, &sha256(&packed));
+        platforms += &platform(&args.url, program.architecture, &name, &sha256(&packed));
         files.insert(name, packed);
         let image = image(recipe, VERSION, program.architecture, &bytes)?;
         let name = format!("tidings-{VERSION}-image-{}.tar", program.architecture);
@@ -220,8 +220,8 @@ spec:
     )
 }
 
-fn platform(args: &Args, architecture: &str, name: &str, sum: &str) -> String {
-    let url = args.url.trim_end_matches('/');
+/// A platform of the manifest.
+fn platform(url: &str, architecture: &str, name: &str, sum: &str) -> String {
     format!(
         "  - selector:
       matchLabels:

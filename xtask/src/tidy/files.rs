@@ -45,7 +45,7 @@ const BANS: [Ban; 4] = [
     Ban {
         folder: "crates/tidings-cli/src",
         except: "crates/tidings-cli/src/bin/tidings/commands/terminal.rs",
-        names: &[concat!("std", "out()"), concat!("std", "err()")],
+        names: &["stdout()", "stderr()"],
         advice: "passes commands/terminal.rs by: write with what it gives",
     },
     // Names of what can write: stores, and methods of stores and of HTTP.
@@ -136,6 +136,7 @@ mod tests {
         let terminal = "crates/tidings-cli/src/bin/tidings/commands/terminal.rs";
         let tool = "crates/tidings-server/src/mcp/tools/event.rs";
         let long = "x\n".repeat(LINES_MAX);
+        let run_by_another = format!("{RUN_BY_ANOTHER}below\"]");
         let rows = [
             ("a.rs", "", 0),
             ("a.rs", long.as_str(), 1),
@@ -148,23 +149,15 @@ mod tests {
             ("a.md", "https://example.com/home/page x/root/y", 0),
             ("a.md", concat!("#[", "ignore]"), 1),
             ("a.md", concat!("#[", "ignore = \"slow\"]"), 1),
-            (
-                "a.md",
-                concat!("#[", "ignore = \"run by the test below\"]"),
-                0,
-            ),
-            (top, concat!("let out = io::std", "out();"), 1),
-            (top, concat!("std::io::std", "err().lock()"), 1),
+            ("a.md", &run_by_another, 0),
+            (top, "let out = io::stdout();", 1),
+            (top, "std::io::stderr().lock()", 1),
             (top, "command.stdout(Stdio::null())", 0),
-            (top, concat!("// not io::std", "out()"), 0),
-            (top, concat!("#[cfg(test)]\nmod tests { std", "out() }"), 0),
-            (terminal, concat!("std::io::std", "out()"), 0),
-            ("crates/tidings-cli/src/text.rs", concat!("std", "out()"), 1),
-            (
-                "crates/tidings-server/src/lib.rs",
-                concat!("std", "out()"),
-                0,
-            ),
+            (top, "// not io::stdout()", 0),
+            (top, "#[cfg(test)]\nmod tests { stdout() }", 0),
+            (terminal, "std::io::stdout()", 0),
+            ("crates/tidings-cli/src/text.rs", "stdout()", 1),
+            ("crates/tidings-server/src/a.rs", "stdout()", 0),
             (tool, "source.server.store.get(key)", 1),
             (tool, "store: Arc<dyn StoreOfEvents>", 1),
             (tool, "http::Method::POST", 1),
@@ -172,11 +165,7 @@ mod tests {
             (tool, "// a Store cannot be named", 0),
             (tool, "source.get(\"events\", query)", 0),
             (tool, "\n#[cfg(test)]\nmod tests { create(1) }", 0),
-            (
-                "crates/tidings-server/src/api/write.rs",
-                "store.create(key)",
-                0,
-            ),
+            ("crates/tidings-server/src/a.rs", "store.create(key)", 0),
         ];
         for (path, text, expected) in rows {
             let text = format!("//! It.\n{text}\n");

@@ -27,10 +27,10 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     let (crates, mut problems) = uses::crates(&files);
     problems.extend(layers::check(&metadata));
     problems.extend(circles::check(&crates));
-    problems.extend(rooms::check(&files, &crates));
+    problems.extend(rooms::check(rooms::ROOMS, &files, &crates));
     problems.extend(files::check(&files));
     problems.extend(columns::check(&files));
-    problems.extend(documents::check(root, &files, &metadata, tasks));
+    problems.extend(documents::check(root, &files, tasks));
     for problem in &problems {
         eprintln!("{problem}");
     }

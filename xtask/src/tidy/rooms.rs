@@ -15,7 +15,7 @@ use super::uses::{Crate, Uses};
 /// with sub-rooms. A line has the rooms of one rank. A room has files and folders (with `/` at the
 /// end); `*` means what is in no other room. Every file of a house is in one room, except
 /// those of [`BESIDE`].
-const ROOMS: &str = "
+pub(super) const ROOMS: &str = "
 crates/tidings-core/src
     correlation and delivery: correlator/ delivery/ patch.rs retry.rs
     wire forms: recorded.rs recorded/
@@ -161,11 +161,7 @@ fn houses(table: &str) -> Vec<House<'_>> {
     houses
 }
 
-pub(super) fn check(files: &[SourceFile], crates: &[Crate]) -> Vec<String> {
-    check_houses(ROOMS, files, crates)
-}
-
-fn check_houses(table: &str, files: &[SourceFile], crates: &[Crate]) -> Vec<String> {
+pub(super) fn check(table: &str, files: &[SourceFile], crates: &[Crate]) -> Vec<String> {
     let mut problems = Vec::new();
     for house in houses(table) {
         // The crate with this folder has the nearest root file.
@@ -304,7 +300,7 @@ a/src/house
         }
         let (crates, unread) = crates(&files);
         assert_eq!(unread, [""; 0]);
-        check_houses(TABLE, &files, &crates)
+        check(TABLE, &files, &crates)
     }
 
     /// Each row: a file, what it uses, and whether it may.
@@ -360,7 +356,7 @@ a/src/house
     fn files_in_no_room_and_rooms_without_files_are_found() {
         let files = source::files(&[("a/src/lib.rs", "mod b;"), ("a/src/b.rs", "")]);
         let (crates, _) = crates(&files);
-        assert_eq!(check_houses("a/src\n    c: c.rs", &[], &crates).len(), 1);
-        assert_eq!(check_houses(ROOMS, &[], &crates).len(), houses(ROOMS).len());
+        assert_eq!(check("a/src\n    c: c.rs", &[], &crates).len(), 1);
+        assert_eq!(check(ROOMS, &[], &crates).len(), houses(ROOMS).len());
     }
 }
