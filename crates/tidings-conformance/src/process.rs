@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use tidings_testing::process::{peak_resident_bytes, processor_seconds, resident_bytes};
 use tokio::process::{Child, Command};
 
 use crate::clock;
@@ -221,7 +222,7 @@ impl Process {
         PathBuf::from(format!("/proc/{}/{name}", self.0))
     }
 
-    pub(crate) fn spent(&self) -> io::Result<Spent> {
+    pub(crate) fn spent(&self) -> Result<Spent> {
         let mut threads = HashMap::new();
         for thread in fs::read_dir(self.path("task"))? {
             let thread = thread?;
@@ -236,31 +237,15 @@ impl Process {
             let name = thread.file_name().to_string_lossy().into_owned();
             threads.insert(name, Duration::from_nanos(nanos.unwrap_or_default()));
         }
-        let stat = fs::read_to_string(self.path("stat"))?;
-        // The name, which may have any characters, ends with the last parenthesis; user and system
-        // time are the 14th and 15th field.
-        let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: u32 = ticks.filter_map(|ticks| ticks.parse::<u32>().ok()).sum();
-        Ok(Spent {
-            threads,
-            all: TICK * ticks,
-        })
+        let all = processor_seconds(self.0).ok_or("the process has ended")?;
+        let all = Duration::from_secs_f64(all);
+        Ok(Spent { threads, all })
     }
 
     /// Resident memory now, and its maximum since [`forget_peak`](Self::forget_peak), in bytes.
-    pub(crate) fn memory(&self) -> io::Result<(u64, u64)> {
-        let status = fs::read_to_string(self.path("status"))?;
-        let kilobytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim()
-                .trim_end_matches("kB")
-                .trim()
-                .parse::<u64>()
-                .ok()
-        };
-        let bytes = |name| kilobytes(name).unwrap_or_default() * 1024;
-        Ok((bytes("VmRSS:"), bytes("VmHWM:")))
+    pub(crate) fn memory(&self) -> Result<(u64, u64)> {
+        let memory = resident_bytes(self.0).zip(peak_resident_bytes(self.0));
+        Ok(memory.ok_or("the process has ended")?)
     }
 
     /// Resets the maximum to the current memory.

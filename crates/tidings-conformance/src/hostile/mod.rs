@@ -329,9 +329,10 @@ mod tests {
 
     #[test]
     fn what_is_out_of_bounds_is_told_and_nothing_else() {
+        type Change = fn(&mut Outcome);
         assert_eq!(found(|_| (), 40, &LONG), [""; 0]);
         assert_eq!(found(|_| (), 7, &LONG), [""; 0]);
-        let cases: [(fn(&mut Outcome), u64); 8] = [
+        let cases: [(Change, u64); 8] = [
             (|_| (), 6),
             // Times below the grain are not compared.
             (|_| (), 0),

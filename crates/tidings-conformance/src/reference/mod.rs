@@ -184,7 +184,7 @@ impl Judge<'_> {
                     format!("  {at}\n    kube-apiserver: {theirs}\n    tidings:        {ours}");
                 if let Some(reason) = reason {
                     some_explained = true;
-                    line += &format!("\n    explained: {reason}");
+                    line = format!("{line}\n    explained: {reason}");
                 } else {
                     some_different = true;
                 }
