@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::connection::{Asked, Stub, json_answer, kubeconfig, status};
-use super::support::{event, run};
+use super::support::{ago, event, run};
 
 /// A kubeconfig with a context for each of these clusters of an archive at this address.
 fn of_archive(address: &str, names: &[&str]) -> String {
@@ -230,5 +230,68 @@ fn versions_are_exported_through_the_api_server() {
         let ran = run(&["export", "--versions", "-n", "shop", &stub.server(""), "-"]);
         assert_eq!(ran.code, Some(code), "{ran:?}");
         assert_eq!(ran.stdout.contains("Complete"), has_archive, "{ran:?}");
+    }
+}
+
+/// A reader of a cluster with an archive is told what the archive cannot answer: a time before it
+/// began, a gap, a refusal, and a time that it has not reached yet.
+#[test]
+fn what_the_archive_of_a_cluster_does_not_have_is_told() {
+    const GROUP: &str = "/apis/archive.tidings.internal/v1";
+    for (arguments, is_allowed, minutes_behind, expected) in [
+        (
+            &["events", "--since", "2h"] as &[&str],
+            true,
+            0,
+            &["the archive begins at 2", "a gap of 1m in this time"] as &[&str],
+        ),
+        (
+            &["export", "-"],
+            false,
+            0,
+            &["only what the cluster has is shown"],
+        ),
+        (&["top"], false, 0, &["only what the cluster has is shown"]),
+        (
+            &["top"],
+            true,
+            10,
+            &["the archive is complete only until 2"],
+        ),
+    ] {
+        let stub = Stub::start(move |asked: &Asked| {
+            let path = asked.path.split('?').next().unwrap_or_default();
+            let list =
+                json!({"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []});
+            match path.strip_prefix(GROUP) {
+                None => json_answer("200 OK", &list),
+                Some("") => json_answer("200 OK", &json!({"kind": "APIResourceList"})),
+                Some(_) if !is_allowed => status("403 Forbidden", 403),
+                Some(path) if path.ends_with("/coverage") => {
+                    let of_an_hour = json!({
+                        "cluster": "prod",
+                        "events": 1,
+                        "followed": [{
+                            "namespace": "",
+                            "since": ago(3_600),
+                            "completeUntil": ago(60 * minutes_behind),
+                        }],
+                        "gaps": [{"from": ago(1_800), "to": ago(1_740), "cause": "absent"}],
+                        "retention": {
+                            "eventTTLSeconds": 86_400,
+                            "applied": true,
+                            "shortestSeconds": 86_400,
+                            "longestSeconds": 86_400,
+                        },
+                    });
+                    json_answer("200 OK", &of_an_hour)
+                }
+                Some(_) => json_answer("200 OK", &list),
+            }
+        });
+        let ran = run(&[arguments, &["-n", "shop", &stub.server("")]].concat());
+        for expected in expected {
+            assert!(ran.stderr.contains(expected), "{arguments:?}: {ran:?}");
+        }
     }
 }
