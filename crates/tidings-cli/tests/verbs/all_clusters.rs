@@ -246,14 +246,19 @@ fn what_the_archive_of_a_cluster_does_not_have_is_told() {
             &["the archive begins at 2", "a gap of 1m in this time"] as &[&str],
         ),
         (
-            &["export", "-"],
+            &["export", "--since", "2h", "-"],
             false,
             0,
             &["only what the cluster has is shown"],
         ),
-        (&["top"], false, 0, &["only what the cluster has is shown"]),
         (
-            &["top"],
+            &["top", "--since", "2h"],
+            false,
+            0,
+            &["only what the cluster has is shown"],
+        ),
+        (
+            &["top", "--since", "2h"],
             true,
             10,
             &["the archive is complete only until 2"],

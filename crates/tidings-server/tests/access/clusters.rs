@@ -411,7 +411,8 @@ async fn the_root_is_about_all_clusters() {
     assert_eq!(admin.get("/readyz/store").await.code, 200);
     let own = archive.to_cluster("edge", &Credentials::Nothing).await;
     let own = text(own.get("/livez?verbose").await.body);
-    assert!(own.contains("[-]cluster edge: 3 s"), "{own}");
+    let withheld = "[-]cluster edge: 3 s since progress, watching: reason withheld\n";
+    assert!(own.contains(withheld), "{own}");
     assert!(!own.contains("prod"), "{own}");
 
     // Whoever reads the coverage of a cluster is told, too.
