@@ -404,7 +404,7 @@ fn brackets_and_lines_without_end_do_not_hide_what_follows() {
         "{",
         "a: ",
     ] {
-        let text = piece.repeat(1024);
+        let text = piece.repeat(64 << 10);
         let left = Cell::new(LENGTH / text.len());
         let end = format!("\n{}\n", line("a"));
         let input = Again(&text, &left, 0).chain(end.as_bytes());
