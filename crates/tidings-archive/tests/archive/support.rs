@@ -103,6 +103,7 @@ pub(crate) async fn versions(history: &ClusterHistory, name: &str) -> Option<Vec
             .versions(format!("shop/{name}").into(), after, 10)
             .await
             .unwrap()?;
+        assert!(page.versions.len() <= 10);
         all.extend(page.versions.iter().map(|version| version.number));
         after = page.more;
         if after.is_none() {
