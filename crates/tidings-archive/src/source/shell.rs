@@ -442,6 +442,16 @@ mod tests {
 
     use super::*;
 
+    /// Another thread may have read the clock earlier than the one that noted the progress.
+    #[test]
+    fn progress_is_as_long_ago_as_the_clock_says() {
+        let seconds = Duration::from_secs;
+        let progress = Progress::new(String::new(), seconds(10));
+        for (now, since) in [(9, 0), (10, 0), (13, 3)] {
+            assert_eq!(progress.since(seconds(now)), seconds(since), "{now}");
+        }
+    }
+
     #[test]
     fn the_error_of_a_full_disk_says_how_much_is_free_and_how_much_is_needed() {
         let space = (Some(115 << 20), 128 << 20);
