@@ -639,6 +639,19 @@ async fn a_bound_that_moves_a_cursor_tells_of_numbers_without_an_entry_too() {
     world.bound(1).await;
     let status = world.feed().cursors().await.unwrap().remove(0);
     assert_eq!((status.versions, status.skipped), (0, 4));
+    // Numbers without an entry after those that the bound skipped are told with them.
+    for _ in 0..2 {
+        world.observe(&[0]).await;
+    }
+    let entry = keys::unsealed(4);
+    world.keeper.store.delete(entry, None).await.unwrap();
+    let mut dead = world.cursor("dead", Start::Now).await;
+    let batch = dead.next(all()).await.unwrap().unwrap();
+    assert_eq!(
+        (batch.skip.unwrap().versions, numbers(&batch)),
+        (4 + 1, vec![6])
+    );
+    drop(dead);
     world.keeper.store.close().await;
 }
 
