@@ -515,6 +515,7 @@ async fn files_without_a_rollup_are_part_of_an_archive() {
         // As if a writer that knows no rollups had sealed the files. This folder did not seal them.
         assert!(world.take_over(&place).await.unwrap());
         std::fs::remove_dir_all(storage.file("prod/rollups")).unwrap();
+        world.check(&place).await;
         world.observe(5).await;
         assert_eq!(world.seal(&place, options).await.unwrap().merged, 8);
         world.check(&place).await;
