@@ -10,13 +10,14 @@ use tempfile::TempDir;
 /// An error message for a terminal.
 pub(crate) type Result<T = ()> = std::result::Result<T, String>;
 
-/// Builds a program in a profile, and returns its path. In the profile of tests the whole
-/// workspace's features are chosen, as for the tests, so that no dependency is compiled again.
+/// Builds a program in a profile, and returns its path. In the profile of tests the features of the
+/// whole workspace with its tests are chosen, so that no dependency is compiled again.
 pub(crate) fn build(root: &Path, profile: &str, package: &str, program: &str) -> Result<PathBuf> {
     let words = ["build", "-q", "--profile", profile, "--bin", program];
     let mut build = cargo(root, &words);
     run(match profile {
-        "dev" => build.arg("--workspace"),
+        // cargo adds the features that only tests need if any test is among what is built.
+        "dev" => build.args(["--workspace", "--test", "interchange"]),
         _ => build.args(["-p", package]),
     })?;
     let folder = target(root).join(if profile == "dev" { "debug" } else { profile });
