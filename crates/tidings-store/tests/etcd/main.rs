@@ -423,6 +423,9 @@ async fn an_etcd_that_is_restored_from_a_backup_is_followed_anew() {
         assert_eq!(page.records.len(), 1 + others);
         assert_eq!(page.revision, store.revision());
         assert_eq!(page.revision < last, others == 0);
+        // The revisions of the lost records are now those of records without an end.
+        let ends: Vec<_> = page.records.iter().map(|it| it.expires_at).collect();
+        assert!(ends.iter().all(Option::is_none), "{others}: {ends:?}");
         let object = ListRequest::default().object(ObjectSelector::Uid("uid-1".into()));
         assert_eq!(store.list(object).await.unwrap().records.len(), 1 + others);
         if others == 0 {
