@@ -306,21 +306,39 @@ fn merge_crowded(engine: &Engine, more_than: usize) -> Result<(), lsm_tree::Erro
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::embedded::codec::{Codec, dictionaries};
-    use crate::embedded::index::Sizes;
+    use crate::embedded::files::INDEX;
+    use crate::embedded::index::{Index, Sizes};
 
-    #[test]
-    fn nobody_waits_for_a_thread_that_panicked() {
-        let folder = tempfile::tempdir().unwrap();
-        let codec = Codec::new(dictionaries::load(folder.path()).unwrap());
+    fn open(folder: &Path) -> Arc<Engine> {
+        let codec = Codec::new(dictionaries::load(folder).unwrap());
         let sizes = Sizes {
             files: 2,
             cache: 1 << 20,
             memtable: 1 << 20,
             segment: 64 << 10,
         };
-        let engine = Arc::new(Engine::open(folder.path(), sizes, &codec).unwrap());
+        Arc::new(Engine::open(folder, sizes, &codec).unwrap())
+    }
+
+    #[test]
+    fn damage_that_a_merge_finds_is_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = open(folder.path());
+        let is_recorded = || Index::is_distrusted(&folder.path().join(INDEX));
+        complain(&engine, Ok(()));
+        assert!(!is_recorded());
+        complain(&engine, Err(lsm_tree::Error::Unrecoverable));
+        assert!(is_recorded());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panicked() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = open(folder.path());
         let flusher = Flusher {
             shared: Arc::default(),
             threads: Vec::new(),
