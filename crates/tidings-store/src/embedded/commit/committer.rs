@@ -668,9 +668,30 @@ impl Drop for Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::UnixMillis;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_moment_is_within_a_period_until_the_period_ends() {
+        let now = Times {
+            wall: UnixMillis(0),
+            steady: seconds(10),
+            confirmed: UnixMillis(0),
+            spared: 0,
+        };
+        for (at, want) in [
+            (None, false),
+            (Some(4), false),
+            (Some(5), false),
+            (Some(6), true),
+            (Some(10), true),
+        ] {
+            let found = is_within(seconds(5), at.map(seconds), now);
+            assert_eq!(found, want, "{at:?}");
+        }
     }
 
     #[test]
