@@ -117,7 +117,8 @@ impl Leases {
         let ttl = latest
             .saturating_sub(now.0.div_euclid(1000))
             .clamp(1, TTL_MAX);
-        let id = grant(client, latest, ttl, deadline).await?;
+        let draw = || getrandom::u64().unwrap_or_default();
+        let id = grant(client, latest, ttl, deadline, draw).await?;
         let ttl = Duration::from_secs(ttl.cast_unsigned());
         let until = asked_at.checked_add(ttl).unwrap_or(asked_at);
         open.retain(|lease| lease.attached < ATTACHED_MAX && lease.until > asked_at);
@@ -147,9 +148,16 @@ fn reuse(open: &mut [Open], bounds: (i64, i64), now: Instant, life: Duration) ->
     Some(lease.id)
 }
 
-async fn grant(client: &Client, end: i64, ttl: i64, deadline: Instant) -> Result<i64, Failure> {
+/// Grants a lease whose number has this end and a number from `draw`. Returns the lease's number.
+pub(super) async fn grant(
+    client: &Client,
+    end: i64,
+    ttl: i64,
+    deadline: Instant,
+    mut draw: impl FnMut() -> u64,
+) -> Result<i64, Failure> {
     loop {
-        let id = number(end, getrandom::u64().unwrap_or_default());
+        let id = number(end, draw());
         let request = wire::LeaseGrantRequest { ttl, id };
         let answer: Result<wire::LeaseGrantResponse, _> =
             client.ask(LEASE_GRANT, request, deadline).await;

@@ -427,6 +427,25 @@ async fn records_that_outlive_their_lease_are_deleted() {
     ));
 }
 
+/// An earlier attempt was done after all, or another process has drawn the same number.
+#[tokio::test]
+async fn a_lease_gets_another_number_if_its_number_is_taken() {
+    let Some(cluster) = Cluster::start(1, &[]) else {
+        return;
+    };
+    let clock = ManualClock::at(UnixMillis(1_700_000_000_000));
+    let store = open(options(&cluster), &clock).await;
+    let client = &store.shared.client;
+    let mut drawn = [1, 1, 2].into_iter();
+    let mut granted = Vec::new();
+    for _ in 0..2 {
+        let draw = || drawn.next().unwrap();
+        let lease = lease::grant(client, 1_700_003_600, 60, client.deadline(), draw);
+        granted.push(lease.await.unwrap());
+    }
+    assert_eq!(granted[1] - granted[0], 1);
+}
+
 #[tokio::test]
 async fn what_became_of_a_write_whose_answer_was_lost() {
     let Some(cluster) = Cluster::start(1, &[]) else {
