@@ -648,7 +648,8 @@ mod tests {
         for (before, expected) in [
             (vec![], 2000),
             (vec![failed(1500, 1500), failed(1000, 1001)], 1000),
-            // Ten minutes without one end the story.
+            // More than ten minutes without one end the story.
+            (vec![failed(1500, 1500), failed(800, 900)], 800),
             (vec![failed(1500, 1500), failed(800, 899)], 1500),
             // Of another object that was named so, kind of event or reason.
             (vec![failed(1500, 1500).uid("1")], 2000),

@@ -242,15 +242,19 @@ mod tests {
     #[test]
     fn there_is_a_bounded_number_of_series() {
         let names: Vec<String> = (0..100).map(|at| format!("R{at:03}")).collect();
-        let counted = names.iter().enumerate().map(|(at, name)| {
-            let count = 200 - at as u64;
-            let occurrences = Occurrences {
-                count,
-                ..Occurrences::once(0)
-            };
-            (name.as_str(), occurrences)
-        });
-        let found = rates(counted, (0, 1000), SECOND);
+        let of_first = |number: usize| {
+            let counted = names.iter().take(number).enumerate().map(|(at, name)| {
+                let count = 200 - at as u64;
+                let occurrences = Occurrences {
+                    count,
+                    ..Occurrences::once(0)
+                };
+                (name.as_str(), occurrences)
+            });
+            rates(counted, (0, 1000), SECOND)
+        };
+        assert_eq!(of_first(12).series[11].name, "R011");
+        let found = of_first(100);
         assert_eq!(found.series.len(), 12);
         assert_eq!(found.series[0].name, "R000");
         let rest: u64 = (11..100).map(|at| 200 - at).sum();
