@@ -142,7 +142,8 @@ impl Receiver {
     pub(super) async fn rows(&self) -> Result<Found> {
         let path = "/?query=SELECT+uid,epoch,version,occurrences+FROM+kubernetes_events+FINAL\
              +WHERE+version%3E0+FORMAT+JSONEachRow";
-        let reply = self.client.call(Method::GET, path, "", "").await?;
+        // The server in front of chDB runs queries of POST only.
+        let reply = self.client.call(Method::POST, path, "", "").await?;
         let all = String::from_utf8_lossy(&reply.text);
         // Numbers of 64 bits may be texts.
         let number = |value: &Value| value.to_string().trim_matches('"').parse().ok();
