@@ -129,7 +129,7 @@ impl Side {
         let mut tries = LEVEL_TRIES;
         loop {
             let (here, there) = tokio::join!(self.events(namespace), archive.events(namespace));
-            if here == there {
+            if here.is_ok() && here == there {
                 return Ok(());
             }
             if tries == 0 {
@@ -148,7 +148,10 @@ impl Side {
         for item in list["items"].as_array_mut().into_iter().flatten() {
             item["metadata"]["resourceVersion"].take();
         }
-        Ok(list["items"].take())
+        match list["items"].take() {
+            items @ Value::Array(_) => Ok(items),
+            _ => Err(format!("an answer without items: {list}")),
+        }
     }
 
     /// Creates a namespace, which kube-apiserver needs before events. Our server refuses that,
