@@ -254,7 +254,7 @@ impl Recorder {
             // The process recorded more events after its last report.
             let most = last + (last - before);
             figures = format!("recorded {before} to {most} before its death; then {figures}");
-            (before..=most).contains(&counted)
+            before > 0 && (before..=most).contains(&counted)
         } else {
             counted == offered && offered >= self.least
         };
