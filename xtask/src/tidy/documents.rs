@@ -5,12 +5,19 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::source::{SourceFile, normal};
 
 /// The pages that name tests.
 const TESTS: &str = "docs/compatibility";
 
-pub(super) fn check(root: &Path, files: &[SourceFile], tasks: &clap::Command) -> Vec<String> {
+pub(super) fn check(
+    root: &Path,
+    files: &[SourceFile],
+    metadata: &Value,
+    tasks: &clap::Command,
+) -> Vec<String> {
     let functions = functions(files);
     let mut problems = Vec::new();
     for file in files.iter().filter(|file| file.kind() == "md") {
@@ -23,7 +30,7 @@ pub(super) fn check(root: &Path, files: &[SourceFile], tasks: &clap::Command) ->
             add(line, broken_link(root, &file.path, link, files));
         }
         for (line, command) in &document.commands {
-            let wrong = wrong_command(root, command, tasks);
+            let wrong = wrong_command(root, command, metadata, tasks);
             add(line, wrong.map(|why| format!("`{command}`: {why}")));
         }
         for (line, code) in &document.code {
@@ -116,7 +123,12 @@ fn broken_link(root: &Path, from: &Path, link: &str, files: &[SourceFile]) -> Op
         .then(|| format!("{link}: there is no such heading"))
 }
 
-fn wrong_command(root: &Path, command: &str, tasks: &clap::Command) -> Option<String> {
+fn wrong_command(
+    root: &Path,
+    command: &str,
+    metadata: &Value,
+    tasks: &clap::Command,
+) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     match words.as_slice() {
         ["cargo", "xtask", words @ ..] => {
@@ -129,10 +141,27 @@ fn wrong_command(root: &Path, command: &str, tasks: &clap::Command) -> Option<St
             }
             None
         }
-        // The program that is run by default is the command.
-        ["cargo", "run", options @ ..] if !options.contains(&"-p") => {
-            let end = options.iter().position(|word| *word == "--")?;
-            wrong_verb(root, options.get(end + 1)?)
+        ["cargo", "run", options @ ..] => {
+            let after = |option: &str| {
+                let at = options.iter().position(|word| *word == option)?;
+                options.get(at + 1).copied()
+            };
+            // The program that is run by default is the command.
+            let package = after("-p").unwrap_or("tidings-cli");
+            let mut packages = metadata["packages"].as_array().into_iter().flatten();
+            let Some(found) = packages.find(|found| found["name"] == package) else {
+                return Some(format!("there is no package {package}"));
+            };
+            for kind in ["bin", "example"] {
+                let mut targets = found["targets"].as_array().into_iter().flatten();
+                if let Some(name) = after(&format!("--{kind}"))
+                    && !targets.any(|it| it["name"] == name && it["kind"][0] == kind)
+                {
+                    return Some(format!("{package} has no {kind} {name}"));
+                }
+            }
+            let verb = after("--").filter(|_| package == "tidings-cli")?;
+            wrong_verb(root, verb)
         }
         ["tidings", verb, ..] => wrong_verb(root, verb),
         _ => None,
@@ -188,6 +217,10 @@ mod tests {
     fn what_documents_name_exists() {
         let root = crate::root();
         let tasks = <crate::Task as clap::CommandFactory>::command();
+        let metadata = serde_json::json!({"packages": [
+            {"name": "p", "targets": [{"name": "b", "kind": ["bin"]}]},
+            {"name": "tidings-cli", "targets": []},
+        ]});
         let rows = [
             ("[x](../../Cargo.toml) and [y](../../xtask/src \"t\")", true),
             ("[x](https://example.com/x), [y](../../Cargo.toml#L3)", true),
@@ -202,7 +235,10 @@ mod tests {
             ),
             ("`cargo xtask dance`", false),
             ("```\n$ cargo xtask bench dance # in time\n```", false),
-            ("    cargo run --release -p p -- x &", true),
+            ("    cargo run --release -q -p p --bin b -- x &", true),
+            ("    cargo run -p p --bin c", false),
+            ("    cargo run -p p --example b", false),
+            ("    cargo run -p q", false),
             ("    cargo run -- demo", true),
             ("    cargo run -- dance", false),
             ("    tidings import --kubeconfig x y && z", true),
@@ -232,7 +268,7 @@ mod tests {
                     "Only pages about compatibility name tests: `core::gone`\n",
                 ),
             ]);
-            let found = check(&root, &files, &tasks);
+            let found = check(&root, &files, &metadata, &tasks);
             assert_eq!(found.is_empty(), is_right, "{line}: {found:?}");
         }
     }

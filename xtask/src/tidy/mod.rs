@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, tasks: &clap::Command) -> Result {
     problems.extend(rooms::check(rooms::ROOMS, &files, &crates));
     problems.extend(files::check(&files));
     problems.extend(columns::check(&files));
-    problems.extend(documents::check(root, &files, tasks));
+    problems.extend(documents::check(root, &files, &metadata, tasks));
     for problem in &problems {
         eprintln!("{problem}");
     }
