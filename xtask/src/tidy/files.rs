@@ -41,11 +41,19 @@ const BANS: [Ban; 4] = [
         advice: "a path of one machine",
     },
     // The one file that writes escapes text from others before it reaches a terminal. No other file
-    // can forget to do so. Clippy refuses the macros that print.
+    // can forget to do so.
     Ban {
         folder: "crates/tidings-cli/src",
         except: "crates/tidings-cli/src/bin/tidings/commands/terminal.rs",
-        names: &["stdout()", "stderr()"],
+        names: &[
+            "stdout()",
+            "stderr()",
+            "print!(",
+            "println!(",
+            "eprint!(",
+            "eprintln!(",
+            "dbg!(",
+        ],
         advice: "passes commands/terminal.rs by: write with what it gives",
     },
     // Names of what can write: stores, and methods of stores and of HTTP.
@@ -152,6 +160,10 @@ mod tests {
             ("a.md", &run_by_another, 0),
             (top, "let out = io::stdout();", 1),
             (top, "std::io::stderr().lock()", 1),
+            (top, "println!(\"\"); eprint!(\"\")", 1),
+            (top, "eprintln!(\"\")", 1),
+            (top, "dbg!(x)", 1),
+            (top, "writeln!(out, \"\")?;", 0),
             (top, "command.stdout(Stdio::null())", 0),
             (top, "// not io::stdout()", 0),
             (top, "#[cfg(test)]\nmod tests { stdout() }", 0),
