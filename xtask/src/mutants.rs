@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Draw this number of faults at random [default: every fault]
     #[arg(long, value_name = "NUMBER")]
     sample: Option<usize>,
+    /// The seed of random numbers, to repeat a draw [default: a new one each time]
+    #[arg(long, requires = "sample")]
+    seed: Option<u64>,
     /// Run only the crate's own tests
     #[arg(long)]
     own: bool,
@@ -62,7 +65,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result {
     let listed: Vec<&str> = listed.lines().collect();
     let mut drawn = listed.clone();
     if let Some(number) = args.sample {
-        fastrand::shuffle(&mut drawn);
+        let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+        println!("seed {seed}");
+        fastrand::Rng::with_seed(seed).shuffle(&mut drawn);
         drawn.truncate(number);
     }
     let mut own = mutants(root, &[&args.package]);
