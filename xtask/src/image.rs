@@ -102,7 +102,7 @@ pub(crate) fn can_build(target: &str, compiler: &str) -> Result {
         output(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     if !Path::new(library.trim()).is_dir() {
         return Err(format!(
-            "there is no Rust for it: rustup target add {target}"
+            "there is no Rust for {target}: rustup target add {target}"
         ));
     }
     let missing = || format!("there is no {compiler} (musl-gcc is in Debian's musl-tools)");
