@@ -155,20 +155,32 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
         .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+        .find(|file| is_executable(file))
 }
 
 /// The path that an environment variable has; `None` if it is not set.
 pub(crate) fn named(variable: &str) -> Option<Result<PathBuf>> {
     let file = std::env::var_os(variable).map(PathBuf::from)?;
-    Some(if file.is_file() {
+    Some(if is_executable(&file) {
         Ok(file)
     } else {
         Err(format!(
-            "{variable} names {}, which is no file",
+            "{variable} names {}, which cannot be run",
             file.display()
         ))
     })
+}
+
+/// Whether a file is executable.
+pub(crate) fn is_executable(file: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        file.metadata()
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    }
+    #[cfg(not(unix))]
+    file.is_file()
 }
 
 fn announce(command: &Command) {

@@ -33,7 +33,7 @@ pub(crate) struct Archive {
     /// In memory instead: this number of seeded histories in which folders are restored, clocks
     /// are wrong, buckets forged, one namespace writes more than its quota, and clusters come,
     /// refuse, hang and go
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["short", "faults", "soak"])]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["short", "faults", "soak", "more"])]
     seeds: Option<u64>,
     #[command(flatten)]
     args: Args,
@@ -85,7 +85,7 @@ pub(crate) fn archive(root: &Path, archive: &Archive) -> Result {
     } else if archive.faults {
         let tools = Tools::find(root, true);
         for line in &tools.missing {
-            eprintln!("{line}");
+            eprintln!("skipped: {line}");
         }
         tools.tell(&mut judge).arg("--faults");
     } else {
@@ -142,6 +142,9 @@ pub(crate) fn reference(root: &Path, args: &Args) -> Result {
     /// The Go module of client-go programs, which must work with both servers.
     const CLIENTS: &str = "crates/tidings-conformance/clients";
     let tools = Tools::find(root, !args.short).and(root, &[KUBE_APISERVER], !args.short);
+    for line in &tools.missing {
+        eprintln!("skipped: {line}");
+    }
     if !tools.suffice(&[ETCD, KUBE_APISERVER]) {
         return Ok(());
     }

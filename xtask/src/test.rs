@@ -95,7 +95,7 @@ pub(crate) fn run(root: &Path, args: &Offline, tasks: &clap::Command) -> Result 
     }
     println!();
     for line in &tools.missing {
-        eprintln!("{line}");
+        eprintln!("skipped: {line}");
     }
     suites.print(started.elapsed().as_secs_f64());
     for failure in &failures {

