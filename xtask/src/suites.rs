@@ -27,6 +27,8 @@ pub(crate) struct Suite {
     groups: &'static [&'static str],
     /// A variable by which more cases are run.
     more: Option<(&'static str, &'static str)>,
+    /// The beginning of a line that must be printed, and is repeated at the end.
+    summary: Option<&'static str>,
     /// The programs of others, at least one of which is needed.
     tools: &'static [Tool],
 }
@@ -37,6 +39,7 @@ pub(crate) const FAULTS: Suite = Suite {
     words: &["--workspace", "--test", "objects"],
     groups: &["faults::", "killed::", "erased::"],
     more: Some(("TIDINGS_ALL_FAULTS", "1")),
+    summary: None,
     tools: &[],
 };
 
@@ -45,6 +48,7 @@ pub(crate) const CLOUDS: Suite = Suite {
     words: &["--workspace", "--test", "objects"],
     groups: &["emulated::", "erased::", "reading::", "sealing::"],
     more: None,
+    summary: None,
     tools: &[AZURITE, FAKE_GCS],
 };
 
@@ -53,6 +57,7 @@ pub(crate) const MCP: Suite = Suite {
     words: &["--workspace", "--test", "verbs"],
     groups: &["judges::"],
     more: None,
+    summary: None,
     tools: &[NODE, MCP_CONFORMANCE, MCP_INSPECTOR, MCP_PYTHON],
 };
 
@@ -62,6 +67,7 @@ pub(crate) const CRASH: Suite = Suite {
     words: &["-p", "tidings-store", "--test", "contract"],
     groups: &["crash::nothing_acknowledged_is_lost"],
     more: Some(("TIDINGS_STORE_KILLS", "200")),
+    summary: Some("crash: "),
     tools: &[],
 };
 
@@ -70,7 +76,7 @@ pub(crate) const CRASH: Suite = Suite {
 pub(crate) fn run(root: &Path, suite: &Suite, args: &Offline) -> Result {
     let tools = Tools::default().and(root, suite.tools, !args.offline);
     for line in &tools.missing {
-        println!("{line}");
+        println!("skipped: {line}");
     }
     if !suite.tools.is_empty() && tools.missing.len() == suite.tools.len() {
         return Ok(());
@@ -78,7 +84,7 @@ pub(crate) fn run(root: &Path, suite: &Suite, args: &Offline) -> Result {
     let mut command = cargo(root, &["test"]);
     command.args(suite.words);
     command.envs(suite.more.filter(is_unset));
-    run_groups(tools.tell(&mut command), suite.groups)
+    run_and_sum_up(tools.tell(&mut command), suite.groups, suite.summary)
 }
 
 fn is_unset((name, _): &(&str, &str)) -> bool {
@@ -87,16 +93,30 @@ fn is_unset((name, _): &(&str, &str)) -> bool {
 
 /// Runs the tests of these groups. Fails if a group has none, at which cargo succeeds.
 pub(crate) fn run_groups(command: &mut Command, groups: &[&str]) -> Result {
+    run_and_sum_up(command, groups, None)
+}
+
+/// Like [`run_groups`]. Also fails without a line that begins with `summary`; prints it again.
+fn run_and_sum_up(command: &mut Command, groups: &[&str], summary: Option<&str>) -> Result {
     command.arg("--").args(groups).arg("--nocapture");
     let mut counts = Counts::new(groups.iter().copied());
+    let mut last = None;
     run_lines(command, |line| {
         println!("{line}");
         counts.note(line);
+        if summary.is_some_and(|beginning| line.starts_with(beginning)) {
+            last = Some(line.to_owned());
+        }
     })?;
-    counts.all_ran()
+    counts.all_ran()?;
+    if let Some(beginning) = summary {
+        println!("\n{}", last.ok_or(format!("no line of {beginning:?}"))?);
+    }
+    Ok(())
 }
 
-/// The numbers of tests that ran and that failed, by the beginnings of their names.
+/// The numbers of tests that ran and that failed, by the first parts of their names. A group with
+/// `::` is the beginning of names.
 struct Counts<'a>(BTreeMap<&'a str, (u64, u64)>);
 
 impl<'a> Counts<'a> {
@@ -111,7 +131,9 @@ impl<'a> Counts<'a> {
             return;
         };
         for (group, (ran, failed)) in &mut self.0 {
-            if test.starts_with(group) && !test.contains(" ... ignored") {
+            let rest = test.strip_prefix(*group);
+            let is_of = rest.is_some_and(|it| group.contains("::") || it.starts_with("::"));
+            if is_of && !test.contains(" ... ignored") {
                 *ran += 1;
                 *failed += u64::from(test.ends_with(" FAILED"));
             }
@@ -213,13 +235,14 @@ mod tests {
     #[test]
     fn tests_are_counted_by_the_beginnings_of_their_names() {
         let suite = "macro_rules! contract {\n    ($backend:ident) => {};\n}\n\ncontract!(memory);\n\
-             contract!(embedded);\n#[cfg(feature = \"new\")]\ncontract!(new);\n";
+             contract!(embedded);\ncontract!(embedded_roomy);\n#[cfg(feature = \"new\")]\ncontract!(new);\n";
         let mut counts = Counts::new(backends(suite).chain(["crash::"]));
         for line in [
             "running 90 tests",
             "test embedded::newest_first ... ok",
             "test embedded::lists_by_object ... FAILED",
             "test embedded::random_histories ... 100 histories",
+            "test embedded_roomy::newest_first ... ok",
             "test memory::newest_first ... ok",
             "test crash::child ... ignored, run by the test below",
             "test others::crash::child ... ok",
@@ -233,6 +256,7 @@ mod tests {
             [
                 ("crash::", (0, 0)),
                 ("embedded", (3, 1)),
+                ("embedded_roomy", (1, 0)),
                 ("memory", (1, 0)),
                 ("new", (0, 0))
             ]
