@@ -310,6 +310,23 @@ async fn what_is_said_is_of_the_whole_range() {
     assert_eq!(overview["clusters"][0]["fromIsExact"], true);
 }
 
+/// More events than are read of a namespace: the oldest one is searched for.
+#[tokio::test]
+async fn the_oldest_of_many_events_is_found() {
+    let mut options = ApiOptions::default();
+    options.event_ttl = std::time::Duration::from_secs(86_400 * 30);
+    let server = Server::with(options);
+    for at in 0..2001 {
+        let after = -at * 10 * MINUTE;
+        let event = about("web-0", &format!("e{at}"), "Probed", "Normal", after);
+        create(&server, &event).await;
+    }
+    let overview = get(&server, "overview?namespace=shop").await;
+    let cluster = &overview["clusters"][0];
+    assert_eq!(cluster["from"], START - 20_000 * MINUTE);
+    assert_eq!(cluster["fromIsExact"], false);
+}
+
 /// Objects are distinguished as in `tidings top` and `describe`.
 #[tokio::test]
 async fn pods_of_one_name_have_a_lane_each() {
