@@ -690,8 +690,14 @@ async fn a_cluster_that_does_not_answer_costs_only_the_request() {
         dev.get(&format!("{PODS}/web")).await
     });
     assert_eq!((first.code, second.code), (504, 429));
-    // The place is free again.
+    // The place is free again, and a followed log does not take it.
+    let followed = format!("{PODS}/web/log?follow=true");
+    let request = http::Request::get(&followed).body(Vec::new().into());
+    let log = dev.client().send(request.unwrap()).await.unwrap();
+    assert_eq!(log.status(), 200);
     assert_eq!(dev.get(&format!("{PODS}/web")).await.code, 200);
+    assert_eq!(dev.get(&followed).await.code, 429);
+    drop(log);
     archive.running.shutdown().await;
 }
 
