@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use tidings_archive::{Cluster, ClusterOptions};
 use tidings_history::History;
 use tidings_objects::{ContinueError, SealError, SealOptions, Sealer, check, newest, take_over};
@@ -146,6 +146,58 @@ async fn what_is_observed_meanwhile_waits_for_the_next_time() {
     assert_eq!((sealed.versions, sealed.files), (1, 1));
     assert_eq!(newest(&place, "prod").await.unwrap().rows(), 2);
     drop(sealer);
+    cluster.close().await;
+    server.shutdown().await;
+}
+
+/// If the data folder is lost, versions that were not sealed are read at the source again.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_end_at_the_source_too_early_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, kept, log] = ["source", "kept", "log"].map(|name| folder.path().join(name));
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(Arc::new(std::fs::File::create(&log).unwrap()))
+        .with_max_level(tracing::Level::WARN)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let server = serving::start(&source, 0).await;
+    let client = serving::client(server.kubeconfig()).await;
+    let events: Api<Event> = Api::namespaced(client.clone(), "shop");
+    let mut options = ClusterOptions::new("prod");
+    options.seal = true;
+    let cluster = Cluster::open(&kept, &client, options).await.unwrap();
+    let history = cluster.history();
+    let until = async |is_so: &dyn Fn() -> bool| {
+        let waited = async {
+            while !is_so() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), waited)
+            .await
+            .unwrap();
+    };
+    until(&|| history.following().state == "watching").await;
+    // From a hundred ends on it is known how long events live.
+    for number in 0..100 {
+        let event = serving::event(&format!("web.{number}"));
+        let created = events.create(&PostParams::default(), &event).await;
+        created.unwrap();
+    }
+    let (how, all) = (DeleteParams::default(), ListParams::default());
+    events.delete_collection(&how, &all).await.unwrap();
+    until(&|| cluster.unsealed().longest_life().is_some()).await;
+    let clock: Arc<dyn Clock> = Arc::new(long_after());
+    let storage = Storage::folder();
+    let sealer = Sealer::new(&storage.place(), &cluster, clock, SealOptions::default());
+    let is_warned = || {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.contains("--seal-after should be half as long")
+    };
+    tokio::select! {
+        () = sealer.run() => panic!("it ends"),
+        () = until(&is_warned) => {}
+    }
     cluster.close().await;
     server.shutdown().await;
 }
