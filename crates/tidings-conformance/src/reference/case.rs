@@ -171,7 +171,7 @@ impl Case {
         let variables: Variables = variables.into_iter().collect();
         let mut action = step.clone();
         let title = match (&step.send, &step.kubectl) {
-            (Some(send), None) if send.contains(' ') => send.clone(),
+            (Some(send), None) => send.clone(),
             (None, Some(arguments)) => format!("kubectl {}", arguments.join(" ")),
             _ => return Err("a step sends a method and a path, or runs kubectl".to_owned()),
         };
@@ -185,6 +185,9 @@ impl Case {
         let texts = texts.chain(action.kubectl.iter_mut().flatten());
         for text in texts.chain(action.headers.values_mut()) {
             *text = fill_text(text, &variables);
+        }
+        if let Some(send) = action.send.as_ref().filter(|send| !send.contains(' ')) {
+            return Err(format!("expected a method and a path, found {send:?}"));
         }
         if let Some(body) = &mut action.body {
             fill(body, &variables);
@@ -285,6 +288,16 @@ mod tests {
         ] {
             assert_eq!(fill_text(text, &variables), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_cases_of_the_folder_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("reference");
+        let cases = read(&folder).expect("valid");
+        let actions = cases
+            .iter()
+            .map(|case| case.actions().expect("valid").len());
+        assert!(actions.sum::<usize>() > 1000);
     }
 
     #[test]
