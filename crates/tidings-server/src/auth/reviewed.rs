@@ -459,7 +459,11 @@ mod tests {
         let start = clock::monotonic();
         let begun = clock::timer();
         let (open, most_open) = (&COUNTS[0], &COUNTS[1]);
-        let ask = move |number: usize, asker: &'static str, answer: usize| async move {
+        // Groups are chosen by a random key, and askers of one group wait for each other.
+        let (ann, eve) = (0, 1);
+        let group = |asker: usize| reviewed.0.places.group(asker);
+        let bob = (2..).find(|bob| group(*bob) != group(eve)).unwrap();
+        let ask = move |number: usize, asker: usize, answer: usize| async move {
             let now = start + (clock::timer() - begun);
             let ask = move || async move {
                 most_open.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -471,17 +475,17 @@ mod tests {
             let answer = reviewed.get(question(number), asker, now, ask).await;
             (answer, clock::timer() - asked)
         };
-        assert_eq!(ask(1, "ann", 0).await.0.ok(), Some(0));
+        assert_eq!(ask(1, ann, 0).await.0.ok(), Some(0));
         // The answer is no longer valid, but is remembered as accepting.
         tokio::time::sleep(ANSWER_TTL).await;
 
-        let flood = futures::future::join_all((100..1400).map(|number| ask(number, "eve", 1)));
+        let flood = futures::future::join_all((100..1400).map(|number| ask(number, eve, 1)));
         let later = |number, asker| async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
             ask(number, asker, 0).await
         };
         let (flood, known, new, their_own) =
-            futures::join!(flood, later(1, "ann"), later(2, "bob"), later(3, "eve"));
+            futures::join!(flood, later(1, ann), later(2, bob), later(3, eve));
         assert_eq!((known.0.ok(), known.1), (Some(0), ANSWERED));
         // The question takes the first place that is released, and then gets the answer.
         assert_eq!(
