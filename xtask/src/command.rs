@@ -42,7 +42,7 @@ pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
 
 /// Cargo's target folder.
 pub(crate) fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Prints a command and runs it. It prints to our own output.

@@ -10,7 +10,7 @@ use crate::tools::{COLLECTOR, ENGINES, ETCD, KUBE_APISERVER, Tools, VICTORIA_LOG
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The short form, with nothing built that takes long: for any machine
+    /// Minutes instead of up to half an hour, with programs of the profile dev
     #[arg(long)]
     short: bool,
     /// Options of the suite

@@ -25,9 +25,9 @@ pub(crate) struct Suite {
     words: &'static [&'static str],
     /// The groups of tests, each of which must run.
     groups: &'static [&'static str],
-    /// A variable by which more cases are run.
+    /// A variable by which more cases are run, unless it is set.
     more: Option<(&'static str, &'static str)>,
-    /// The beginning of a line that must be printed, and is repeated at the end.
+    /// The beginning of the text that must be printed, and is repeated at the end.
     summary: Option<&'static str>,
     /// The programs of others, at least one of which is needed.
     tools: &'static [Tool],
@@ -96,7 +96,7 @@ pub(crate) fn run_groups(command: &mut Command, groups: &[&str]) -> Result {
     run_and_sum_up(command, groups, None)
 }
 
-/// Like [`run_groups`]. Also fails without a line that begins with `summary`; prints it again.
+/// Like [`run_groups`]. Also fails without a line with `summary`; prints its end again.
 fn run_and_sum_up(command: &mut Command, groups: &[&str], summary: Option<&str>) -> Result {
     command.arg("--").args(groups).arg("--nocapture");
     let mut counts = Counts::new(groups.iter().copied());
@@ -104,8 +104,9 @@ fn run_and_sum_up(command: &mut Command, groups: &[&str], summary: Option<&str>)
     run_lines(command, |line| {
         println!("{line}");
         counts.note(line);
-        if summary.is_some_and(|beginning| line.starts_with(beginning)) {
-            last = Some(line.to_owned());
+        // It may stand behind the name of the test.
+        if let Some(at) = summary.and_then(|beginning| line.find(beginning)) {
+            last = Some(line[at..].to_owned());
         }
     })?;
     counts.all_ran()?;
@@ -143,6 +144,7 @@ impl<'a> Counts<'a> {
     fn all_ran(&self) -> Result {
         match self.0.iter().find(|(_, (ran, _))| *ran == 0) {
             Some((group, _)) => Err(format!("no test of {group} ran")),
+            None if self.0.is_empty() => Err("there are no groups of tests".to_owned()),
             None => Ok(()),
         }
     }

@@ -21,6 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
+    args.output.check(root, "following")?;
     let mut measure = suite(root, &args.profile, "archive")?;
     let is_beside = beside_collector(root, &mut measure);
     let mut rows = format!(

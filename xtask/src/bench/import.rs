@@ -33,6 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(root: &Path, args: &Args) -> Result {
+    args.output.check(root, "import")?;
     let tidings = args.built.tidings(root)?;
     let kubectl = named("KUBECTL").transpose()?.or_else(|| find("kubectl"));
     let folder = tempfile::tempdir().map_err(|error| format!("a folder for files: {error}"))?;
