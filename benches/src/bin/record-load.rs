@@ -126,7 +126,7 @@ async fn run(arguments: Arguments) -> Result<(), Failure> {
     let rate = (report.delivered + report.aggregated) as f64 / elapsed.as_secs_f64();
     let mut figure = outcome("record_load", &report)
         .with("lost", (report.dropped.total() + report.pending) as f64)
-        .with("found", (found - found_before) as f64)
+        .with("found", found.saturating_sub(found_before) as f64)
         .with("events_per_second", rate)
         .with_bytes("peak_rss_bytes", peak);
     if let (Some(worked), Some(before)) = (worked, worked_before) {

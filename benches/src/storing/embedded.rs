@@ -74,7 +74,7 @@ impl Clock for Dated {
     }
 
     fn steady(&self) -> Duration {
-        SystemClock.steady()
+        SystemClock.steady() + self.0.steady()
     }
 }
 
@@ -191,7 +191,8 @@ pub(super) async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
                 request.until = Some(UnixMillis(START + at.cast_signed()));
             }
             match prefix {
-                "object_newest_" => request.object = Some(object(number)),
+                // Not the objects in the order in which they were just read.
+                "object_newest_" => request.object = Some(object(number.wrapping_mul(104_729))),
                 "before_namespace_" => request.prefix = "shop-prod/".into(),
                 "before_reason_" => request.reason = Some("FailedMount".to_owned()),
                 "before_type_" => request.event_type = Some("Warning".to_owned()),

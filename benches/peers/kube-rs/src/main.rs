@@ -15,7 +15,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Instant, SystemTime},
@@ -86,6 +86,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         events: arguments.events,
         next: AtomicUsize::new(0),
         delivered: AtomicUsize::new(0),
+        first_error: OnceLock::new(),
     });
 
     let started = Instant::now();
@@ -97,6 +98,9 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     }
     let seconds = started.elapsed().as_secs_f64();
 
+    if let Some(error) = load.first_error.get() {
+        eprintln!("lost: {error}");
+    }
     let delivered = load.delivered.load(Ordering::Relaxed);
     let summary = serde_json::json!({
         "peer": "kube-rs", "version": "5", "name": "record_load",
@@ -115,6 +119,7 @@ struct Load {
     events: usize,
     next: AtomicUsize,
     delivered: AtomicUsize,
+    first_error: OnceLock<String>,
 }
 
 impl Load {
@@ -135,7 +140,7 @@ impl Load {
             let object = &self.objects[index % self.objects.len()];
             match self.recorder.publish(&event, object).await {
                 Ok(()) => _ = self.delivered.fetch_add(1, Ordering::Relaxed),
-                Err(error) => eprintln!("lost: {error}"),
+                Err(error) => _ = self.first_error.get_or_init(|| error.to_string()),
             }
         }
     }
