@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tidings_testing::free_port;
 
-use crate::error::Result;
+use crate::error::{Result, fail};
 use crate::http::Client;
 use crate::process::Program;
 
@@ -212,7 +212,9 @@ impl ApiServer {
             .lines()
             .filter_map(|line| line.split_once("server: https://"));
         let root = format!("127.0.0.1:{port}");
-        let address = addresses.next().map_or(&*root, |(_, address)| address);
+        let Some((_, address)) = addresses.next() else {
+            return fail(format!("the kubeconfig of tidings {verb} names no server"));
+        };
         let address = address.trim().trim_matches('"');
         let certificate = data.join("pki/ca.crt");
         let kubeconfig = write_kubeconfig(place, verb, address, &certificate)?;

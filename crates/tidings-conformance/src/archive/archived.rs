@@ -90,27 +90,31 @@ pub(super) async fn coverage(caller: &mut Caller, cluster: &str) -> Result<Cover
     })
 }
 
-/// What follows this text in a line of the metrics of the archive.
-async fn metric(caller: &mut Caller, start: &str) -> Result<Option<String>> {
+/// The metrics of the archive.
+async fn metrics(caller: &mut Caller) -> Result<String> {
     let reply = caller.get("/metrics").await?;
-    let text = String::from_utf8_lossy(&reply.text);
-    let rest = text.lines().find_map(|line| line.strip_prefix(start));
-    Ok(rest.map(str::to_owned))
+    Ok(String::from_utf8_lossy(&reply.text).into_owned())
+}
+
+/// What follows this text in a line of metrics.
+fn value<'a>(metrics: &'a str, start: &str) -> Option<&'a str> {
+    metrics.lines().find_map(|line| line.strip_prefix(start))
 }
 
 /// The number of versions that wait to be sealed; `None` if the archive seals nothing.
 pub(super) async fn waiting(caller: &mut Caller, cluster: &str) -> Result<Option<u64>> {
     let of = format!("tidings_objects_waiting_versions{{cluster=\"{cluster}\"}} ");
-    let waiting = metric(caller, &of).await?;
-    Ok(waiting.and_then(|number| number.parse().ok()))
+    let metrics = metrics(caller).await?;
+    Ok(value(&metrics, &of).and_then(|number| number.parse().ok()))
 }
 
 /// Reads the metrics of the archive about one cluster.
 pub(super) async fn health(caller: &mut Caller, cluster: &str) -> Result<Health> {
     let of = |metric: &str| format!("tidings_archive_{metric}{{cluster=\"{cluster}\"");
-    let state = metric(caller, &format!("{},state=\"", of("state"))).await?;
-    let since = metric(caller, &format!("{}}} ", of("seconds_since_progress"))).await?;
-    let state = state.as_ref().and_then(|rest| rest.split('"').next());
+    let metrics = metrics(caller).await?;
+    let state = value(&metrics, &format!("{},state=\"", of("state")));
+    let since = value(&metrics, &format!("{}}} ", of("seconds_since_progress")));
+    let state = state.and_then(|rest| rest.split('"').next());
     Ok(Health {
         state: state.unwrap_or("none").to_owned(),
         since_progress: since.and_then(|it| it.parse().ok()).unwrap_or(f64::NAN),

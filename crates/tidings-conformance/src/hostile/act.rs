@@ -92,7 +92,14 @@ pub(super) async fn carry_out(
     let first = source.unwrap_or(server);
     exchange(&first.client, &script.before, &mut outcome).await?;
     if let Some(source) = source {
-        timeout(LEVEL, level(&source.client, &server.client)).await??;
+        let level = timeout(LEVEL, level(&source.client, &server.client)).await;
+        let Ok(level) = level else {
+            let seconds = LEVEL.as_secs();
+            return fail(format!(
+                "the archive is behind its source after {seconds} s"
+            ));
+        };
+        level?;
     }
     outcome.unprepared = outcome.error > 0 || outcome.unanswered.is_some();
     if !outcome.unprepared {
@@ -345,7 +352,10 @@ impl Street {
             Ask::get("/timeline/", false),
         ] {
             let mut connection = client.connect().await?;
-            ask_once(&mut connection, &ask).await?;
+            let (_, status) = ask_once(&mut connection, &ask).await?;
+            if status != StatusCode::OK {
+                return fail(format!("a neighbour was answered {status}"));
+            }
             neighbours.spawn(neighbour(
                 client.clone(),
                 connection,

@@ -477,6 +477,10 @@ mod tests {
                 assert!(table.lists.contains_key(list), "{}: {list}", kind.name);
             }
             let Script { before, act } = kind.script(&table, 8, "shop");
+            if let Some(connections) = &kind.connections {
+                let is_known = ["idle", "one after the other"].contains(&&**connections);
+                assert!(is_known, "{}", kind.name);
+            }
             let asks = match act {
                 Act::Requests(asks) => asks,
                 Act::AtOnce(asks) => [asks.read, asks.unread, asks.then].concat(),

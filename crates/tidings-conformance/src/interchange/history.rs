@@ -179,9 +179,9 @@ pub(super) async fn leased(world: &World<'_>) -> Result<()> {
 async fn kept(world: &World<'_>, name: &str) -> Result<Value> {
     let key = BASE64_STANDARD.encode(format!("/registry/events/leased/{name}"));
     let mut found = world.etcd.call("kv/range", &json!({"key": key})).await?;
-    match found["kvs"][0].take() {
-        Value::Null => fail(format!("etcd has no leased/{name}")),
-        kept => Ok(kept),
+    match found.pointer_mut("/kvs/0") {
+        Some(kept) => Ok(kept.take()),
+        None => fail(format!("etcd has no leased/{name}")),
     }
 }
 

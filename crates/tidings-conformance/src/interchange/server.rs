@@ -81,7 +81,7 @@ impl Server {
         let asked = format!("{}: {method} {path}", self.name);
         let reply = self.server.client.call(method, path, media, body).await?;
         if reply.status == status {
-            return Ok(reply.json);
+            return Ok(serde_json::from_slice(&reply.text)?);
         }
         let (other, text) = (reply.status, String::from_utf8_lossy(&reply.text));
         fail(format!(

@@ -318,6 +318,20 @@ fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    /// A line or a field that is left out would make both servers' answers equal.
+    #[test]
+    fn the_schema_is_read_whole() {
+        let text = include_str!("schema.txt");
+        assert_eq!(SCHEMA.len(), text.lines().count());
+        let fields: usize = SCHEMA.values().map(Vec::len).sum();
+        assert_eq!(fields, text.matches(", ").count() + text.lines().count());
+        for field in SCHEMA.values().flatten() {
+            if let Kind::Message(message) = field.kind {
+                assert!(SCHEMA.contains_key(message), "{message}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_written_can_be_read() {
         let object: Tree = serde_json::from_str(

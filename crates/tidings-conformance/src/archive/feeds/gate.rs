@@ -65,7 +65,9 @@ impl Killer {
     }
 
     fn reach(&self, step: Step) {
-        let Some((process, _, fired)) = self.armed().take_if(|(_, at, _)| *at == step) else {
+        // The lock is held until the kill, so that it is counted by whoever disarms.
+        let mut armed = self.armed();
+        let Some((process, _, fired)) = armed.take_if(|(_, at, _)| *at == step) else {
             return;
         };
         // It waits for the signal on purpose: the archive is killed at this step.
