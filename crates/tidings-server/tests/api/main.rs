@@ -1,5 +1,5 @@
 //! The API from the outside: requests and answers over the real router and a store, first in
-//! memory, and then (`over_etcd`) on etcd.
+//! memory, and those of what is stored (`over_etcd`) on etcd.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 #![expect(
     clippy::too_many_lines,
