@@ -49,6 +49,7 @@ const FILES: &[File] = files! {
     "dark.css"
     "density.js"
     "dom.js"
+    "early.js"
     "empty.js"
     "filters.js"
     "foot.js"

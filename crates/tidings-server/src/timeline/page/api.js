@@ -19,6 +19,17 @@ export const isFinal = ({ status }) =>
 /** @param {unknown} error */
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 
+/** Requests that were begun early, by their addresses. @type {Map<string, Promise<Response>>} */
+const begun = new Map();
+
+/** Begins a request whose answer is that of the first `get` of the same.
+ * @param {string} path @param {URLSearchParams} [params] */
+export function begin(path, params) {
+  const answer = ask(url(path, params), {});
+  answer.catch(() => {}); // handled by whoever gets it
+  begun.set(url(path, params), answer);
+}
+
 /**
  * @template T
  * @param {string} path
@@ -27,7 +38,10 @@ export const isAbort = (error) => error instanceof DOMException && error.name ==
  * @returns {Promise<T>}
  */
 export async function get(path, params, signal) {
-  const response = await ask(url(path, params), { signal });
+  const address = url(path, params);
+  const early = begun.get(address);
+  begun.delete(address);
+  const response = await (early ?? ask(address, { signal }));
   return response.json();
 }
 

@@ -2,7 +2,7 @@
 // dropped. What fails, the picture or what is shown with it, is tried again by itself, ever more
 // slowly; what is refused, slowly from the start.
 
-import { ApiError, get, isAbort, isFinal, parameters } from "./api.js";
+import { ApiError, get, isAbort, isFinal } from "./api.js";
 import { notify, setBusy } from "./notices.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -77,15 +77,11 @@ export class Loader {
     this.control?.abort();
     const control = new AbortController();
     this.control = control;
-    const { view } = this.store;
-    const range = this.store.asked();
-    const { by, count, skip, sort, group } = view;
-    const params = parameters({ ...range, by, count, skip, sort, group }, view.filters);
     if (!again) setBusy(true);
     this.asked = performance.now();
     try {
       /** @type {Picture} */
-      const picture = await get("view", params, control.signal);
+      const picture = await get("view", this.store.params(), control.signal);
       await this.on.known; // which clusters there are
       if (this.control !== control) return;
       this.took = performance.now() - this.asked;

@@ -2,6 +2,7 @@
 // then loaded finer.
 
 import { byId, save } from "./dom.js";
+import { isRanged, store } from "./early.js";
 import { tellEmpty } from "./empty.js";
 import { FilterBar } from "./filters.js";
 import { Foot } from "./foot.js";
@@ -30,7 +31,6 @@ import { colours, onTheme, startTheme } from "./theme.js";
 import { dateTime, HOUR, MINUTE, SECOND } from "./time.js";
 import { notFollowed } from "./summary.js";
 import { describeMark, KeyTip, showBrush, showCursor, showTip } from "./tip.js";
-import { readAddress, Store } from "./view.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Shown} Shown */
@@ -45,8 +45,6 @@ const AROUND = 5 * MINUTE;
 const REFRESH = 30 * SECOND;
 
 startTheme();
-const { view: first, ranged } = readAddress(location.search);
-const store = new Store(first);
 const known = new Known(store);
 /** @type {Picture|null} */
 let picture = null;
@@ -428,7 +426,7 @@ async function start() {
   loader.succeeded("start");
   header.setOverview(found);
   const newest = known.newest();
-  if (!ranged && !picture && newest > 0 && newest < store.now() - HOUR) known.show();
+  if (!isRanged && !picture && newest > 0 && newest < store.now() - HOUR) known.show();
   else if (!early || loader.failing.has("view")) void loader.load();
   store.replace();
 }

@@ -1,6 +1,7 @@
 // The state of the view, and its form in the address. A link opens the same view; anything in the
 // address that is not understood is left out.
 
+import { parameters } from "./api.js";
 import { FILTER_KEYS, term } from "./terms.js";
 import { lengthText, parseLength, parseTime, SECOND, DAY, HOUR } from "./time.js";
 
@@ -140,6 +141,12 @@ export class Store {
   asked() {
     const [from, to] = this.range();
     return { from: Math.floor(from), ...(this.view.last === null && { to: Math.ceil(to) }) };
+  }
+
+  /** The parameters of the view's picture. */
+  params() {
+    const { by, count, skip, sort, group, filters } = this.view;
+    return parameters({ ...this.asked(), by, count, skip, sort, group }, filters);
   }
 
   /** @param {Partial<View>} patch @param {boolean} [step] A step of its own in the history. */
