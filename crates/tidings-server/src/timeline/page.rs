@@ -1,8 +1,9 @@
 //! Serves the page's files, which are part of the program: compressed once, and identified by their
 //! digests.
 //!
-//! They contain nothing about events, and are sent to everyone. A browser asks whether its copy is
-//! current.
+//! They contain nothing about events, and are sent to everyone. A browser asks whether its copy of
+//! the page is current; that names the other files by their content, so that copies of them are good
+//! for as long as it does.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -30,6 +31,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const INDEX: &str = "index.html";
+/// The beginning of the paths of the other files.
+const ASSETS: &str = "/timeline/assets/";
+/// A browser asks each time whether its copy is current.
+const CURRENT: &str = "no-cache";
+/// A browser keeps its copy for a year, and does not ask.
+const FIXED: &str = "max-age=31536000, immutable";
 
 /// The name and content of a file.
 type File = (&'static str, &'static [u8]);
@@ -107,7 +114,24 @@ struct Ready {
     gzip: Bytes,
 }
 
-static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| FILES.iter().map(ready).collect());
+/// All files, and the folder in which a browser finds them. The folder's name is made of their
+/// content, so that a copy of a file in it never has to be asked for again.
+struct Page {
+    folder: String,
+    files: Vec<Ready>,
+}
+
+static PAGE: LazyLock<Page> = LazyLock::new(|| {
+    let mut files: Vec<Ready> = FILES.iter().map(ready).collect();
+    let tags: Vec<&[u8]> = files.iter().map(|file| file.tag.as_bytes()).collect();
+    let folder = short_digest(&tags.concat());
+    if let Some(index) = files.iter_mut().find(|file| file.name == INDEX) {
+        let text = String::from_utf8_lossy(&index.plain);
+        let text = text.replace(ASSETS, &format!("{ASSETS}{folder}/"));
+        *index = made_ready(INDEX, Bytes::from(text));
+    }
+    Page { folder, files }
+});
 
 fn ready((name, content): &File) -> Ready {
     let is_own_script =
@@ -116,23 +140,30 @@ fn ready((name, content): &File) -> Ready {
         Ok(script) if is_own_script => Bytes::from(without_comments(script)),
         _ => Bytes::from_static(content),
     };
+    made_ready(name, content)
+}
+
+fn made_ready(name: &'static str, content: Bytes) -> Ready {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
     let gzip = encoder.write_all(&content).and_then(|()| encoder.finish());
-    let digest = digest(&SHA256, &content);
-    let digest = digest.as_ref().iter().take(16);
-    let digest = digest.fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
     Ready {
         name,
         content_type: HeaderValue::from_static(content_type(name)),
-        tag: HeaderValue::try_from(format!("\"{digest}\""))
+        tag: HeaderValue::try_from(format!("\"{}\"", short_digest(&content)))
             .unwrap_or(HeaderValue::from_static("\"\"")),
         plain: content,
         gzip: gzip.map(Bytes::from).unwrap_or_default(),
     }
+}
+
+fn short_digest(content: &[u8]) -> String {
+    let digest = digest(&SHA256, content);
+    let digest = digest.as_ref().iter().take(16);
+    digest.fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn content_type(name: &str) -> &'static str {
@@ -149,16 +180,19 @@ fn content_type(name: &str) -> &'static str {
 
 /// GET /timeline
 pub(super) async fn index(headers: HeaderMap) -> Response {
-    send(INDEX, &headers)
+    send(INDEX, &headers, CURRENT)
 }
 
-/// GET of one of its files.
-pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    send(&name, &headers)
+/// GET of one of its files. The page of another version asks for it in another folder, and gets
+/// this version's.
+pub(super) async fn asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
+    let (folder, name) = path.split_once('/').unwrap_or(("", &path));
+    let is_fixed = folder == PAGE.folder;
+    send(name, &headers, if is_fixed { FIXED } else { CURRENT })
 }
 
-fn send(name: &str, asked: &HeaderMap) -> Response {
-    let Some(file) = READY.iter().find(|file| file.name == name) else {
+fn send(name: &str, asked: &HeaderMap, caching: &'static str) -> Response {
+    let Some(file) = PAGE.files.iter().find(|file| file.name == name) else {
         return not_found();
     };
     let tag = file.tag.to_str().unwrap_or_default();
@@ -172,7 +206,7 @@ fn send(name: &str, asked: &HeaderMap) -> Response {
     };
     let headers = response.headers_mut();
     let fixed = [
-        (header::CACHE_CONTROL, "no-cache"),
+        (header::CACHE_CONTROL, caching),
         (header::VARY, "Accept-Encoding"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -228,9 +262,9 @@ mod tests {
 
     #[test]
     fn the_page_is_small() {
-        let wire: usize = READY.iter().map(|file| file.gzip.len()).sum();
+        let wire: usize = PAGE.files.iter().map(|file| file.gzip.len()).sum();
         assert!(wire <= WIRE_MAX, "{wire} bytes");
-        for file in READY.iter() {
+        for file in &PAGE.files {
             let (name, content_type) = (file.name, &file.content_type);
             assert_ne!(content_type, "application/octet-stream", "{name}");
         }
@@ -239,13 +273,33 @@ mod tests {
     #[test]
     fn a_copy_that_is_still_good_is_not_sent_again() {
         let mut asked = HeaderMap::new();
-        let response = send(INDEX, &asked);
+        let response = send(INDEX, &asked, CURRENT);
         assert_eq!(response.status(), 200);
         let tag = response.headers()[header::ETAG].clone();
         asked.insert(header::IF_NONE_MATCH, tag);
-        assert_eq!(send(INDEX, &asked).status(), 304);
+        assert_eq!(send(INDEX, &asked, CURRENT).status(), 304);
         asked.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"x\""));
-        assert_eq!(send(INDEX, &asked).status(), 200);
-        assert_eq!(send("../mod.rs", &asked).status(), 404);
+        assert_eq!(send(INDEX, &asked, CURRENT).status(), 200);
+        assert_eq!(send("../mod.rs", &asked, CURRENT).status(), 404);
+    }
+
+    #[tokio::test]
+    async fn files_are_kept_by_the_name_of_their_content() {
+        let index = PAGE.files.iter().find(|file| file.name == INDEX).unwrap();
+        let text = std::str::from_utf8(&index.plain).unwrap();
+        let folder = format!("{ASSETS}{}/", PAGE.folder);
+        assert_eq!(text.matches(&folder).count(), text.matches(ASSETS).count());
+        for (path, expected) in [
+            (format!("{}/main.js", PAGE.folder), (200, FIXED)),
+            ("0123/main.js".to_owned(), (200, CURRENT)),
+            ("main.js".to_owned(), (200, CURRENT)),
+        ] {
+            let response = asset(axum::extract::Path(path.clone()), HeaderMap::new()).await;
+            let caching = response.headers()[header::CACHE_CONTROL].to_str().unwrap();
+            assert_eq!((response.status().as_u16(), caching), expected, "{path}");
+        }
+        let other = format!("{}/x/main.js", PAGE.folder);
+        let response = asset(axum::extract::Path(other), HeaderMap::new()).await;
+        assert_eq!(response.status(), 404);
     }
 }
