@@ -19,15 +19,21 @@ export const isFinal = ({ status }) =>
 /** @param {unknown} error */
 export const isAbort = (error) => error instanceof DOMException && error.name === "AbortError";
 
-/** Requests that were begun early, by their addresses. @type {Map<string, Promise<Response>>} */
+/** Requests that were begun early, by their paths, with the bodies of their answers and when these
+ * came.
+ * @type {Map<string, {address: string, control: AbortController,
+ *   answer: Promise<{body: any, at: number}>}>} */
 const begun = new Map();
 
-/** Begins a request whose answer is that of the first `get` of the same.
+/** Begins a request. The first `get` of its path has the answer if it asks for the same.
  * @param {string} path @param {URLSearchParams} [params] */
 export function begin(path, params) {
-  const answer = ask(url(path, params), {});
+  const address = url(path, params);
+  const control = new AbortController();
+  const answer = ask(address, { signal: control.signal })
+    .then(async (response) => ({ body: await response.json(), at: Date.now() }));
   answer.catch(() => {}); // handled by whoever gets it
-  begun.set(url(path, params), answer);
+  begun.set(path, { address, control, answer });
 }
 
 /**
@@ -39,9 +45,16 @@ export function begin(path, params) {
  */
 export async function get(path, params, signal) {
   const address = url(path, params);
-  const early = begun.get(address);
-  begun.delete(address);
-  const response = await (early ?? ask(address, { signal }));
+  const early = begun.get(path);
+  begun.delete(path);
+  if (early?.address === address) {
+    signal?.addEventListener("abort", () => early.control.abort());
+    const { body, at } = await early.answer;
+    body.now += Date.now() - at; // it may have waited for the rest of the page
+    return body;
+  }
+  early?.control.abort();
+  const response = await ask(address, { signal });
   return response.json();
 }
 
