@@ -2,8 +2,8 @@
 //! digests.
 //!
 //! They contain nothing about events, and are sent to everyone. A browser asks whether its copy of
-//! the page is current; that names the other files by their content, so that copies of them are good
-//! for as long as it does.
+//! the page is current. The page refers to the other files in a folder that is named by their
+//! content, so that a browser never has to ask for those again.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -123,8 +123,7 @@ struct Page {
 
 static PAGE: LazyLock<Page> = LazyLock::new(|| {
     let mut files: Vec<Ready> = FILES.iter().map(ready).collect();
-    let tags: Vec<&[u8]> = files.iter().map(|file| file.tag.as_bytes()).collect();
-    let folder = short_digest(&tags.concat());
+    let folder = folder_of(&files);
     if let Some(index) = files.iter_mut().find(|file| file.name == INDEX) {
         let text = String::from_utf8_lossy(&index.plain);
         let text = text.replace(ASSETS, &format!("{ASSETS}{folder}/"));
@@ -155,6 +154,11 @@ fn made_ready(name: &'static str, content: Bytes) -> Ready {
         plain: content,
         gzip: gzip.map(Bytes::from).unwrap_or_default(),
     }
+}
+
+fn folder_of(files: &[Ready]) -> String {
+    let tags: Vec<&[u8]> = files.iter().map(|file| file.tag.as_bytes()).collect();
+    short_digest(&tags.concat())
 }
 
 fn short_digest(content: &[u8]) -> String {
@@ -288,7 +292,17 @@ mod tests {
         let index = PAGE.files.iter().find(|file| file.name == INDEX).unwrap();
         let text = std::str::from_utf8(&index.plain).unwrap();
         let folder = format!("{ASSETS}{}/", PAGE.folder);
+        assert!(text.contains(&folder));
         assert_eq!(text.matches(&folder).count(), text.matches(ASSETS).count());
+        let other = |content: &'static str| {
+            let content = Bytes::from_static(content.as_bytes());
+            folder_of(&[
+                made_ready("a.js", Bytes::new()),
+                made_ready("b.js", content),
+            ])
+        };
+        assert_eq!(other("1"), other("1"));
+        assert_ne!(other("1"), other("2"));
         for (path, expected) in [
             (format!("{}/main.js", PAGE.folder), (200, FIXED)),
             ("0123/main.js".to_owned(), (200, CURRENT)),

@@ -130,7 +130,8 @@ fn the_picture_is_saved_with_its_scale_legend_and_filters() {
     // Of a picture that is not complete, no number is exact, and no words promise all events.
     let texts = page.run_until_done(
         "const done = arguments[1];
-        import('/timeline/assets/picture.js').then(async ({ pictureAsSvg }) => {
+        const main = document.querySelector('script[src$=\"/main.js\"]').src;
+        import(new URL('picture.js', main).href).then(async ({ pictureAsSvg }) => {
             const sums = { objects: 1, events: 7, warnings: 4, occurrences: 9, first: 1, last: 2 };
             const lane = { ...sums, cluster: '', kind: 'Pod', namespace: 'shop', name: 'web-0',
                 depth: 0, gone: false, family: sums };
