@@ -10,7 +10,7 @@ use tidings_store::memory::MemoryStore;
 /// The environment variable that selects the store: `etcd`, otherwise memory.
 pub(crate) const VARIABLE: &str = "TIDINGS_API_STORE";
 
-fn is_etcd() -> bool {
+pub(crate) fn is_etcd() -> bool {
     cfg!(feature = "etcd") && std::env::var_os(VARIABLE).is_some_and(|store| store == "etcd")
 }
 
