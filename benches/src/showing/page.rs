@@ -70,8 +70,8 @@ pub(super) fn page(target: &Target) -> Result<(), Failure> {
     let (from, to) = edge("from").zip(edge("to")).ok_or("there are no events")?;
     let program = tab.program();
     for (name, length) in VIEWS {
+        let mut numbers_of = Numbers(length.cast_unsigned());
         for visit in ["first_picture", "first_picture_again"] {
-            let mut numbers_of = Numbers(length.cast_unsigned());
             let mut pictures = Vec::new();
             for _ in 0..ROUNDS {
                 let free = (to - from - length).max(HOUR).cast_unsigned();

@@ -231,7 +231,7 @@ pub(super) async fn etcd(sizes: Sizes) -> Result<(), Failure> {
     let bytes = disk_bytes(Path::new(member.data()))? as f64 / sizes.count as f64;
     figure.with("disk_bytes_per_event", bytes).print();
 
-    // The store's reads are measured once, after the writes of as many writers.
+    // As of the embedded store, reads are measured only after the writes of that many writers.
     if sizes.writers == WRITERS {
         reads(&etcd.target, member).await?;
     }
