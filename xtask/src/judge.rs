@@ -10,7 +10,8 @@ use crate::tools::{COLLECTOR, ENGINES, ETCD, KUBE_APISERVER, Tools, VICTORIA_LOG
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Minutes instead of up to half an hour, with programs of the profile dev
+    /// Minutes instead of up to half an hour: with programs of the profile dev, without those of
+    /// others that take long to build
     #[arg(long)]
     short: bool,
     /// Options of the suite

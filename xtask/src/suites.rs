@@ -96,7 +96,8 @@ pub(crate) fn run_groups(command: &mut Command, groups: &[&str]) -> Result {
     run_and_sum_up(command, groups, None)
 }
 
-/// Like [`run_groups`]. Also fails without a line with `summary`; prints its end again.
+/// Like [`run_groups`]. Also fails without a line with `summary`; prints the last such line again,
+/// from `summary` on.
 fn run_and_sum_up(command: &mut Command, groups: &[&str], summary: Option<&str>) -> Result {
     command.arg("--").args(groups).arg("--nocapture");
     let mut counts = Counts::new(groups.iter().copied());

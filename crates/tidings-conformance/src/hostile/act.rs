@@ -308,12 +308,18 @@ fn headers_length(headers: &HeaderMap) -> u64 {
 /// Waits until an archive has caught up with its source.
 async fn level(source: &Client, archive: &Client) -> Result<()> {
     let list = "/api/v1/events?limit=1";
-    let listed = source.call(Method::GET, list, "", "").await?.json;
+    let listed = source
+        .call(Method::GET, list, "", "")
+        .await?
+        .success(list)?;
     let number = |version: &Value| version.as_str().and_then(|text| text.parse::<u64>().ok());
-    let version = number(&listed["metadata"]["resourceVersion"]);
+    let Some(version) = number(&listed["metadata"]["resourceVersion"]) else {
+        return fail("the source's list has no resourceVersion");
+    };
     loop {
         let coverage = archive.call(Method::GET, "/coverage", "", "").await?.json;
-        if number(&coverage["followed"][0]["resourceVersion"]) >= version {
+        let followed = number(&coverage["followed"][0]["resourceVersion"]);
+        if followed.is_some_and(|followed| followed >= version) {
             return Ok(());
         }
         sleep(REST.0).await;

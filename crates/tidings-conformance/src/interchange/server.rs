@@ -80,10 +80,11 @@ impl Server {
     ) -> Result<Value> {
         let asked = format!("{}: {method} {path}", self.name);
         let reply = self.server.client.call(method, path, media, body).await?;
-        if reply.status == status {
-            return Ok(serde_json::from_slice(&reply.text)?);
-        }
         let (other, text) = (reply.status, String::from_utf8_lossy(&reply.text));
+        if other == status {
+            return serde_json::from_slice(&reply.text)
+                .or_else(|error| fail(format!("{asked}: {error}: {text}")));
+        }
         fail(format!(
             "{asked} is answered {other} instead of {status}: {text}"
         ))

@@ -65,7 +65,7 @@ impl Killer {
     }
 
     fn reach(&self, step: Step) {
-        // The lock is held until the kill, so that it is counted by whoever disarms.
+        // The lock is held until the kill, so that `disarm` waits for one in progress.
         let mut armed = self.armed();
         let Some((process, _, fired)) = armed.take_if(|(_, at, _)| *at == step) else {
             return;
