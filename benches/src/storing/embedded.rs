@@ -186,8 +186,10 @@ pub(super) async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
                 ..NewestRequest::default()
             };
             if prefix.starts_with("before") {
-                // At any time of the events, but not so early that little is before it.
-                let at = count / 10 + number.wrapping_mul(7_919) % (count - count / 10).max(1);
+                // At any time of the events, but not so early that nothing is before it: the first
+                // fifth was updated, and seen later.
+                let early = count / 4;
+                let at = early + number.wrapping_mul(7_919) % (count - early).max(1);
                 request.until = Some(UnixMillis(START + at.cast_signed()));
             }
             match prefix {
@@ -200,7 +202,7 @@ pub(super) async fn reads(folder: &Path, count: u64) -> Result<(), Failure> {
             }
             let page = store.newest(request).await?;
             match page.records.len() {
-                0 => Err("no events are found".into()),
+                0 => Err(format!("no events are found: {prefix}").into()),
                 _ => Ok(()),
             }
         };
