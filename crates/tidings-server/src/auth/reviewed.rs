@@ -462,7 +462,7 @@ mod tests {
         // Groups are chosen by a random key, and askers of one group wait for each other.
         let (ann, eve) = (0, 1);
         let group = |asker: usize| reviewed.0.places.group(asker);
-        let bob = (2..).find(|bob| group(*bob) != group(eve)).unwrap();
+        let bob = (2..9).find(|bob| group(*bob) != group(eve)).unwrap();
         let ask = move |number: usize, asker: usize, answer: usize| async move {
             let now = start + (clock::timer() - begun);
             let ask = move || async move {
