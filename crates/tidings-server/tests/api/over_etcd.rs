@@ -1,5 +1,6 @@
-//! Runs the tests of what is stored over etcd, too. Each test has its own etcd, so that revisions are
-//! the same as in memory. Without an etcd on the PATH (or in `ETCD`) they are skipped with a message.
+//! Runs the tests of what is stored over etcd, too. Each test has its own etcd, so that revisions
+//! are the same as in memory. Without an etcd on the PATH (or in `ETCD`) they are skipped with a
+//! message.
 //!
 //! `TIDINGS_API_STORE=etcd cargo test --workspace --test api` runs every test over etcd.
 
