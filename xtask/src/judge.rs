@@ -10,8 +10,8 @@ use crate::tools::{COLLECTOR, ENGINES, ETCD, KUBE_APISERVER, Tools, VICTORIA_LOG
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Minutes instead of up to half an hour: with programs of the profile dev, without those of
-    /// others that take long to build
+    /// Run for minutes instead of up to half an hour: judge programs of the profile dev, and leave
+    /// out other projects' programs that take long to build
     #[arg(long)]
     short: bool,
     /// Options of the suite

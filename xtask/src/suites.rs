@@ -25,7 +25,8 @@ pub(crate) struct Suite {
     words: &'static [&'static str],
     /// The groups of tests, each of which must run.
     groups: &'static [&'static str],
-    /// A variable by which more cases are run, unless it is set.
+    /// Name and value of an environment variable with which the tests run more cases. A value that
+    /// is set already is kept.
     more: Option<(&'static str, &'static str)>,
     /// The beginning of the text that must be printed, and is repeated at the end.
     summary: Option<&'static str>,
@@ -96,8 +97,8 @@ pub(crate) fn run_groups(command: &mut Command, groups: &[&str]) -> Result {
     run_and_sum_up(command, groups, None)
 }
 
-/// Like [`run_groups`]. Also fails without a line with `summary`; prints the last such line again,
-/// from `summary` on.
+/// Like [`run_groups`]. With a `summary`, it also fails if the tests print no line that contains
+/// this text. The end of the last such line, from the text on, is printed again after all tests.
 fn run_and_sum_up(command: &mut Command, groups: &[&str], summary: Option<&str>) -> Result {
     command.arg("--").args(groups).arg("--nocapture");
     let mut counts = Counts::new(groups.iter().copied());

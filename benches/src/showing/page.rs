@@ -54,8 +54,9 @@ const SETTLE: &str = "const [times, done] = arguments;
 /// A condition: the page has drawn a picture.
 const DRAWN: &str = "performance.getEntriesByName('first-picture').length > 0";
 
-/// Opens the timeline of a server, and measures views of several lengths, each at random times: the
-/// first picture for a browser that has none of the page's files, and again for one that has them.
+/// Opens the timeline of a server in a browser, and measures pictures of several lengths of time,
+/// each at random times. The first picture is measured for a browser that has none of the page's
+/// files, and again for one that has them.
 pub(super) fn page(target: &Target) -> Result<(), Failure> {
     let (url, token) = target.entrance();
     let tab = Tab::new()?;

@@ -64,8 +64,8 @@ const PART: u64 = 500_000;
 /// Number of creates in each commit in between.
 const FILL: u64 = 1_000;
 
-/// A clock whose date is moved by hand, so that events expire when the part wants that. Monotonic
-/// time passes by itself, and is moved with the date.
+/// A clock whose date changes only when a part of the benchmark moves it, so that events expire
+/// when the part wants that. Its monotonic time passes by itself, and jumps when the date is moved.
 struct Dated(ManualClock);
 
 impl Clock for Dated {

@@ -96,7 +96,8 @@ async fn metrics(caller: &mut Caller) -> Result<String> {
     Ok(String::from_utf8_lossy(&reply.text).into_owned())
 }
 
-/// What follows this text in a line of metrics.
+/// The rest of the first line of a text of metrics that begins with `start`: labels and a value, or
+/// a value alone.
 fn value<'a>(metrics: &'a str, start: &str) -> Option<&'a str> {
     metrics.lines().find_map(|line| line.strip_prefix(start))
 }

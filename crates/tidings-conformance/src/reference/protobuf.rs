@@ -318,7 +318,8 @@ fn put_varint(mut value: u64, bytes: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// A line or a field that is left out would make both servers' answers equal.
+    /// If a field of the schema were skipped, answers of the two servers that differ in it would
+    /// count as equal.
     #[test]
     fn the_schema_is_read_whole() {
         let text = include_str!("schema.txt");

@@ -33,9 +33,10 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 const INDEX: &str = "index.html";
 /// The beginning of the paths of the other files.
 const ASSETS: &str = "/timeline/assets/";
-/// A browser asks each time whether its copy is current.
+/// `Cache-Control` of the page: a browser asks each time whether its copy is current.
 const CURRENT: &str = "no-cache";
-/// A browser keeps its copy for a year, and does not ask.
+/// `Cache-Control` of the files in the folder that is named by their content: a browser keeps its
+/// copy for a year, and does not ask whether it is current.
 const FIXED: &str = "max-age=31536000, immutable";
 
 /// The name and content of a file.
@@ -187,8 +188,8 @@ pub(super) async fn index(headers: HeaderMap) -> Response {
     send(INDEX, &headers, CURRENT)
 }
 
-/// GET of one of its files. The page of another version asks for it in another folder, and gets
-/// this version's.
+/// GET of one of the page's other files. A page that was loaded from another version of the program
+/// asks for the file in that version's folder. It gets this version's file, and does not keep it.
 pub(super) async fn asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
     let (folder, name) = path.split_once('/').unwrap_or(("", &path));
     let is_fixed = folder == PAGE.folder;

@@ -10,8 +10,9 @@ use tidings_testing::programs;
 
 use crate::backend;
 
-/// The beginnings of the names of these tests. Others, such as those of audit lines or of the
-/// timeline's pictures, do not depend on how a store does what its contract says.
+/// The beginnings of the names of the tests that run over etcd. The other tests of this program,
+/// such as those of audit lines or of the timeline's pictures, depend only on what the store's
+/// contract promises, which its own suite tests on etcd.
 const TESTS: [&str; 13] = [
     "apply::",
     "behind::",
